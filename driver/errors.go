@@ -2,23 +2,23 @@ package driver
 
 import "errors"
 
-// Sessions return errors that match one of the errors below, by errors.Is. The
-// error of a driver wraps one of them and says what has happened.
+// Errors returned by sessions match one of the following, as reported by
+// errors.Is. Drivers wrap them to say what happened.
 var (
-	// ErrUnavailable marks an error that may pass by itself: the store could not
-	// be reached, or could not say whether it has carried out the request.
+	// ErrUnavailable marks an error after which a retry may succeed: the store
+	// could not be reached, or could not say whether it had carried out the
+	// request.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrSessionEnded is the error of every request in a session that has ended.
-	// The session was closed, has expired, or was cut off for so long that it may
-	// have expired.
+	// ErrSessionEnded is the error of every request in a session that has
+	// ended, because it was closed, has expired, or was cut off for so long
+	// that it may have expired.
 	ErrSessionEnded = errors.New("session ended")
 
-	// ErrGone is the error of a request for a node that is not in the queue any
-	// more.
+	// ErrGone is the error of a request for a node that is no longer in the
+	// queue.
 	ErrGone = errors.New("node is gone")
 
-	// ErrBadName is the error for a name, a prefix or a queue that breaks the
-	// rules for names.
+	// ErrBadName is the error for an invalid node name, prefix or queue.
 	ErrBadName = errors.New("bad name")
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two contenders pass a lock on, with the calls that package recipes makes. The
-// store is in memory.
+// Two contenders pass a lock on, with the same calls that package recipes
+// makes. The store is in memory.
 func Example() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)
@@ -47,14 +47,13 @@ func Example() {
 	// the watch says: released
 }
 
-// The first answer of the store begins the lease of a session. Close of the
-// session ends the lease.
+// The lease begins with the store's first answer and ends with the session.
 func ExampleLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	fmt.Println("term:", lease.Term())
 
 	err := lease.Begin(func() error {
-		return nil // the store has answered: it has begun a session
+		return nil // the store's answer: it has begun a session
 	})
 	fmt.Println("error while the session lives:", err)
 
@@ -84,11 +83,11 @@ func ExampleCheckQueue() {
 	// bad name: "stock/.." has a segment ".."
 }
 
-// plainSession is a session without the optional methods.
+// plainSession hides the optional methods of a session.
 type plainSession struct{ driver.Session }
 
-// The function Replace can be called with every session. If the session has no
-// method Replace, the function returns an error that matches errors.ErrUnsupported.
+// The function Replace accepts any session. If the session has no Replace
+// method, the error matches errors.ErrUnsupported.
 func ExampleReplace() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)

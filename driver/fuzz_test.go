@@ -13,16 +13,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable reports whether a name may contain the characters of s. It shares
-// no code with the functions that the tests of this file check.
+// printable reports whether a name may contain the characters of s. It
+// deliberately shares no code with the functions under test.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == '\ufffd' || r == '\ufffc'
 	})
 }
 
-// wantNameError fails the test unless the error matches ErrBadName and can be
-// printed on a terminal.
+// wantNameError fails the test unless err matches ErrBadName and can be printed
+// on a terminal.
 func wantNameError(t *testing.T, err error, of string) {
 	t.Helper()
 	require.ErrorIs(t, err, driver.ErrBadName, "%q", of)
@@ -48,7 +48,7 @@ func FuzzCheckQueue(f *testing.F) {
 			wantNameError(t, err, queue)
 			return
 		}
-		for i := range segments { // each parent of the queue, and each segment alone, is a good name as well
+		for i := range segments { // each ancestor of the queue, and each segment alone, is a valid name as well
 			require.NoError(t, driver.CheckQueue(strings.Join(segments[:i+1], "/")))
 			require.NoError(t, driver.CheckQueue(segments[i]))
 		}
@@ -78,8 +78,8 @@ func FuzzCheckPrefix(f *testing.F) {
 	})
 }
 
-// FuzzNameOrder checks that two different sequences never give the same name, and
-// that names of the same length sort like their sequences.
+// FuzzNameOrder checks that different sequences never give the same name, and
+// that names of the same length sort in the order of their sequences.
 func FuzzNameOrder(f *testing.F) {
 	f.Add("web1-W-", int64(7), int64(10))
 	f.Add("a-", int64(9_999_999_999), int64(10_000_000_000))

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are two clocks that a test sets. Timers do not run by these clocks.
+// clocks are two clocks set by the test. Timers do not follow them.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -48,8 +48,8 @@ func closed(c <-chan struct{}) bool {
 
 const term = time.Hour // so long that no timer fires during a test
 
-// running returns a lease that has begun. It has the given term, and counts
-// from the instant that the parameter from gives.
+// running returns a lease with the given term that has begun and counts from
+// the given instant.
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
 	l.Renew(from)
@@ -98,7 +98,7 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	c := newClocks()
 	l := running(term, c.now(), c.now)
 	defer l.End(nil)
-	for range 100 { // each wave of a clock that trembles within the tolerance would add up
+	for range 100 { // jitter within the tolerance must not add up
 		c.step(0, tolerance/2)
 		require.NoError(t, l.Err())
 		c.step(0, -tolerance/2)
@@ -112,8 +112,8 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// A goroutine reads the clocks and is then held up while the wall clock is set back,
-// which another goroutine sees.
+// The goroutine is held up between its two readings, while the wall clock is
+// set back and another goroutine notices.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false
@@ -230,7 +230,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	sent := l.Now()
-	c.step(2, 2) // the term has ended, and no method has noticed it
+	c.step(2, 2) // the term has passed, but no method has noticed
 	require.False(t, l.Renew(sent))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.False(t, l.Renew(l.Now()))

@@ -42,7 +42,7 @@ func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
 	l := newLease(2*term, term, c.now)
 	defer l.End(nil)
 	require.NoError(t, l.Do(func() error {
-		c.step(term/4, term/4) // the answer takes this long
+		c.step(term/4, term/4) // how long the answer takes
 		return nil
 	}))
 	c.step(3*term/4-1, 3*term/4-1)
@@ -139,7 +139,8 @@ func TestDoWithoutAProofRenewsNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrSessionEnded)
 }
 
-// The caller of Connect had no session, so the error must not say that it has ended.
+// Since the caller of Connect has no session yet, the error must not say that
+// it has ended.
 func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
 	c := newClocks()
 	l := newLease(2*term, term, c.now)
@@ -250,8 +251,8 @@ func TestACancelledContextEndsAlone(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// keep runs Keep on another goroutine, and returns a channel that closes when
-// Keep returns.
+// keep runs Keep on another goroutine, and returns a channel that is closed
+// when Keep returns.
 func keep(l *Lease, beat func(ctx context.Context) error) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
@@ -305,7 +306,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
 		returned := keep(l, func(context.Context) error {
-			time.Sleep(1900 * time.Millisecond) // longer than the second that passes between two heartbeats
+			time.Sleep(1900 * time.Millisecond) // longer than the second between two heartbeats
 			return nil
 		})
 		time.Sleep(time.Minute)
@@ -340,7 +341,7 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 		returned := keep(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			time.Sleep(time.Second) // the answer comes after the end of the lease
+			time.Sleep(time.Second) // answered after the end of the lease
 			return nil
 		})
 		time.Sleep(1500 * time.Millisecond)
@@ -374,7 +375,7 @@ func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 
 func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(8*time.Second, 0) // no heartbeat counts, so the lease never begins
+		l := NewLease(8*time.Second, 0) // never begins, because no heartbeat counts
 		free := make(chan struct{})
 		var begun atomic.Int64
 		returned := keep(l, func(context.Context) error {
@@ -426,8 +427,8 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(8*time.Second, Now(), Now) // Keep is to send the first heartbeat after 2s
-		leasehook.Skew(l, time.Minute)          // this ends the lease, but its timer notices that only after 2s, too
+		l := running(8*time.Second, Now(), Now) // Keep will send the first heartbeat after 2s
+		leasehook.Skew(l, time.Minute)          // ends the lease, but its timer notices only after 2s, too
 		<-keep(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
 			return nil

@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of names.
+// Maximum lengths of names.
 const (
-	// MaxQueue is the maximum length of a queue's name, in bytes.
+	// MaxQueue is the maximum length of a queue name, in bytes.
 	MaxQueue = 512
-	// MaxPrefix is the maximum length of a node's prefix, in bytes.
+	// MaxPrefix is the maximum length of a node prefix, in bytes.
 	MaxPrefix = 224
 
 	minDigits = 10
 	maxDigits = 18 // 10^18 - 1 fits into an int64
 )
 
-// FormatName returns the name of a node: the prefix, followed by the sequence in
-// at least ten digits. FormatName("web1-W-", 7) is "web1-W-0000000007".
+// FormatName returns the name of a node: the prefix, followed by the sequence
+// in at least ten digits. FormatName("web1-W-", 7) is "web1-W-0000000007".
 //
-// The prefix must be one that [CheckPrefix] accepts. The sequence must not be
-// negative or have more than 18 digits. FormatName does not check this. For other
-// values [ParseName] may not return the two parts again.
+// The prefix must be accepted by [CheckPrefix], and the sequence must not be
+// negative or longer than 18 digits. FormatName does not check this.
+// [ParseName] may fail to split a name made of other values.
 func FormatName(prefix string, seq int64) string {
 	var buf [64]byte
 	b := append(buf[:0], prefix...)
@@ -36,10 +36,10 @@ func FormatName(prefix string, seq int64) string {
 	return string(append(b, d...))
 }
 
-// ParseName splits the name of a node into its prefix and its sequence: it undoes
-// [FormatName]. The prefix includes the dash before the sequence. It may contain
-// more dashes and digits. ParseName reports with ok whether the name ends in a
-// dash and 10 to 18 digits.
+// ParseName is the inverse of [FormatName]: it splits the name of a node into
+// prefix and sequence. The prefix includes the dash before the sequence, and
+// may contain more dashes and digits. The result ok reports whether the name
+// ends in a dash followed by 10 to 18 digits.
 func ParseName(name string) (prefix string, seq int64, ok bool) {
 	i := len(name)
 	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
@@ -55,9 +55,9 @@ func ParseName(name string) (prefix string, seq int64, ok bool) {
 	return name[:i], seq, true
 }
 
-// CheckPrefix returns nil if Create accepts the prefix. Such a prefix has two to
-// [MaxPrefix] bytes of printable UTF-8, contains no slash and ends in a dash. For
-// any other prefix the error matches [ErrBadName] and says what is wrong.
+// CheckPrefix returns nil if Create accepts the prefix: two to [MaxPrefix]
+// bytes of printable UTF-8 that contain no slash and end in a dash. Otherwise
+// the error matches [ErrBadName] and says what is wrong.
 func CheckPrefix(prefix string) error {
 	switch {
 	case len(prefix) < 2 || prefix[len(prefix)-1] != '-':
@@ -73,11 +73,11 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckQueue returns nil if a queue may have this name. Such a name has at most
-// [MaxQueue] bytes of printable UTF-8. It consists of segments with a slash
-// between them. No segment is empty, "." or "..". A segment may look like the name
-// of a node, as "order-1234567890" does: see rule 2. For any other name the error
-// matches [ErrBadName] and says what is wrong.
+// CheckQueue returns nil if a queue may have this name: at most [MaxQueue]
+// bytes of printable UTF-8, in segments separated by slashes. No segment is
+// empty, "." or "..". A segment may look like a node name, such as
+// "order-1234567890": see rule 2. Otherwise the error matches [ErrBadName] and
+// says what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":
@@ -106,9 +106,9 @@ func checkSegment(queue, segment string) error {
 	return nil
 }
 
-// unprintable returns the index of the first byte that is not part of a printable
-// character. The replacement characters count as unprintable, because they stand
-// for text that was lost.
+// unprintable returns the index of the first byte that is not part of a
+// printable character. The replacement character counts as unprintable, because
+// it stands for text that was lost.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {

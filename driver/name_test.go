@@ -58,8 +58,6 @@ func TestParseNameRefusesNamesWithoutASequence(t *testing.T) {
 	}
 }
 
-// grammar is the form of a node's name: a prefix that ends in a dash, and a
-// sequence of 10 to 18 digits.
 var grammar = regexp.MustCompile(`(?s)^(.*-)([0-9]{10,18})$`)
 
 func FuzzName(f *testing.F) {

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Group limits the number of calls that run at once. The limit includes the calls
-// whose callers have given up. A session has one Group. Its Close calls Wait, so
-// that no call outlives Close: rule 11 of package driver.
+// Group limits the number of calls that run at once, including those whose
+// callers have given up. A session has one Group and calls Wait in its Close,
+// so that no call outlives Close: rule 11 of package driver.
 //
-// A Group is safe for use by many goroutines.
+// A Group is safe for concurrent use.
 type Group struct {
 	limit int64
 	slots *semaphore.Weighted
@@ -25,9 +25,9 @@ func NewGroup(limit int) *Group {
 	return &Group{limit: int64(limit), slots: semaphore.NewWeighted(int64(limit))}
 }
 
-// Wait waits until no call and no clean-up runs, and returns nil. A call that
-// is given to Do during Wait begins only after Wait has returned. If ctx ends
-// first, Wait returns the error of ctx.
+// Wait waits until no call and no clean-up is running, and returns nil. Calls
+// passed to Do meanwhile start only after Wait has returned. If ctx ends first,
+// Wait returns the error of ctx.
 func (g *Group) Wait(ctx context.Context) error {
 	if err := g.slots.Acquire(ctx, g.limit); err != nil {
 		return err
@@ -39,20 +39,20 @@ func (g *Group) Wait(ctx context.Context) error {
 // Do runs call on a new goroutine and returns its result. If ctx ends first, Do
 // returns the error of ctx at once.
 //
-// If ctx ends while call runs, call goes on, because it cannot be interrupted. When
-// call returns, the same goroutine passes the result of call to the function late,
-// which cleans up. For example, late removes a node that call has created although
-// Do had returned. Either Do returns the result of call or late receives it, never
-// both. If late is nil, the result is dropped.
+// In that case call keeps running, because it cannot be interrupted. When it
+// returns, its result is passed to late on the same goroutine, which cleans up.
+// For example, late removes a node that call created after Do had returned.
+// Either Do returns the result or late receives it, never both. If late is nil,
+// the result is dropped.
 //
-// While the group runs as many calls as its limit allows, Do waits until one of
-// them ends. A call ends when the function late has returned, if it was called. If
-// ctx ends before call has begun, neither call nor late runs. The error does not show
-// whether call has begun, and the caller need not know: late cleans up in the one
-// case, and there is nothing to clean up in the other. A caller that cleans up by
-// itself after an error finds nothing then.
+// While the group is running as many calls as its limit allows, Do waits for
+// one of them to end. A call ends when late has returned, if it was called. If
+// ctx ends before call has started, neither call nor late runs. The error does
+// not say whether call has started, and the caller need not know, because late
+// does all the cleaning up. A caller that does it itself finds nothing to clean
+// up.
 //
-// Both functions have to return at some time, so the client library needs a time
+// Both functions must return eventually, so the client library needs a time
 // limit of its own. A panic in one of them ends the process, as in any other
 // goroutine.
 func Do[T any](ctx context.Context, g *Group, call func() (T, error), late func(T, error)) (T, error) {

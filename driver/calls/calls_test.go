@@ -81,7 +81,6 @@ func TestNoCallIsMadeForAContextThatHasEnded(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 }
 
-// Calls whose callers have given up count towards the limit.
 func TestCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := calls.NewGroup(3)
@@ -109,8 +108,7 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// The context ends at the moment at which the call returns. So either the caller
-// or the clean-up gets the result.
+// The context ends just as the call returns, so either side may get the result.
 func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
 	c := calls.NewGroup(4)
 	returned, late := 0, atomic.Int64{}

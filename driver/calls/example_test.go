@@ -15,13 +15,14 @@ type client struct {
 
 func (c client) Create() (string, error) {
 	close(c.asked)
-	<-c.release // waits for the answer of the store
+	<-c.release // wait for the store's answer
 	return "node-0000000007", nil
 }
 
 func (c client) Delete(name string) { fmt.Println("deleted", name) }
 
-// A caller gives up. Later the call creates a node, and the clean-up removes it.
+// The caller gives up. Later the call creates a node, and the clean-up removes
+// it.
 func ExampleDo() {
 	store := client{asked: make(chan struct{}), release: make(chan struct{})}
 	group := calls.NewGroup(16)
@@ -39,21 +40,21 @@ func ExampleDo() {
 	fmt.Println(err)
 
 	close(store.release)
-	_ = group.Wait(context.Background()) // a session's Close waits in the same way
+	_ = group.Wait(context.Background()) // as in the Close of a session
 	// Output:
 	// context canceled
 	// deleted node-0000000007
 }
 
-// A session registers each call with its Gate. Close of the session closes the
-// Gate. This ends the calls in flight, and the Gate refuses later calls.
+// A session registers each call with its Gate. Closing the session closes the
+// Gate, which ends the calls in flight and rejects later ones.
 func ExampleGate() {
 	var gate calls.Gate
 	ctx, leave, open := gate.Enter(context.Background())
 	fmt.Println("before Close:", open)
 	go func() {
 		defer leave()
-		<-ctx.Done() // stands for a request that takes long
+		<-ctx.Done() // a request that takes long
 	}()
 
 	gate.Close()

@@ -9,41 +9,40 @@ import (
 	"github.com/dlock-go/dlock/internal/timers"
 )
 
-// ErrLimit is the cause of the context of a call that has taken longer than the Limit
-// of its Gate.
+// ErrLimit is the cause of the context of a call that has exceeded its Gate's
+// Limit.
 var ErrLimit = errors.New("calls: the call has taken too long")
 
-// Gate keeps track of the calls in flight of a session, and of its goroutines. A
-// session that closes its Gate in Close sends no request after Close has returned:
-// rule 11 of package driver.
+// Gate keeps track of a session's goroutines and calls in flight. A session
+// that closes its Gate in Close sends no request after Close has returned: rule
+// 11 of package driver.
 //
-// The zero Gate is open. A Gate is safe for use by many goroutines. It must not be
-// copied after its first use.
+// The zero Gate is open. A Gate is safe for concurrent use and must not be
+// copied after first use.
 type Gate struct {
-	// Limit is how long a call may take before the Gate ends its context, with
-	// ErrLimit as the cause. Zero means that the Gate sets no limit. The context has no
-	// deadline, because a client library would send it to the store, and because the
-	// error of a call must not look as if the caller's deadline had passed: rule 10 of
-	// package driver. Limit must not be changed after the first use of the Gate.
+	// Limit is how long a call may take before the Gate cancels its context,
+	// with ErrLimit as the cause. Zero means no limit. The context has no
+	// deadline, because a client library would send it to the store, and
+	// because the resulting error would look like the caller's own deadline:
+	// rule 10 of package driver. Limit must not be changed after first use.
 	Limit time.Duration
 
 	limits   timers.Set
 	mu       sync.Mutex
 	closed   bool
 	inFlight map[*call]struct{}
-	calls    sync.WaitGroup // the calls in flight, and the goroutines that Go has started
+	calls    sync.WaitGroup // the calls in flight, and the goroutines started by Go
 }
 
-// call is a call in flight.
 type call struct {
 	end   context.CancelCauseFunc
-	timer *timers.Timer // nil if the Gate sets no limit
+	timer *timers.Timer // nil without a limit
 }
 
-// Enter registers a call, and reports with open whether the call may begin.
-// After Close, open is false and leave is nil. The call works with the context
-// that Enter returns. That context ends when ctx ends, when the Gate is closed, and
-// when the Limit of the Gate has passed. At its end the call has to call leave.
+// Enter registers a call, and reports in open whether it may begin. The call
+// uses the context life, which ends when ctx ends, when the Gate is closed, and
+// when the Limit has passed. The call must end by calling leave. After Close,
+// open is false and leave is nil.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,8 +73,8 @@ func (g *Gate) leave(c *call) {
 	g.calls.Done()
 }
 
-// Go starts f on a goroutine and returns true. After Close it returns false and
-// does not start f. Close waits for the goroutine. So f has to return soon
+// Go starts f on a goroutine and returns true. After Close it returns false
+// without starting f. Close waits for the goroutine, so f must return soon
 // after Close was called.
 func (g *Gate) Go(f func()) bool {
 	g.mu.Lock()
@@ -86,9 +85,10 @@ func (g *Gate) Go(f func()) bool {
 	return !g.closed
 }
 
-// Close ends the contexts of the calls in flight. It returns when each of these calls
-// has called leave and each goroutine of Go has ended. After the call of Close, no
-// other call or goroutine begins. A second Close waits in the same way.
+// Close cancels the contexts of the calls in flight, and waits until each call
+// has left and each goroutine started by Go has ended. Once Close has been
+// called, no other call or goroutine begins. A second Close waits in the same
+// way.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	g.closed = true

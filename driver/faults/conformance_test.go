@@ -14,14 +14,13 @@ import (
 
 const sessionTimeout = 500 * time.Millisecond
 
-// behindFaults is a Connector that plays faults, together with the memory store
-// that the Connector wraps.
+// behindFaults is a Connector that injects faults, together with the memory
+// store that it wraps.
 type behindFaults struct {
 	*faults.Connector
 	store *memdriver.Store
 }
 
-// known is a session of a memory store, together with its store.
 type known struct {
 	memorySession
 	store *memdriver.Store
@@ -47,15 +46,15 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(connectorFunc(connect), plan), store}
 }
 
-// memory returns, for a session that plays faults, the session of the memory
-// store that it wraps, and the Faults of that store.
+// memory returns the memory store's session wrapped by s, and the store's
+// Faults.
 func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	in := faults.Unwrap(s).(known)
 	return in.store.Faults(), in.memorySession
 }
 
-// configOf returns the configuration for a memory store whose connector is
-// wrapped, so that the faults of plan are played.
+// configOf returns the configuration for a memory store behind a Connector that
+// injects the faults of plan.
 func configOf(plan faults.Plan) dlocktest.Config {
 	return dlocktest.Config{
 		New: func(*testing.T) driver.Connector { return newBehindFaults(plan) },
@@ -115,16 +114,14 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// If a driver keeps the rules of package driver, the sessions of a Connector
-// around it keep them as well, although the Connector plays faults. The test
-// plays temporary errors, such as lost replies, only on methods that the kit
-// calls again after such an error.
+// The test injects temporary errors, such as lost replies, only into methods
+// that the kit retries after such an error.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,
 		"no faults": faults.Rates{}.Plan,
 		// With this seed the kit still finds that the sessions have every
-		// ability, although Create leaves out some of its optional parts.
+		// ability, although Create leaves out some of its optional results.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,
@@ -139,8 +136,8 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	}
 }
 
-// only returns a plan that plays the faults of the Rates x, but only on
-// requests of the given kinds.
+// only returns a plan that injects the faults of x, but only into requests of
+// the given kinds.
 func only(x faults.Rates, ops ...faults.Op) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if slices.Contains(ops, r.Op) {

@@ -14,33 +14,32 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// Connector wraps the connector of a driver and plays faults. See the package
+// Connector wraps the connector of a driver and injects faults. See the package
 // comment.
 type Connector struct {
 	inner    driver.Connector
 	plan     Plan
-	calls    *calls.Group // the calls of Connect that have not returned yet
+	calls    *calls.Group // calls of Connect in flight
 	connects atomic.Int64
 	tally    counters
 
 	mu       sync.Mutex
-	sessions map[int]*session // the sessions that live, by their numbers
+	sessions map[int]*session // live sessions by number
 }
 
-// Plan decides which fault a request, its reply, or the news of a watch meets
-// on its way.
+// Plan decides which fault to inject into a request, its reply, or an event of
+// a watch.
 //
-// A Plan is called from many goroutines at the same time. It may block: the
-// request, the reply or the news waits until the Plan has returned. A Plan has
-// to return soon after ctx has ended, and its decision is ignored then. The ctx
-// of a request and of its reply ends with the session. The ctx of a Connect
-// ends with the ctx of the caller. The ctx of the news of a watch ends with the
-// session, and also when the watch ends or is stopped. The ctx of a Close ends
-// after two seconds at the latest.
+// A Plan must be safe for concurrent use. It may block: the request, the reply
+// or the event waits until the Plan has returned. A Plan must return soon after
+// ctx is done, and its decision is ignored then. The ctx of a request and of
+// its reply ends with the session, that of a Connect ends with the caller's,
+// and that of a watch event ends with the session or with the watch. The ctx of
+// a Close ends after two seconds at the latest.
 type Plan func(ctx context.Context, r Request) Fault
 
-// New returns a connector that begins sessions of c and plays the faults of
-// plan. A nil plan plays no faults.
+// New returns a connector whose sessions are those of c, with the faults of
+// plan. A nil plan injects no faults.
 func New(c driver.Connector, plan Plan) *Connector {
 	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
 }
@@ -49,8 +48,8 @@ func New(c driver.Connector, plan Plan) *Connector {
 func newCalls() *calls.Group { return calls.NewGroup(math.MaxInt) }
 
 // Connect implements driver.Connector. Its sessions have all optional methods.
-// A method that the driver's session does not support returns an error that
-// matches errors.ErrUnsupported.
+// Those that the driver's session does not support return an error that matches
+// errors.ErrUnsupported.
 func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	r := Request{Op: OpConnect, Nth: 1}
 	if err := ctx.Err(); err != nil {
@@ -80,8 +79,8 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connect sends a Connect to the store and returns the session. It plays the
-// faults of the request and of the reply.
+// connect sends a Connect to the store, with the faults of the request and of
+// the reply.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	sent, err := c.decide(ctx, r)
 	if err != nil {
@@ -104,9 +103,9 @@ func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	return s, nil
 }
 
-// decide asks the plan for the fault of a request at its present stage, and
-// waits for as long as this fault delays the request. It returns an error if
-// the request, the reply or the news is lost, or if ctx ends during the delay.
+// decide asks the plan for the fault of a request at its current stage, and
+// waits for the delay of this fault. It returns an error if the request, the
+// reply or the event is lost, or if ctx ends meanwhile.
 func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 	fault := c.plan(ctx, r)
 	c.tally.add(r, fault)
@@ -121,7 +120,7 @@ func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 
 var errLost = fmt.Errorf("%w: lost on its way", driver.ErrUnavailable)
 
-// pause reports whether d has passed before ctx has ended.
+// pause reports whether d passed before ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -135,9 +134,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // EndSession ends a session as [Fault.EndSession] does, and returns when the
-// nodes of the session are gone. The number is that of [Request.Session].
-// EndSession returns the error of Close of the driver's session. It returns nil
-// if that session has ended before, or never existed.
+// session's nodes are gone. The number is that of [Request.Session]. The error
+// is that of closing the driver's session, or nil if the session has ended
+// before or never existed.
 func (c *Connector) EndSession(number int) error {
 	c.mu.Lock()
 	s := c.sessions[number]
@@ -149,8 +148,7 @@ func (c *Connector) EndSession(number int) error {
 	return s.inner.Close()
 }
 
-// EndSessions ends all sessions that live, and returns when their nodes are
-// gone.
+// EndSessions ends all live sessions, and returns when their nodes are gone.
 func (c *Connector) EndSessions() {
 	c.mu.Lock()
 	var all []int
@@ -165,9 +163,9 @@ func (c *Connector) EndSessions() {
 	wg.Wait()
 }
 
-// Unwrap returns the driver's session that a session of a [Connector] wraps. A
-// test needs it to call functions of a store that take a session of that store,
-// such as those of memdriver.Faults. Unwrap returns any other session as it is.
+// Unwrap returns the driver's session wrapped by a session of a [Connector],
+// and any other session as it is. Tests need it for functions that take a
+// session of a particular store, such as those of memdriver.Faults.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

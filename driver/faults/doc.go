@@ -1,12 +1,12 @@
-// Package faults plays faults between a driver and its caller. It is for tests
-// of drivers and of applications that use locks.
+// Package faults injects faults between a driver and its caller, for tests of
+// drivers and of applications that use locks.
 //
-// [New] returns a connector that wraps the connector of a driver. It plays
+// [New] returns a connector that wraps the connector of a driver and injects
 // these faults:
 //
-//   - A request, a reply or the news of a watch is delayed.
+//   - A request, a reply or an event of a watch is delayed.
 //   - A request is lost before the store has received it.
-//   - A reply is lost after the store has carried the request out.
+//   - A reply is lost after the store has carried out the request.
 //   - A Delete is sent twice.
 //   - A watch ends early.
 //   - Create leaves out the nodes ahead or the watch, as a driver may.
@@ -23,34 +23,34 @@
 //
 // # Guarantees
 //
-// If a driver keeps the rules of package driver, then the sessions of the
-// connector keep them as well, with every plan:
+// If a driver keeps the rules of package driver, then so do the connector's
+// sessions, whatever the plan:
 //
 //   - A Create whose reply is lost, or whose ctx has ended, leaves no node. The
 //     node is removed, even if the request arrives later (rule 4).
-//   - A watch passes on the news of the driver's watch in its order, and sends
+//   - A watch passes on the events of the driver's watch in order, and sends
 //     nothing after its end. The end may come early or late, but it comes.
 //     Released may come late, or the watch may end in its place (rules 6 and
 //     13).
-//   - If a plan ends a session, Done closes before the nodes go (rules 8 and
+//   - If a plan ends a session, Done is closed before the nodes go (rules 8 and
 //     9).
-//   - Close waits for everything that the session has begun (rule 11).
+//   - Close waits for everything that the session has started (rule 11).
 //   - Replace, Read and Walk are supported if the driver supports them.
 //
-// The package waits on channels and timers only, so it can be used in a bubble
-// of testing/synctest. All methods, also those of sessions, are safe for use by
-// many goroutines.
+// The package waits only on channels and timers, so it can be used in a bubble
+// of testing/synctest. All methods, including those of sessions, are safe for
+// concurrent use.
 //
 // # Limits
 //
-// The faults are played outside the driver, so they do not stop its heartbeats:
-// a session lives on even if none of its requests arrives. To cut a session
-// off, or to pause its process, use functions of the store, such as those of
-// memdriver.Faults. Nor do the faults show how a driver recovers when the
-// network loses a reply, because the driver itself has received the reply. Test
-// that with dlocktest.Config.LoseReply.
+// The faults are injected outside the driver, so they do not affect its
+// heartbeats: a session lives on even if none of its requests arrives. To cut a
+// session off, or to pause its process, use functions of the store, such as
+// those of memdriver.Faults. Nor do the faults show how a driver recovers when
+// the network loses a reply, because the driver itself has received the reply.
+// Test that with dlocktest.Config.LoseReply.
 //
-// A driver may have a method such as Replace that always returns an error that
-// matches errors.ErrUnsupported. If a plan loses a request of that method, the
-// method returns an error that matches driver.ErrUnavailable instead.
+// If a driver has an optional method that always returns an error that matches
+// errors.ErrUnsupported, and a plan loses a request of that method, the method
+// returns an error that matches driver.ErrUnavailable instead.
 package faults

@@ -26,9 +26,8 @@ func ExampleConnector_EndSessions() {
 	// Output: true
 }
 
-// A program locks and unlocks while the network loses five requests and five
-// replies in a hundred. With the same seed, the same requests and replies are
-// lost again.
+// The network loses five requests and five replies in a hundred. The same seed
+// loses the same ones again.
 func ExampleRates() {
 	store := faults.New(memdriver.New(), faults.Rates{
 		Seed:         4,
@@ -49,8 +48,8 @@ func ExampleRates() {
 	// Output: true true
 }
 
-// The reply to the first Create is lost after the store has made the node.
-// The node is removed.
+// The reply to the first Create is lost after the store has made the node,
+// which is then removed.
 func ExampleNew() {
 	memory := memdriver.New()
 	store := faults.New(memory, func(_ context.Context, r faults.Request) faults.Fault {

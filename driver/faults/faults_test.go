@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, with a memory store and a connector to
-// that store. The connector plays the faults that the plan decide returns.
+// inBubble runs a test in virtual time, on a memory store behind a connector
+// that injects the faults returned by decide.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}
@@ -37,7 +37,7 @@ type faultyWorld struct {
 	t        *testing.T
 	store    *memdriver.Store
 	faults   *faults.Connector
-	eyes     driver.Session // a session without faults, which lists the queue
+	eyes     driver.Session // lists the queue without faults
 	sessions []driver.Session
 }
 
@@ -266,7 +266,7 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		return faults.Fault{}
 	}
 	// The plan must not be asked about the end of a watch that ends with its
-	// session. A wrong question shows in some of these rounds only.
+	// session. The race shows in only a few of the rounds.
 	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)
@@ -389,7 +389,7 @@ func TestSessionDescribesTheDriversSession(t *testing.T) {
 	assert.Zero(t, driver.Describe(plain))
 }
 
-// undescribed makes sessions that have none of the optional methods.
+// undescribed hides the optional methods of its sessions.
 type undescribed struct{ driver.Connector }
 
 func (u undescribed) Connect(ctx context.Context) (driver.Session, error) {

@@ -11,7 +11,7 @@ import (
 
 // Create implements driver.Session.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Data = bytes.Clone(n.Data) // the request may still use the data after Create has returned
+	n.Data = bytes.Clone(n.Data) // the caller may change its data after Create has returned
 	got, err := send(ctx, s, order[driver.Joined]{
 		Request: Request{Op: OpCreate, Queue: queue, Prefix: n.Prefix},
 		do: func(ctx context.Context) (driver.Joined, error) {
@@ -31,8 +31,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// withoutDropped removes from the result of a Create the parts that the fault
-// drops.
+// withoutDropped removes what the fault drops from the result of a Create.
 func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	if f.DropAhead && j.Known {
 		j.Known, j.Ahead = false, nil
@@ -46,8 +45,8 @@ func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes a node whose Create has returned an error: rule 4 of package
-// driver. It repeats the request until the store has confirmed that the node is
+// cleanUp removes the node of a Create that has returned an error: rule 4 of
+// package driver. It retries until the store has confirmed that the node is
 // gone, or the session has ended.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
@@ -60,7 +59,7 @@ func (s *session) cleanUp(queue string, p driver.Place) {
 	}
 }
 
-// nothing is the type of the answer to a Delete, which has no result.
+// nothing is the result of a Delete.
 type nothing struct{}
 
 func (s *session) removal(op Op, queue string, p driver.Place, why driver.Cause) order[nothing] {
@@ -113,7 +112,7 @@ func (s *session) watch(
 
 // Replace implements driver.Replacer.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if _, ok := s.inner.(driver.Replacer); !ok { // no request is sent, so no fault can be played
+	if _, ok := s.inner.(driver.Replacer); !ok { // no request to inject a fault into
 		return driver.Place{}, errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[driver.Place]{
@@ -128,7 +127,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 
 // Read implements driver.NodeReader.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	if _, ok := s.inner.(driver.NodeReader); !ok { // no request is sent, so no fault can be played
+	if _, ok := s.inner.(driver.NodeReader); !ok { // no request to inject a fault into
 		return driver.NodeInfo{}, errors.ErrUnsupported
 	}
 	place := driver.Place{Node: driver.Node{Name: name}}
@@ -143,7 +142,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 
 // Walk implements driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
-	if _, ok := s.inner.(driver.Walker); !ok { // no request is sent, so no fault can be played
+	if _, ok := s.inner.(driver.Walker); !ok { // no request to inject a fault into
 		return nil, errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[[]string]{

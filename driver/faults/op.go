@@ -1,13 +1,13 @@
 package faults
 
-// Op is a kind of request that a session, or a connector, sends to its store.
-// All packages that play or count faults use it.
+// Op is a kind of request that a session or a connector sends to its store. All
+// packages that inject or count faults use it.
 type Op int
 
 // The kinds of requests. OpConnect to OpClose are the methods of package driver
-// that may ask the store. After a Create whose outcome is unknown, a driver
-// sends OpCleanUp to remove the node (rule 4). It sends OpHeartbeat to keep its
-// lease (rule 8). The plan of a [Connector] is never asked about OpHeartbeat.
+// that may ask the store. OpCleanUp removes the node of a Create whose outcome
+// is unknown (rule 4). OpHeartbeat renews a lease (rule 8). The plan of a
+// [Connector] is never asked about OpHeartbeat.
 const (
 	OpConnect Op = iota
 	OpCreate

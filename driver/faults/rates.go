@@ -12,34 +12,34 @@ import (
 )
 
 // Rates draws faults at random. Each rate is a probability from 0 to 1. The
-// zero Rates plays no faults. Pass its method Plan to [New].
+// zero Rates injects no faults. Pass its method Plan to [New].
 //
 // The fault of a request depends only on the seed and on the Session, Op,
-// Queue, Nth, Stage and Cause of the [Request], and not on other goroutines. So
-// if a program makes the same requests in each of its sessions again, it meets
-// the same faults again.
+// Queue, Nth, Stage and Cause of the [Request], and not on other goroutines. A
+// program that makes the same requests in each of its sessions again therefore
+// meets the same faults again.
 type Rates struct {
 	Seed uint64
 
-	FailConnects float64 // the share of Connects that fail; LoseRequests and LoseReplies do not apply to Connects
-	LoseRequests float64 // the share of requests that the store does not receive
-	LoseReplies  float64 // the share of replies that are lost after the store has carried the request out
-	Repeat       float64 // the share of requests that are sent twice, of those to which Fault.Repeat applies
-	DropAhead    float64 // the share of Creates whose result leaves out the nodes ahead (Joined.Known is false)
-	DropWatch    float64 // the share of Creates whose result leaves out the watch
-	EndWatches   float64 // the share of watches that end within MaxDelay after they were armed
-	LoseReleased float64 // the share of watches that end when they should send Released
-	EndSessions  float64 // the share of requests and replies, except those of Connect, at which the session ends
+	FailConnects float64 // Connects that fail; LoseRequests and LoseReplies do not apply to them
+	LoseRequests float64 // requests that do not reach the store
+	LoseReplies  float64 // replies that are lost after the store has carried out the request
+	Repeat       float64 // requests sent twice, among those to which Fault.Repeat applies
+	DropAhead    float64 // Creates that leave out the nodes ahead (Joined.Known is false)
+	DropWatch    float64 // Creates that leave out the watch
+	EndWatches   float64 // watches that end within MaxDelay of being armed
+	LoseReleased float64 // watches that end instead of sending Released
+	EndSessions  float64 // requests and replies at which the session ends, except those of Connect
 
-	// Delay is the share of requests, replies and news of watches that are
+	// Delay is the share of requests, replies and watch events that are
 	// delayed, each for a random time up to MaxDelay.
 	Delay float64
-	// MaxDelay is the longest such delay. Zero stands for 100 ms.
+	// MaxDelay is the longest such delay. Zero means 100 ms.
 	MaxDelay time.Duration
 }
 
-// Plan returns the faults that it has drawn for a request. This method is the
-// [Plan] to pass to [New]. It returns at once.
+// Plan is the [Plan] to pass to [New]. It returns the faults drawn for a
+// request, without blocking.
 func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
 	rnd := x.numbers(r)
 	hit := func(rate float64) bool { return rnd.Float64() < rate }
@@ -73,7 +73,7 @@ func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
 	return f
 }
 
-// numbers returns the random numbers of one request at one stage.
+// numbers returns the source of random numbers for one request at one stage.
 func (x Rates) numbers(r Request) *rand.Rand {
 	h := fnv.New64a()
 	for _, n := range []int{int(r.Op), int(r.Stage), int(r.Cause), r.Session, r.Nth} {

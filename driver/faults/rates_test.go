@@ -29,9 +29,8 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 }
 
 // ratesJournal runs a client that locks and unlocks thirty times, and returns
-// the requests and faults of each of its sessions. A common list for all
-// sessions would differ from run to run: the scheduler decides whether the
-// Close of one session comes before the Connect of the next one.
+// the requests and faults of each session. A common list would differ from run
+// to run, because the Close of one session races with the Connect of the next.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {
@@ -47,8 +46,8 @@ func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 		for range 30 {
 			l, err := client.RWMutex("q").Lock(t.Context())
 			require.NoError(t, err)
-			// A fault may have ended the session, or lost the reply to the
-			// Delete. So Unlock may return an error.
+			// fails if a fault has ended the session or lost the reply to the
+			// Delete
 			_ = l.Unlock()
 			time.Sleep(time.Second)
 		}

@@ -11,18 +11,16 @@ import (
 type Stage int
 
 const (
-	// StageRequest means that the request is on its way to the store, and the
-	// store has not seen it yet.
+	// StageRequest means that the request is on its way to the store.
 	StageRequest Stage = iota
-	// StageReply means that the store has answered, and the reply is on its way
-	// back. A Close does not reach this stage.
+	// StageReply means that the store's reply is on its way back. A Close does
+	// not reach this stage.
 	StageReply
-	// StageNews means that the watch which the request armed has sent Released
-	// or has ended, and that this news is on its way.
+	// StageNews means that the watch armed by the request has sent Released or
+	// has ended, and that this event is on its way to the caller.
 	StageNews
 )
 
-// String returns "request", "reply" or "news".
 func (s Stage) String() string {
 	switch s {
 	case StageReply:
@@ -33,37 +31,36 @@ func (s Stage) String() string {
 	return "request"
 }
 
-// Request is a call of a driver on its way to the store or back, as a [Plan]
-// sees it.
+// Request is a request to a driver, its reply, or an event of the watch that it
+// armed, as seen by a [Plan].
 type Request struct {
 	Op    Op
 	Stage Stage
 
-	// Session is the number of the session. The first call of Connect gives 1,
-	// the next one 2, and so on. A call that fails counts as well, unless its
-	// ctx had ended before the call.
+	// Session is the number of the session, which counts the calls of Connect
+	// from 1. It includes calls that failed, unless their ctx had ended before.
 	Session int
-	// Nth is the number of the request among the requests of the same Op and
-	// Queue in its session: 1 for the first one. A request, its reply and the
-	// news of its watch have the same Nth. For OpConnect it is always 1.
+	// Nth counts the requests with the same Op and Queue in the session from 1.
+	// A request, its reply and its watch events have the same Nth. It is always
+	// 1 for OpConnect.
 	Nth int
 
-	// Queue is the queue, or the prefix at which a Walk looks.
+	// Queue is the queue, or the prefix passed to Walk.
 	Queue string
-	// Prefix is the prefix that a Create or a Replace gives to its node.
+	// Prefix is the prefix passed to Create or Replace.
 	Prefix string
-	// Place is the node that the request is about. For a Create it is known at
-	// StageReply only. For a Read only its name is known.
+	// Place is the node that the request is about. It is unknown for a Create
+	// before StageReply, and has only a name for a Read.
 	Place driver.Place
-	// Cause is the cause that Delete was given. At StageNews it is Released if
-	// the watch has sent Released, and Changed if the watch has ended.
+	// Cause is the cause passed to Delete. At StageNews it is Released if the
+	// watch has sent Released, and Changed if it has ended.
 	Cause driver.Cause
-	// Err is the error that the store has returned. It is nil before StageReply.
+	// Err is the error returned by the store. It is nil before StageReply.
 	Err error
 }
 
-// String returns the request in words, such as
-// `delete "stock/42" "web1-W-0000000007", reply`.
+// String describes the request, for example `delete "stock/42"
+// "web1-W-0000000007", reply`.
 func (r Request) String() string {
 	s, prefix := r.Op.String(), r.Prefix
 	if r.Op == OpCreate && r.Place.Name != "" {
@@ -85,7 +82,7 @@ func (r Request) String() string {
 
 func (r Request) failed(err error) error { return fmt.Errorf("faults: %s: %w", r, err) }
 
-// refused reports whether a driver refuses the request without asking the
+// refused reports whether a driver rejects the request without asking the
 // store.
 func (r Request) refused() bool {
 	switch r.Op {
@@ -107,24 +104,24 @@ func (r Request) arms() bool {
 	return r.Op == OpCreate || r.Op == OpWatch || r.Op == OpWatchQueue
 }
 
-// Fault is the fault of a request at one stage. The zero Fault plays no fault.
-// A field that does not apply to the request, or to the stage, is ignored.
+// Fault is a fault to inject into a request at one stage. The zero Fault does
+// nothing. Fields that do not apply to the request, or to the stage, are
+// ignored.
 type Fault struct {
-	// Delay is how long the request, the reply or the news is on its way. A
-	// Close is delayed for at most two seconds, and no other field applies to
-	// it.
+	// Delay is how long to hold the request, the reply or the event. A Close is
+	// held for at most two seconds, and no other field applies to it.
 	Delay time.Duration
 
 	// Lose makes the call return Err. At StageRequest the store does not
-	// receive the request. At StageReply the store has carried the request out.
-	// At StageNews the watch ends instead of sending Released. The news that a
-	// watch has ended is not lost. (To play a request that is never answered,
-	// let the Plan block until its ctx ends.)
+	// receive the request. At StageReply the store has already carried it out.
+	// At StageNews the watch ends instead of sending Released. The end of a
+	// watch cannot be lost. (To simulate a request that is never answered, let
+	// the Plan block until its ctx ends.)
 	Lose bool
-	// Err is the error of a call whose request or reply was lost. Nil stands
-	// for an error that matches driver.ErrUnavailable. Err must not match
-	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported: the
-	// caller would then believe that the node is gone, that the session has
+	// Err is the error of a call whose request or reply was lost. If it is nil,
+	// an error that matches driver.ErrUnavailable is used. Err must not match
+	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported, because
+	// the caller would then believe that the node is gone, that the session has
 	// ended, or that the method is not supported.
 	Err error
 
@@ -132,18 +129,18 @@ type Fault struct {
 	// reply. It applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
 	Repeat bool
 
-	// EndWatchAfter is the time after the reply at which the watch that the
-	// request arms is ended. If it is zero, the watch is not ended. It applies
-	// to OpCreate, OpWatch and OpWatchQueue at StageRequest.
+	// EndWatchAfter, if not zero, ends the watch armed by the request this long
+	// after the reply. It applies to OpCreate, OpWatch and OpWatchQueue at
+	// StageRequest.
 	EndWatchAfter time.Duration
 
 	// DropAhead and DropWatch remove the nodes ahead and the watch from the
-	// result of a Create, as if a store had made the node and had failed after
-	// that. They apply to OpCreate at StageReply.
+	// result of a Create, as if the store had failed after making the node.
+	// They apply to OpCreate at StageReply.
 	DropAhead, DropWatch bool
 
-	// EndSession ends the session, and the request with it. First Done closes
-	// and Err returns an error, and after that the nodes are removed. It does
-	// not apply at StageNews.
+	// EndSession ends the session, and the request with it. Done is closed and
+	// Err returns an error before the nodes are removed. It does not apply at
+	// StageNews.
 	EndSession bool
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// closeDelay bounds the delay of a Close.
+// closeDelay limits the delay of a Close.
 const closeDelay = 2 * time.Second
 
 // session is a session of a Connector.
@@ -23,22 +23,21 @@ type session struct {
 	number    int
 	inner     driver.Session
 
-	life    context.Context // ends when the session ends
+	life    context.Context // ends with the session
 	endLife context.CancelFunc
 
-	closes singleflight.Group // concurrent calls of Close share one try
-	closed bool               // whether inner.Close has returned nil; only the method close uses this field
+	closes singleflight.Group // deduplicates concurrent calls of Close
+	closed bool               // whether inner.Close has succeeded; used only by the method close
 
-	calls *calls.Group // the requests on their way, including those whose callers gave up
+	calls *calls.Group // requests in flight, including those whose callers gave up
 
-	gate calls.Gate // lets Close wait for the method calls in flight and for all goroutines but those of the field calls
+	gate calls.Gate // the method calls in flight, and all goroutines except those of calls
 
 	mu   sync.Mutex
-	sent map[kind]int // the number of requests so far, by their kind
+	sent map[kind]int // how many requests were sent, by kind
 }
 
-// kind is the key under which a session counts its requests: the field Nth of a
-// Request counts the requests of one Op in one queue.
+// kind identifies the requests that Request.Nth counts together.
 type kind struct {
 	op    Op
 	queue string
@@ -54,8 +53,8 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 	return s
 }
 
-// awaitEnd waits until the driver's session has ended. Then it ends the context
-// in the field life, and with it all requests, replies and news on their way.
+// awaitEnd waits until the driver's session has ended. It then cancels life,
+// and with it all requests, replies and events on their way.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -64,16 +63,14 @@ func (s *session) awaitEnd() {
 	delete(s.connector.sessions, s.number)
 }
 
-// Done and Err ask the driver's session itself, so that a caller learns of its
-// end without delay.
+// Done and Err ask the driver's session, so that callers learn of its end
+// without delay.
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 
-// Describe implements driver.Describer. The result is zero if the driver's
-// session does not implement that interface.
+// Describe implements driver.Describer.
 func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
 
-// String names the session in the output of tests.
 func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }
 
 // end ends the session and returns when it has ended. Its nodes are removed
@@ -126,13 +123,13 @@ type order[T any] struct {
 	Request
 	do    func(ctx context.Context) (T, error)
 	place func(T) driver.Place // the place in the store's answer; may be nil
-	// undo is called if the store has carried the request out and the caller
+	// undo is called if the store has carried out the request but the caller
 	// gets no answer. It may be nil.
 	undo func(T)
 }
 
-// sent is the answer of the store, together with the faults that were played on
-// the request and on its reply.
+// sent is the store's answer, together with the faults injected into the
+// request and its reply.
 type sent[T any] struct {
 	answer    T
 	onRequest Fault
@@ -140,11 +137,10 @@ type sent[T any] struct {
 	request   Request
 }
 
-// send sends a request to the store and returns the answer. It plays the faults
-// of the request and of the reply. The driver's method gets a context of the
-// session, because a request that is on its way does not end with the ctx of
-// its caller. If the driver refuses a request without asking the store, no
-// faults are played.
+// send sends a request to the store, with the faults of the request and of the
+// reply. The driver's method gets a context of the session, because a request
+// in flight does not end with its caller's ctx. If the driver rejects a request
+// without asking the store, no faults are injected.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -180,9 +176,8 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry sends the request of o, plays its faults, and returns the answer. It
-// runs on a goroutine of its own, and goes on even if the caller of send gives
-// up.
+// carry runs on a goroutine of its own, and goes on even if the caller of send
+// gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request
@@ -191,7 +186,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // a method that is not supported has to return this error in every call, so no plan can lose it
+		return got, err // an unsupported method must return this error in every call, so no plan can lose it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

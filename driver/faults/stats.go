@@ -6,22 +6,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Stats counts the faults that a [Connector] has played. A test should check
+// Stats counts the faults that a [Connector] has injected. A test should check
 // that they are not zero, because a test without faults proves nothing.
 type Stats struct {
-	Requests       int // all requests that were sent, including Connects
-	Delayed        int // requests, replies and news of watches that were delayed
+	Requests       int // requests sent, including Connects
+	Delayed        int // requests, replies and watch events that were delayed
 	RequestsLost   int
 	RepliesLost    int
 	Repeated       int
-	AheadsDropped  int // Creates from whose result the nodes ahead were removed
-	WatchesDropped int // Creates from whose result the watch was removed
-	WatchesEnded   int // requests that arm a watch which a fault ends early
+	AheadsDropped  int // Creates that left out the nodes ahead
+	WatchesDropped int // Creates that left out the watch
+	WatchesEnded   int // requests whose watch a fault ends early
 	ReleasesLost   int
 	SessionsEnded  int
 }
 
-// Stats returns the faults that have been played so far.
+// Stats returns the faults injected so far.
 func (c *Connector) Stats() Stats {
 	t := &c.tally
 	return Stats{
@@ -50,8 +50,8 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts the faults of a decision. Parts that a Create leaves out are
-// counted in withoutDropped.
+// add counts the faults of a decision, except the parts that a Create leaves
+// out, which withoutDropped counts.
 func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)

@@ -7,19 +7,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// forwarder passes the news of a driver's watch on to the caller. It does so in
-// one goroutine, so the news keeps its order.
+// forwarder passes the events of a driver's watch on to the caller, in one
+// goroutine, which keeps their order.
 type forwarder struct {
 	session *session
-	request Request // the request that has armed the watch
+	request Request // the request that armed the watch
 	inner   driver.Watch
 	outer   chan driver.Cause
 	ctx     context.Context // ends with the session, and when the watch is stopped
 	stop    func()
 }
 
-// forward returns a watch that passes on the news of inner, with faults. Unless
-// endAfter is zero, the watch ends after that time.
+// forward returns a watch that passes on the events of inner, with faults. If
+// endAfter is not zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
@@ -32,16 +32,16 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 		inner.Stop()
 	}
 	first, heard, ended := peek(inner.C)
-	// The watch of a node that is not in the queue has ended when Watch returns,
-	// and no fault may delay that end.
+	// The watch of a node that is not in the queue must have ended when Watch
+	// returns, and no fault may delay that.
 	if ended || !s.gate.Go(func() { w.run(first, heard, endAfter) }) {
 		w.end()
 	}
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek receives from the channel of a watch, and does not wait. It reports with
-// heard whether it has received a value, and with ended whether the channel is
+// peek receives from the channel of a watch without blocking. It reports in
+// heard whether it has received a value, and in ended whether the channel is
 // closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
@@ -52,8 +52,8 @@ func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	}
 }
 
-// run passes on the news of the watch until the watch ends. If heard is true,
-// the first news has been received before this call, and is the value first.
+// run passes on the events of the watch until it ends. If heard is true, first
+// has already been received.
 func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) {
 	defer w.end()
 	var early <-chan time.Time
@@ -78,15 +78,14 @@ func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) 
 	}
 }
 
-// end ends the watch for its caller.
 func (w *forwarder) end() {
 	w.stop()
 	close(w.outer)
 }
 
 // passReleased sends Released to the caller, and reports whether the watch goes
-// on. If the news is lost, or the driver's watch has ended by now, the watch
-// ends in place of Released, as rule 13 of package driver allows.
+// on. If the event is lost, or the driver's watch has ended by now, the watch
+// ends instead, as rule 13 of package driver allows.
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false
@@ -102,11 +101,11 @@ func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	}
 }
 
-// passEnd waits as long as the plan delays the news that the watch has ended.
+// passEnd waits for as long as the plan delays the end of the watch.
 func (w *forwarder) passEnd() { _ = w.decide(driver.Changed) }
 
-// decide asks the plan for the fault of the news. It reports whether the news
-// arrives.
+// decide asks the plan for the fault of the event, and reports whether the
+// event arrives.
 func (w *forwarder) decide(cause driver.Cause) bool {
 	if w.over() {
 		return false

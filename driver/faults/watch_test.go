@@ -15,13 +15,13 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// scripted is a session whose watch sends what the test sends. Each call that
-// arms a watch returns the same watch.
+// scripted is a session whose watch sends what the test sends. All calls that
+// arm a watch return the same one.
 type scripted struct {
 	driver.Session // nil, because no test calls the methods that scripted lacks
 
 	news    chan driver.Cause
-	stops   atomic.Int64 // how often Stop of the watch was called
+	stops   atomic.Int64 // how often Stop was called
 	done    chan struct{}
 	deleted []driver.Place
 }
@@ -79,8 +79,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// hears returns the news that a watch has now: "released", "end", or "" if it
-// has none. It does not wait.
+// hears returns the watch's pending event: "released", "end", or "" if there is
+// none.
 func hears(w driver.Watch) string {
 	synctest.Wait()
 	select {
@@ -94,7 +94,7 @@ func hears(w driver.Watch) string {
 	}
 }
 
-// arming holds the calls that arm a watch, by name.
+// arming holds the calls that arm a watch.
 var arming = map[string]func(driver.Session) (driver.Watch, error){
 	"create": func(s driver.Session) (driver.Watch, error) {
 		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})
@@ -109,7 +109,7 @@ var arming = map[string]func(driver.Session) (driver.Watch, error){
 }
 
 // watching runs a test in virtual time, once for each kind of call that arms a
-// watch. The test gets the watch that this call has armed.
+// watch, with the watch that this call returned.
 func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
 	for name, arm := range arming {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +136,7 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// onNews returns a plan that plays the fault f on news of watches with the
-// given cause.
+// onNews returns a plan that injects f into watch events with the given cause.
 func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
 	return func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews && r.Cause == cause {
@@ -328,8 +327,7 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 	}
 }
 
-// A watch of a node that is not there has ended when it is returned, and no
-// plan can delay that.
+// No plan can delay the end.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	plan := func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews {
@@ -391,9 +389,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// If the reply to a call is lost, the caller has no watch. So the driver's
-// watch has to be stopped. If the call was a Create, its node has to be removed
-// as well.
+// The caller gets no watch, so the driver's watch must be stopped. If the call
+// was a Create, its node must be removed as well.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -410,15 +407,15 @@ func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	}
 }
 
-// limited is a session with a method Replace that is not supported.
+// limited is a session whose Replace is not supported.
 type limited struct{ *scripted }
 
 func (limited) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
 	return driver.Place{}, errors.ErrUnsupported
 }
 
-// A method that is not supported has to say so in every call, also if the plan
-// loses its requests.
+// An unsupported method must say so in every call, even if the plan loses its
+// requests.
 func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),

@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// A waiter watches its own node and the one ahead of it. The store is polled
-// once, says then that the holder has released its lock, and loses the waiter's
-// node in the end.
+// A waiter watches its own node and the one ahead of it. A first poll of the
+// store finds both. Then the holder releases its lock, and finally the waiter's
+// node is lost.
 func Example() {
 	holder := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1}
 	waiter := driver.Place{Node: driver.Node{Name: "b-W-0000000002", Seq: 2}, Token: 2}

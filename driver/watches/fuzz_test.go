@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes, from the rules alone, what one watch has to report. Unlike a
+// model computes what one watch has to report, from the rules alone. Unlike a
 // Set, it needs no index, order or mutex.
 type model struct {
 	watch    driver.Watch
@@ -80,8 +80,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play makes the calls that the bytes encode, two bytes for each call. After each call
-// it compares each watch with its model.
+// play makes the calls encoded in the bytes, two bytes per call. After each
+// call it compares each watch with its model.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set
@@ -170,7 +170,7 @@ func play(t *testing.T, calls []byte) {
 			got := receive(m.watch)
 			require.False(t, got.released && m.received.released, "watch %d: Released came twice", i)
 			m.received = reports{m.received.released || got.released, got.ended}
-			if m.expected != m.received { // to call require.Equal for every watch would be slow
+			if m.expected != m.received { // require.Equal would be too slow for every watch
 				require.Equal(t, m.expected, m.received, "watch %d: %+v", i, m)
 			}
 			if m.live() {

@@ -9,43 +9,43 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Set holds the open watches of a session. The zero Set is empty and ready to use.
-// A Set must not be copied after its first use.
+// Set holds the open watches of a session. The zero Set is empty and ready to
+// use. A Set must not be copied after first use.
 //
-// A Set is safe for use by many goroutines. It has no goroutine of its own. No
-// method blocks, except that Look waits for its list.
+// A Set is safe for concurrent use and has no goroutine of its own. No method
+// blocks, except that Look waits for its list.
 //
-// Each watch reports changes in the order in which the set learns them. So a watch
-// sends no Released after its own node has gone. If the own node goes after
-// Released was sent, the caller receives Released before the channel closes.
+// Each watch reports changes in the order in which the set learns of them. It
+// never sends Released after its own node has gone. If the own node goes after
+// Released was sent, the caller receives Released before the channel is closed.
 type Set struct {
 	mu     sync.Mutex
-	over   bool             // whether the session has ended
-	armed  int64            // the number of watches that were ever armed
-	queues map[string]index // the queues with open watches
+	over   bool
+	armed  int64            // how many watches were ever armed
+	queues map[string]index // by queue; only queues with open watches
 }
 
-// index finds the open watches of one queue. The key is the name of a node that
-// a watch watches, or the empty name for a watch of the whole queue. So the
-// cost of a notice does not grow with the number of waiters in the queue.
+// index finds the open watches of one queue by the name of a watched node, or
+// by the empty name for watches of the whole queue. The cost of a notice
+// therefore does not grow with the number of waiters.
 type index map[string]map[*watch]bool
 
 type watch struct {
-	number int64 // the number of this watch, from 1, in the order of arming
+	number int64 // counts from 1, in the order of arming
 	c      chan driver.Cause
 	queue  string
 
-	// These fields belong to a watch of the whole queue:
+	// For a watch of the whole queue:
 	whole   bool
-	version any // the version of the queue that ArmQueue was given
+	version any // as passed to ArmQueue
 
-	// These fields belong to a watch of nodes:
+	// For a watch of nodes:
 	own      driver.Place
 	ahead    []driver.Node
-	released bool // whether Released was sent; ahead is not watched any more after that
+	released bool // whether Released was sent; ahead is no longer watched then
 }
 
-// names returns the keys of the watch in the index of its queue.
+// names returns the watch's keys in the index of its queue.
 func (w *watch) names() []string {
 	if w.whole {
 		return []string{""}
@@ -63,30 +63,29 @@ var closed = func() chan driver.Cause {
 	return c
 }()
 
-// Ended returns a watch that has ended. A driver's Watch may return it if the own
-// node is not in the queue.
+// Ended returns a watch that has ended, for a Watch call whose own node is not
+// in the queue.
 func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
 // [Set.End] it returns a watch that has ended.
 //
-// The set does not know which nodes are in the queue. So the driver asks the store
-// after the call of Arm. If a node of the watch is missing, the driver calls Look
-// or Gone, which end the watch. Or it stops the watch and returns Ended instead. A
-// driver need not ask if it knows that all nodes of the watch are in the queue, and
-// that no node can go during the call of Arm.
+// The set does not know which nodes are in the queue, so the driver asks the
+// store after calling Arm. If a watched node is missing, the driver ends the
+// watch by calling Look or Gone, or stops it and returns Ended instead. It need
+// not ask if it knows that all watched nodes are in the queue and that none can
+// go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }
 
-// ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch that
-// has ended.
+// ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch
+// that has ended.
 //
-// Look ends the watch if the version of the queue is not this version any more.
-// So the driver has to read the version before or during the call of ArmQueue,
-// and not after it. A version of nil says that the version is unknown: then
-// every Look ends the watch. That suits a driver that calls Gone and Changed
-// for every change, and Look only after a reconnect.
+// Look ends the watch if the version of the queue has changed, so the driver
+// must have read the version before ArmQueue returns. A nil version means that
+// it is unknown, and every Look ends the watch. This suits drivers that report
+// every change by Gone or Changed, and call Look only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
@@ -113,7 +112,7 @@ func (s *Set) arm(w *watch) driver.Watch {
 	}
 	s.armed++
 	w.number = s.armed
-	w.c = make(chan driver.Cause, 1) // Released is sent at most once, so the send never blocks
+	w.c = make(chan driver.Cause, 1) // never blocks, because Released is sent at most once
 	return driver.NewWatch(w.c, func() { s.stop(w) })
 }
 
@@ -123,7 +122,7 @@ func (s *Set) stop(w *watch) {
 	s.remove(w)
 }
 
-// remove removes a watch from the set, if it is there. The caller holds the mutex.
+// remove removes a watch from the set, if present. The caller holds s.mu.
 func (s *Set) remove(w *watch) {
 	x := s.queues[w.queue]
 	for _, name := range w.names() {
@@ -137,7 +136,7 @@ func (s *Set) remove(w *watch) {
 	}
 }
 
-// named returns the watches that have one of these keys, in the order of arming.
+// named returns the watches with any of these keys, in the order of arming.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
 		found = slices.AppendSeq(found, maps.Keys(x[name]))
@@ -178,8 +177,8 @@ func (s *Set) Queues() []string {
 	return slices.Collect(maps.Keys(s.queues))
 }
 
-// Names returns the names of the nodes that the open watches of the queue watch: own
-// nodes and nodes ahead, in no particular order. It is for the list of [Set.Look].
+// Names returns the names of the watched nodes of the queue, in no particular
+// order. It is meant for use by the list function of [Set.Look].
 func (s *Set) Names(queue string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,35 +191,34 @@ func (s *Set) Names(queue string) []string {
 	return names
 }
 
-// Look calls list, compares the watches of the queue with its result, and ends the
-// watches that have missed a change. If list returns an error, no watch ends, and
-// Look returns that error. Look never sends Released, because a list does not show
-// why a node has gone.
+// Look calls list, compares the watches of the queue with its result, and ends
+// the watches that have missed a change. If list returns an error, no watch
+// ends, and Look returns that error. Look never sends Released, because a list
+// does not show why a node has gone.
 //
-// The function list asks the store for all nodes of the queue, as they are at one
-// instant after the call of list. If the store finds single nodes faster than it lists
-// a long queue, list may call Names, and ask for the nodes with these names only. In
-// the result, the nodes of this session have their tokens. The tokens of other nodes
-// may be zero. Look ignores watches that were armed after the call of Look, because the
-// list may be older than those watches.
+// The function list asks the store for all nodes that are in the queue at one
+// instant after list was called. If the store finds single nodes faster than it
+// lists a long queue, list may instead ask only for the nodes returned by
+// Names. In the result, this session's nodes must have their tokens. Those of
+// other nodes may be zero. Look ignores watches armed after the call of Look,
+// which may be newer than the list.
 //
-// If notices may have been lost, a driver first receives notices again. Then it calls
-// Look for each queue that Queues returns, and only after that it calls Gone for the
-// new notices. If list returns no nodes and the version nil, Look ends all watches of
-// the queue that were armed before.
+// If notices may have been lost, a driver first makes sure that it receives
+// notices again, then calls Look for each queue returned by Queues, and only
+// then calls Gone for the new notices. If list returns no nodes and a nil
+// version, Look ends all watches of the queue that were armed before.
 //
-// A watch of nodes ends if one of its nodes is not in the list. Of a node ahead only
-// the name counts. The same holds for the own node if the watch was armed for an own
-// place without a token. If that place had a token, the own node has to be in the
-// list with the same name, epoch and token.
+// A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
+// are matched by name alone. So is the own node if the watch was armed without
+// a token. With a token, it is matched by name, epoch and token.
 //
-// A watch of the whole queue ends if version is not the version that ArmQueue was
-// given. A version is a comparable value that is new after each change of the
-// queue's members, such as a counter, a revision or an ETag. If a store has no
-// version, the driver can make one from the latest token, the number of
-// replacements until now, and the nodes: fmt.Sprint(token, replacements, nodes).
-// The nodes alone are not enough. Between two calls of Look a node may be added and
-// removed, or be replaced and replaced back.
+// A watch of the whole queue ends if version differs from the one passed to
+// ArmQueue. A version is a comparable value that is new after each change of
+// the queue's members, such as a counter, a revision or an ETag. If the store
+// has no such value, the driver can derive one from the latest token, the
+// number of replacements so far, and the nodes: fmt.Sprint(token, replacements,
+// nodes). The nodes alone are not enough, because a node may be added and
+// removed between two calls of Look, or replaced and replaced back.
 func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any, err error)) error {
 	s.mu.Lock()
 	armed := s.armed
@@ -247,26 +245,24 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	return nil
 }
 
-// Gone tells the set that a node of the queue has gone, or has another name
-// now, and why. Each watch of the whole queue ends. So does each watch that has
-// the node as its own node or ahead. There is one exception: if why is
-// Released, a watch that has the node ahead sends Released, and goes on for its
-// own node alone.
+// Gone tells the set that a node is gone from the queue or has been renamed,
+// and why. This ends the watches of the whole queue and the watches that have
+// the node as their own or ahead. But if why is Released, a watch that has the
+// node ahead sends Released and goes on for its own node alone.
 //
-// A driver has to call Gone in the order in which the store removed the nodes, at
-// least for the nodes of one queue. Otherwise a watch may send Released although
-// its own node was gone before.
+// For each queue, a driver must call Gone in the order in which the store
+// removed the nodes. Otherwise a watch may send Released although its own node
+// was gone before.
 func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// lose tells a watch of nodes that the node n has gone, and reports whether the
-// watch ends. If n was released and is a node ahead, lose sends Released, and
-// the watch goes on. If n has the name of a watched node and another epoch, the
-// watch ends, too, because a watch may end early. But the watch does not send
-// Released then.
+// lose tells a watch of nodes that n is gone, and reports whether the watch
+// ends. If n was released and is ahead, lose sends Released and the watch goes
+// on. If n has the name of a watched node but another epoch, the watch ends
+// without Released, because it may end early.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
@@ -283,15 +279,15 @@ func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	return false
 }
 
-// Changed tells the set that a queue has changed: a node was added, removed or
-// replaced. Each watch of the whole queue ends. Watches of nodes go on.
+// Changed tells the set that a node was added to the queue, removed or
+// replaced. This ends the watches of the whole queue. Watches of nodes go on.
 func (s *Set) Changed(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(s.queues[queue].named(""), func(*watch) bool { return true })
 }
 
-// end ends the watches that match. The caller holds the mutex.
+// end ends the watches that match. The caller holds s.mu.
 func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	for _, w := range watches {
 		if match(w) {
@@ -301,8 +297,8 @@ func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	}
 }
 
-// End ends all watches, in the order of arming. A watch that is armed later has
-// ended when it is returned. A driver calls End when the session has ended.
+// End ends all watches, in the order of arming. Watches armed later have ended
+// by the time they are returned. Drivers call End when the session has ended.
 func (s *Set) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

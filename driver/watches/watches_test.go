@@ -12,13 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// place returns the place of the node with that sequence, with epoch 1 and a token.
+// place returns the place of the node with that sequence, in epoch 1 and with a
+// token.
 func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// reports says what a watch has reported so far: that it sent Released once,
-// and that it has ended.
+// reports is what a watch has reported so far: that it sent Released, and that
+// it ended.
 type reports struct{ released, ended bool }
 
 var (
@@ -249,8 +250,8 @@ func TestEndedHasEnded(t *testing.T) {
 	w.Stop()
 }
 
-// In TestManyGoroutines waiters pass a lock on. Each of them watches its own node and
-// the node before it. Other goroutines call the other methods of the set meanwhile.
+// Waiters pass a lock on, each watching its own node and the one before it,
+// while other goroutines call the set's other methods.
 func TestManyGoroutines(t *testing.T) {
 	const waiters = 50
 	var s watches.Set
@@ -279,7 +280,7 @@ func TestManyGoroutines(t *testing.T) {
 		waiting.Go(func() {
 			causes[i] = <-w.C
 			s.Gone("q", all[i].Node, driver.Released)
-			<-w.C // the watch ends, because its own node has gone
+			<-w.C // ended by the removal of the own node
 		})
 	}
 	s.Gone("q", all[0].Node, driver.Released)
