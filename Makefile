@@ -33,11 +33,11 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
 	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/longtest/soak -soak $(SOAK) -seed $(SEED)
 
-faults: ## put each fault of internal/longtest/simulation/faults into the lock; fails if one is not seen
-	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -put
+faults: ## put each fault of internal/simulation/faults into the lock; fails if one is not seen
+	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -put
 
 fault-seeds: ## find the seeds that see these faults, and write them into the patches
-	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
+	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -find
 
 demo-all: need-zookeeper need-stores ## the demo with several processes on every store, each on a server that starts for it
 	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run TestTheDemo ./dlock

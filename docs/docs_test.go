@@ -503,7 +503,7 @@ func TestALinkToATestLeadsToItsFile(t *testing.T) {
 // those that the simulation detects, and the others. docs/reliability.md must state
 // these three numbers.
 func TestReliabilityCountsTheFaults(t *testing.T) {
-	patches, err := filepath.Glob(filepath.Join(root, "internal/longtest/simulation/faults/*.patch"))
+	patches, err := filepath.Glob(filepath.Join(root, "internal/simulation/faults/*.patch"))
 	require.NoError(t, err)
 	seen := 0
 	for _, patch := range patches {

@@ -4,15 +4,10 @@
 //   - endtoend: the lock works from end to end on one ZooKeeper server.
 //   - ensemble: the lock keeps its promises while the servers of an ensemble,
 //     their links and the clients' processes fail.
-//   - simulation: the lock is right in thousands of runs against a store in
-//     memory, with faults that a seed draws.
 //   - histories: what clients did and saw is linearizable. It is a module of its
 //     own, because it needs a checker that no other package needs.
 //   - handmade: locks that programs make by hand break where dlock does not. It is
 //     a module of its own, because it needs the client libraries of the stores.
 //   - soak: nothing is lost while processes count under locks and every kind of
 //     fault happens.
-//
-// The directory simulation/faults holds faults of the lock as patches. The
-// simulation, or a test that the patch names, has to see each of them.
 package longtest

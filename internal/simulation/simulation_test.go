@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+var (
+	seeds = flag.Int("seeds", 0, "how many seeds to run; 0 means 20,000, of which the race detector sees 1,000")
+	first = flag.Uint64("seed", 1, "the first seed")
+)
+
+const (
+	manySeeds  = 20_000
+	racedSeeds = 1_000 // fewer, because the race detector makes a run ten times as slow
+)
+
+func TestNoSeedBreaksTheLock(t *testing.T) {
+	switch {
+	case *seeds > 0:
+		runSeeds(t, *first, *seeds)
+	case raced:
+		t.Run("raced", func(t *testing.T) { runSeeds(t, *first, racedSeeds) })
+		t.Run("unraced", func(t *testing.T) { runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds) })
+	default:
+		runSeeds(t, *first, manySeeds)
+	}
+}
+
+// runSeeds runs seeds, as many at the same time as there are processors.
+func runSeeds(t *testing.T, first uint64, n int) {
+	var next atomic.Uint64
+	next.Store(first)
+	last := first + uint64(n)
+	var seen tally
+	t.Run("seeds", func(t *testing.T) {
+		for w := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("worker", w), func(t *testing.T) {
+				t.Parallel()
+				for seed := next.Add(1) - 1; seed < last && !t.Failed(); seed = next.Add(1) - 1 {
+					seen.add(one(t, seed))
+				}
+			})
+		}
+	})
+	t.Log(&seen)
+	if n >= racedSeeds && !t.Failed() {
+		seen.wantEverything(t)
+	}
+}
+
+func one(t *testing.T, seed uint64) *journal {
+	var j *journal
+	synctest.Test(t, func(t *testing.T) { j = play(t, seed, nil) })
+	if j.failure != "" {
+		t.Error(report(seed, j))
+	}
+	return j
+}
+
+// report says what went wrong, what happened before, and how to run the seed
+// again.
+func report(seed uint64, j *journal) string {
+	return fmt.Sprintf("seed %d: %s\n%v\nagain: go test ./internal/simulation -run=TestNoSeed -seeds=1 -seed=%d",
+		seed, j.failure, j, seed)
+}
+
+// runUnraced runs seeds in a test binary of this package without the race
+// detector, if there is a Go command to build it.
+func runUnraced(t *testing.T, first uint64, n int) {
+	if _, err := exec.LookPath("go"); err != nil {
+		runSeeds(t, first, n)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-count=1", "-v", "-run=^TestNoSeedBreaksTheLock$",
+		"-timeout=8m", ".", fmt.Sprint("-seeds=", n), fmt.Sprint("-seed=", first))
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	t.Logf("%s", out)
+}
