@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/dlock-go/dlock/internal/timers"
 )
 
 // ErrLimit is the cause of the context of a call that has exceeded its Gate's
@@ -27,7 +25,6 @@ type Gate struct {
 	// rule 10 of package driver. Limit must not be changed after first use.
 	Limit time.Duration
 
-	limits   timers.Set
 	mu       sync.Mutex
 	closed   bool
 	inFlight map[*call]struct{}
@@ -36,7 +33,7 @@ type Gate struct {
 
 type call struct {
 	end   context.CancelCauseFunc
-	timer *timers.Timer // nil without a limit
+	timer *time.Timer // nil without a limit
 }
 
 // Enter registers a call, and reports in open whether it may begin. The call
@@ -56,7 +53,7 @@ func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), o
 	life, end := context.WithCancelCause(ctx)
 	c := &call{end: end}
 	if g.Limit > 0 {
-		c.timer = g.limits.AfterFunc(g.Limit, func() { end(ErrLimit) })
+		c.timer = time.AfterFunc(g.Limit, func() { end(ErrLimit) })
 	}
 	g.inFlight[c] = struct{}{}
 	return life, func() { g.leave(c) }, true

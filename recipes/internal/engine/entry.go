@@ -136,7 +136,7 @@ func (e *Entry) Grant(to Owner) error {
 	}
 	e.move(granted)
 	e.owner, e.since = to, time.Now()
-	e.watching.timer = e.session.timers.AfterFunc(watchAfter, func() { e.session.client.Go(e.watchNode) })
+	e.watching.timer = time.AfterFunc(watchAfter, func() { e.session.client.Go(e.watchNode) })
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/timers"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 // nodeWatch is the watch of an entry's own node. Entry.mu guards it.
 type nodeWatch struct {
 	kept  driver.Watch       // an armed watch of the node, left by the wait for watchNode; zero: none
-	timer *timers.Timer      // starts watchNode, watchAfter after the grant
+	timer *time.Timer        // starts watchNode, watchAfter after the grant
 	stop  context.CancelFunc // stops watchNode; nil until it has started
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/timers"
 )
 
 // Client holds what a session needs of its client.
@@ -26,7 +25,6 @@ type Client struct {
 type Session struct {
 	driver.Session
 	client *Client
-	timers timers.Set // of time limits, and of watches that have not started
 
 	mu      sync.Mutex
 	granted map[int64]*Entry // the granted entries, by Entry.number
