@@ -120,6 +120,28 @@ func (c *Client) requestError(ctx context.Context, err error) error {
 	return c.closedOr(engine.WithCause(ctx, err))
 }
 
+// String returns one line for people: the client's session, its server and its
+// timeout, or why there is none. It may be called at any time and does no I/O.
+func (c *Client) String() string {
+	c = c.opened()
+	if c.closedOr(nil) != nil {
+		return "closed"
+	}
+	s := c.usable()
+	if s == nil {
+		return "not connected"
+	}
+	i := driver.Describe(s.ofDriver())
+	if i.ID == "" {
+		return "connected"
+	}
+	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
+}
+
+// GoString returns "dlock.Client(...)" with the result of String in the
+// brackets.
+func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
+
 // Close ends the client and releases everything that it holds. Calls in flight
 // return [ErrClosed], and Lost of every lock closes. Then the client ends its
 // session in the store, which removes the nodes. It also ends sessions that
@@ -222,53 +244,64 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// adopt begins to use ds, a new session of the driver, as the session of the
-// client. If the client was closed meanwhile, adopt closes ds and returns
-// ErrClosed.
-func (c *Client) adopt(ds driver.Session) (*session, error) {
-	s := newSession(c, ds)
-	if !c.register(s) {
-		if err := ds.Close(); err != nil {
-			c.options.logger.Warn("dlock: session left to time out", "error", err)
-		}
-		c.endedBy(ErrClosed)
-		return nil, ErrClosed
-	}
-	return s, nil
-}
-
-// register makes s the live session. It returns false if Close has begun.
-func (c *Client) register(s *session) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return false
-	}
-	c.live.Store(s)
-	c.sessions[s] = struct{}{}
-	close(c.begun)
-	c.begun = make(chan struct{})
-	go s.attend() // Close waits until attend has returned
-	return true
-}
-
-// nextBegun returns a channel that closes when the next session begins.
-func (c *Client) nextBegun() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.begun
-}
-
-// forget drops a session that has ended in the store.
-func (c *Client) forget(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.sessions, s)
-}
-
 // endedBy calls the hook SessionEnded, with the reason why a session has ended.
 func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.SessionEnded; hook != nil {
 		hook(context.Background(), SessionEndedInfo{Err: cause})
+	}
+}
+
+// calls counts the calls and the background work that Close has to wait for.
+// After close no call begins.
+type calls struct {
+	mu     sync.Mutex
+	active int
+	closed bool
+	ended  chan struct{} // closed when closed is set and the last call has ended
+}
+
+func newCalls() *calls { return &calls{ended: make(chan struct{})} }
+
+// begin reports whether a call may begin. After a true result the caller has to
+// call end.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.active++
+	return true
+}
+
+func (c *calls) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+	if c.closed && c.active == 0 {
+		close(c.ended)
+	}
+}
+
+// close lets no further call begin. It must be called only once.
+func (c *calls) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.active == 0 {
+		close(c.ended)
+	}
+}
+
+// await waits for the last call to end, but not longer than limit. It reports
+// whether that call has ended.
+func (c *calls) await(limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+		return true
+	case <-t.C:
+		return false
 	}
 }

@@ -44,42 +44,6 @@ type dialAttempt struct {
 	anew    chan struct{}           // closed when the Connect that giveUp has cancelled has returned; nil: there was none
 }
 
-// session returns the session that the client has, and connects if it has none.
-func (c *Client) session(ctx context.Context) (*session, error) {
-	if s := c.usable(); s != nil {
-		return s, nil
-	}
-	a := c.joinAttempt(ctx)
-	if a == nil {
-		return nil, ErrClosed
-	}
-	select {
-	case <-a.ended:
-		return a.session, a.err
-	case <-ctx.Done():
-		c.giveUp(a)
-		return nil, ctx.Err()
-	case <-c.done:
-		return nil, ErrClosed
-	}
-}
-
-// onSession calls f with the session that the client has, and connects before
-// that if it has none. If f finds that the session has ended, as it may after a
-// sleep of the machine, onSession connects again and calls f once more.
-func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
-	for range 2 {
-		var s *session
-		if s, err = c.session(ctx); err != nil {
-			return err
-		}
-		if err = f(s); !errors.Is(err, driver.ErrSessionEnded) {
-			return err
-		}
-	}
-	return err
-}
-
 // joinAttempt returns the attempt to connect that is under way, or else begins
 // one. Once Close has begun, it begins none, and returns nil.
 func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
@@ -137,19 +101,6 @@ func (c *Client) unreached() error {
 		return *err
 	}
 	return nil
-}
-
-func (c *Client) usable() *session {
-	s := c.live.Load()
-	if s == nil {
-		return nil
-	}
-	select {
-	case <-s.Done():
-		return nil
-	default:
-		return s
-	}
 }
 
 // dial connects. The hook Connected gets ctx, which has the values of the

@@ -64,6 +64,18 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
+// markShared is called, with mu held, when a Lock of the hold was downgraded or
+// unlocked. If the hold was granted exclusively and is shared now, markShared
+// marks the entry: its node has to get the name of a reader's node. markShared
+// then returns true, and the caller sends the request that renames the node.
+func (h *hold) markShared() bool {
+	if h.granted != Exclusive || h.mode() != Shared {
+		return false
+	}
+	h.entry.MarkRenamed(h.m.options.prefix[Shared])
+	return true
+}
+
 // downgrade tells the lender and the store that a hold is shared. If the hold
 // has ended, downgrade returns why. If the store returns an error, downgrade
 // passes that error to the function failed, and returns the result. The

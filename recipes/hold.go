@@ -57,6 +57,16 @@ func (h *hold) addLock(mode Mode) *Lock {
 	return l
 }
 
+// newLock allocates a Lock together with its state.
+func newLock(state lockState) *Lock {
+	made := &struct {
+		lock  Lock
+		state lockState
+	}{state: state}
+	made.lock.lockState = &made.state
+	return &made.lock
+}
+
 // check reads the clocks of the session. If the entry was lost, the Locks have
 // been told of the loss when check returns. It is called without mu.
 func (h *hold) check() {
@@ -194,36 +204,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// markShared is called, with mu held, when a Lock of the hold was downgraded or
-// unlocked. If the hold was granted exclusively and is shared now, markShared
-// marks the entry: its node has to get the name of a reader's node. markShared
-// then returns true, and the caller sends the request that renames the node.
-func (h *hold) markShared() bool {
-	if h.granted != Exclusive || h.mode() != Shared {
-		return false
-	}
-	h.entry.MarkRenamed(h.m.options.prefix[Shared])
-	return true
-}
-
 // remove removes a Lock from the Locks of the hold. It is called with mu held.
 func (h *hold) remove(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
-}
-
-// reenter returns another Lock of the hold of l, without a request. If l is
-// unlocked, reenter returns neither a Lock nor an error.
-func (l *Lock) reenter(mode Mode) (*Lock, error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.lost != nil:
-		return nil, h.lost
-	case l.unlocked:
-		return nil, nil
-	case mode == Exclusive && h.mode() == Shared:
-		return nil, lockError(h.m.name, ErrUpgrade)
-	}
-	return h.addLock(mode), nil
 }

@@ -1,9 +1,8 @@
 package recipes
 
 import (
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Lock is a lock that is held until Unlock, or until it is lost. A call that
@@ -38,16 +37,6 @@ type lockState struct {
 	end      error                // what a second Unlock returns
 	lost     chan struct{}        // what Lost returns; made by the first call of Lost
 	contexts map[any]*lockContext // the contexts to cancel when this Lock ends; the key is contextKey(parent)
-}
-
-// newLock allocates a Lock together with its state.
-func newLock(state lockState) *Lock {
-	made := &struct {
-		lock  Lock
-		state lockState
-	}{state: state}
-	made.lock.lockState = &made.state
-	return &made.lock
 }
 
 // errNoLock is the error of a Lock that is the zero value or nil.
@@ -155,22 +144,6 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// takeContexts returns the contexts that end with the Lock. It is called with
-// mu held.
-func (l *Lock) takeContexts() []*lockContext {
-	contexts := slices.Collect(maps.Values(l.contexts))
-	l.contexts = nil
-	return contexts
-}
-
-// forget drops the context that Context has made from a parent. It is called when
-// the parent has ended. The parameter key stands for the parent: see contextKey.
-func (l *Lock) forget(key any) {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	delete(l.contexts, key)
-}
-
 // endedBy stores err, which the first Unlock has found out, as the error that a
 // second Unlock returns.
 func (l *Lock) endedBy(err error) {
@@ -178,3 +151,28 @@ func (l *Lock) endedBy(err error) {
 	defer l.hold.mu.Unlock()
 	l.end = err
 }
+
+// String returns one line for people: the lock's name, its mode, its node, its
+// token, and whether it is held, unlocked or lost. It may be called at any
+// time.
+func (l *Lock) String() string {
+	if l.fromNoCall() {
+		return "no lock"
+	}
+	h := l.hold
+	ended := h.entry.SessionOver()
+	place := h.entry.Place()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := "held"
+	switch {
+	case l.unlocked && !errors.Is(l.end, ErrLost):
+		state = "unlocked"
+	case l.unlocked, h.lost != nil, ended:
+		state = "lost"
+	}
+	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(place.Name), place.Token, state)
+}
+
+// GoString returns "dlock.Lock(...)" with the result of String in the brackets.
+func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }

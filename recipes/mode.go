@@ -1,11 +1,6 @@
 package recipes
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/dlock-go/dlock/driver"
-)
+import "fmt"
 
 // Mode is how a lock is held or wanted.
 type Mode int
@@ -61,42 +56,4 @@ func (m *Mode) UnmarshalText(text []byte) error {
 		*m = parsed
 	}
 	return err
-}
-
-const (
-	sharedKind    = "-R-"
-	exclusiveKind = "-W-"
-)
-
-// prefix returns the prefix of the nodes that a host creates for this mode.
-func (m Mode) prefix(host string) string {
-	if m == Shared {
-		return host + sharedKind
-	}
-	return host + exclusiveKind
-}
-
-// modeOf returns the mode of a node that a driver has listed. It takes the mode
-// from the node's name, which it reads from the right, because the host name
-// may itself look like a mode and a sequence. Any other name counts as
-// exclusive, so that no contender is granted the lock beside a node whose mode
-// is unknown.
-func modeOf(n driver.Node) Mode {
-	prefix, seq, ok := driver.ParseName(n.Name)
-	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
-		return Shared
-	}
-	return Exclusive
-}
-
-// hostOf returns the host name that the name of a listed node contains. It is
-// empty if the name is not one that dlock makes.
-func hostOf(n driver.Node) string {
-	prefix, seq, _ := driver.ParseName(n.Name)
-	for _, kind := range []string{sharedKind, exclusiveKind} {
-		if host, ok := strings.CutSuffix(prefix, kind); ok && seq == n.Seq {
-			return host
-		}
-	}
-	return ""
 }

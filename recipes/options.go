@@ -3,7 +3,10 @@ package recipes
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
@@ -75,6 +78,41 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	return func(o *options) { o.backOff = engineBackOff(newBackOff) }
 }
 
+// BackOff says how long to wait after an error of the store, before the next
+// try. The types of github.com/cenkalti/backoff, of every major version so far,
+// implement it.
+type BackOff interface {
+	// NextBackOff returns how long to wait; a negative duration means to give
+	// up.
+	NextBackOff() time.Duration
+	// Reset is called before the first wait after a success.
+	Reset()
+}
+
+// giveUpAfter is how long the store may fail, without a success in between,
+// before the default back-off gives up. Without this limit a caller would wait
+// for ever if the address of the store is wrong.
+const giveUpAfter = time.Minute
+
+func defaultBackOff() BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(giveUpAfter),
+	)
+}
+
+// engineBackOff returns newBackOff in the form that the engine needs. If
+// newBackOff returns nil, the default back-off takes its place.
+func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
+	return func() engine.BackOff {
+		if b := newBackOff(); b != nil {
+			return b
+		}
+		return defaultBackOff()
+	}
+}
+
 // WithHostname sets what the names of the lock's nodes begin with, instead of
 // the name that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are
 // percent-encoded. The encoded name is cut at 200 bytes, and an empty name
@@ -128,4 +166,39 @@ const maxUserData = 64 << 10
 // which is the default, [WatchQueue] or [Poll].
 func WithWait(w Wait) Option {
 	return func(o *options) { o.wait = w }
+}
+
+// Wait is a way of waiting for other contenders, for [WithWait]:
+// [WatchPredecessor], [WatchQueue] or [Poll]. The zero Wait is
+// WatchPredecessor.
+type Wait struct {
+	wait engine.Wait
+}
+
+// WatchPredecessor returns the Wait by which a contender watches its
+// predecessor. A release then wakes only the contenders to which it grants the
+// lock. This is the default, and the best Wait on a store that can watch.
+func WatchPredecessor() Wait { return Wait{engine.Wait{Kind: engine.WatchPredecessor}} }
+
+// WatchQueue returns the Wait by which a contender watches the whole queue.
+// Each change then wakes all waiters (the herd effect), and each of them lists
+// the queue.
+func WatchQueue() Wait { return Wait{engine.Wait{Kind: engine.WatchQueue}} }
+
+// Poll returns the Wait by which a contender watches nothing and lists the
+// queue again and again, after a pause of d on average. Each pause is chosen at
+// random between d/2 and 3d/2, so that contenders do not poll at the same time.
+// Poll is for stores and firewalls that cannot keep a watch. If d is zero or
+// less, it means 100 ms.
+func Poll(d time.Duration) Wait {
+	if d <= 0 {
+		d = 100 * time.Millisecond
+	}
+	const most = math.MaxInt64 / 2 // so that a pause of 3d/2 does not overflow
+	return Wait{engine.Wait{Kind: engine.Poll, Interval: min(d, most)}}
+}
+
+// String returns "watch predecessor", "watch queue" or "poll".
+func (w Wait) String() string {
+	return [...]string{"watch predecessor", "watch queue", "poll"}[w.wait.Kind]
 }

@@ -1,147 +1,15 @@
 package recipes
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"time"
+import "context"
 
-	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
-)
-
-// blocker returns the index of the node that a contender has to wait for, in
-// the list of the nodes ahead of its own node. If the contender need not wait,
-// blocker returns -1. A writer waits for the node just before its own, a reader
-// for the last writer before it.
-func blocker(ahead []driver.Node, mode Mode) int {
-	for i := len(ahead) - 1; i >= 0; i-- {
-		if mode == Exclusive || modeOf(ahead[i]) == Exclusive {
-			return i
-		}
+func (m *RWMutex) reportDowngraded(ctx context.Context, node string, err error) {
+	if hook := m.options.trace.Downgraded; hook != nil {
+		hook(ctx, DowngradedInfo{Lock: m.name, Node: node, Err: err})
 	}
-	return -1
 }
 
-// rules holds the function blocker for each mode, in the form that the engine
-// needs.
-var rules = [...]engine.Rule{
-	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
-	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
-}
-
-// free reports whether a new contender of that mode would hold the lock at
-// once.
-func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0 }
-
-// Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows
-// it.
-type Contender struct {
-	Node  string // the name of its node
-	Host  string // the host name as it stands in Node, see [WithHostname]; empty if dlock did not make that name
-	Mode  Mode
-	Holds bool // true if it holds the lock, false if it waits
-	// HeldSince is when this client was granted the lock, by this client's
-	// clock. It is zero if this client does not hold the lock on this node.
-	// With retention it is when the client got the node.
-	HeldSince time.Time
-	// Owner, Token, Created and Record are zero if the driver cannot read
-	// nodes, or has no permission to read this one. Any client that may write
-	// to the store can have written Node, Host, Token and Record, so they prove
-	// nothing. Quote them before you print them on a terminal, as String does.
-	Owner   string // the session, in the store's terms
-	Token   int64
-	Created time.Time // when the node was created, by the store's clock; zero if unknown
-	Record  Record
-}
-
-// String returns one line for people. It quotes texts of the node that would
-// not print, and cuts texts that are very long.
-func (c Contender) String() string {
-	verb := "waits"
-	if c.Holds {
-		verb = "holds"
+func (m *RWMutex) reportReaped(node string, tries int, err error) {
+	if hook := m.options.trace.Reaped; hook != nil {
+		hook(context.Background(), ReapedInfo{Lock: m.name, Node: node, Tries: tries, Err: err})
 	}
-	line := fmt.Sprintf("%s %s, %v", printable(c.Node), verb, c.Mode)
-	if c.Host != "" {
-		line += ", host " + printable(c.Host)
-	}
-	if c.Token != 0 {
-		line += fmt.Sprintf(", token %d", c.Token)
-	}
-	if c.Owner != "" {
-		line += ", session " + printable(c.Owner)
-	}
-	if !c.Created.IsZero() {
-		line += ", created " + c.Created.Format(time.RFC3339Nano)
-	}
-	if !c.HeldSince.IsZero() {
-		line += ", held by this client since " + c.HeldSince.Format(time.RFC3339Nano)
-	}
-	if !c.Record.empty() {
-		line += ", " + c.Record.String()
-	}
-	return line
-}
-
-// Queue returns the holders of the lock and the contenders that wait for it, in
-// the order of the queue. It makes one request, and one more for each contender
-// if the driver can read nodes. The queue may have changed when Queue returns:
-// the result is for people, and not for decisions.
-func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
-	if err := m.usable(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.client.beginCall(); err != nil {
-		return nil, lockError(m.name, err)
-	}
-	defer m.client.endCall()
-	var contenders []Contender
-	err := m.client.onSession(ctx, func(s *session) (err error) {
-		contenders, err = m.contenders(ctx, s)
-		return err
-	})
-	if err != nil {
-		return nil, lockError(m.name, m.client.requestError(ctx, err))
-	}
-	return contenders, nil
-}
-
-func (m *RWMutex) contenders(ctx context.Context, s *session) ([]Contender, error) {
-	nodes, err := s.List(ctx, m.name)
-	if err != nil {
-		return nil, err
-	}
-	since := s.heldSince(m.name)
-	contenders := make([]Contender, 0, len(nodes))
-	for i, n := range nodes {
-		mode := modeOf(n)
-		c := Contender{Node: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
-			HeldSince: since[n]}
-		switch err := s.describe(ctx, m.name, &c); {
-		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
-		case errors.Is(err, fs.ErrPermission): // this contender is shown without the fields that describe fills in
-			contenders = append(contenders, c)
-		case err != nil:
-			return nil, err
-		default:
-			contenders = append(contenders, c)
-		}
-	}
-	return contenders, nil
-}
-
-// describe fills in the fields that are known only if the driver can read
-// nodes.
-func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
-	info, err := driver.Read(ctx, s.ofDriver(), queue, c.Node)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil
-	case err != nil:
-		return err
-	}
-	c.Owner, c.Token, c.Created, c.Record = info.Owner, info.Token, info.Created, parseRecord(info.Data)
-	return nil
 }

@@ -3,77 +3,60 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
-// Context returns a child of parent that is cancelled when the lock is lost or
-// unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Work that
-// the lock protects should run under this context.
-//
-// Re-entry: a call of Lock or RLock of the same lock and client with this
-// context, or with a child of it, takes the lock again, at once and without a
-// request. A shared Lock cannot be taken again exclusively: that returns
-// [ErrUpgrade].
-//
-// Each goroutine that has the context can take the lock again. So goroutines
-// that share the context do not exclude each other, even if each of them calls
-// Lock:
-//
-//	workers, ctx := errgroup.WithContext(lock.Context(ctx))
-//	for _, item := range items {
-//		// These calls run at the same time.
-//		workers.Go(func() error { return m.WithLock(ctx, item.save) })
-//	}
-//
-// Give a goroutine that must not take the lock again a context of
-// [WithoutReentry].
-//
-// Calls with the same parent return the same context. The lock keeps it until
-// parent ends or until Unlock. So during a long hold, a parent that was made
-// for one piece of work has to be cancelled afterwards, as every result of
-// context.WithCancel has to be. A nil parent counts as context.Background.
-func (l *Lock) Context(parent context.Context) context.Context {
-	if parent == nil {
-		parent = context.Background()
-	}
-	if l.fromNoCall() {
-		ctx, cancel := context.WithCancelCause(parent)
-		cancel(errNoLock)
-		return ctx
-	}
-	h := l.hold
-	h.check()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	key := contextKey(parent)
-	if c := l.contexts[key]; c != nil && h.lost == nil {
-		return c.Context
-	}
-	outer, _ := parent.Value(h.m.key).(*heldIn)
-	ctx, cancel := context.WithCancelCause(parent)
-	ctx = context.WithValue(ctx, h.m.key, &heldIn{lock: l, outer: outer})
-	switch {
-	case l.unlocked:
-		cancel(l.notHeld())
-	case h.lost != nil:
-		cancel(h.lost)
-	default:
-		l.keep(key, parent, &lockContext{Context: ctx, cancel: cancel})
-	}
-	return ctx
+// Goroutines have no identity in Go. So a holder is recognised by a context
+// that [Lock.Context] has returned.
+
+// holdsKey is the key of the value that a context of [Lock.Context] carries.
+// There is one key for each client and lock's name.
+type holdsKey struct {
+	client *Client
+	name   string
 }
 
-// keep adds a context to the contexts that the Lock cancels when it ends. If
-// the parent of the context ends first, the context has ended, too, and the
-// Lock forgets it. keep is called with mu held.
-func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
-	if parent.Done() != nil {
-		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
-	}
-	if l.contexts == nil {
-		l.contexts = make(map[any]*lockContext)
-	}
-	l.contexts[key] = c
+// heldIn is the value that a context of [Lock.Context] has under a holdsKey. It
+// holds the Lock whose method Context has made the context. If the parent
+// context has a value under the same key, too, heldIn also holds that value:
+// the parent then belongs to another Lock of the same name.
+type heldIn struct {
+	lock  *Lock
+	outer *heldIn
 }
+
+// WithoutReentry returns a child of ctx with which no lock is taken again: a
+// call of Lock joins the queue and waits, even for the lock that ctx belongs
+// to. It is for goroutines that must not hold a lock together with the
+// goroutine that started them, or with each other.
+//
+// Otherwise the child is like ctx. A context of [Lock.Context] ends with its
+// lock, so a goroutine that waits for that lock needs context.WithoutCancel,
+// too. If [Lock.Context] is given the child, it returns a context with which
+// that Lock is taken again. A nil ctx counts as context.Background.
+//
+// If a goroutine waits for a lock, and the holder of the lock waits for the
+// goroutine, both wait for ever. Use TryLock or a deadline where that can
+// happen.
+func WithoutReentry(ctx context.Context) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return outside{ctx}
+}
+
+// outside is the context that WithoutReentry returns. It hides which Locks its
+// parent belongs to, so a call with it takes none of these Locks again.
+type outside struct{ context.Context }
+
+func (c outside) Value(key any) any {
+	if _, ok := key.(holdsKey); ok {
+		return nil
+	}
+	return c.Context.Value(key)
+}
+
+func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
 // reenter takes a lock again if ctx says that its caller holds the lock. If ctx
 // does not say that, reenter returns neither a Lock nor an error.
@@ -111,4 +94,21 @@ func (l *Lock) state() (lost error, held bool) {
 		return l.end, false
 	}
 	return nil, false
+}
+
+// reenter returns another Lock of the hold of l, without a request. If l is
+// unlocked, reenter returns neither a Lock nor an error.
+func (l *Lock) reenter(mode Mode) (*Lock, error) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.lost != nil:
+		return nil, h.lost
+	case l.unlocked:
+		return nil, nil
+	case mode == Exclusive && h.mode() == Shared:
+		return nil, lockError(h.m.name, ErrUpgrade)
+	}
+	return h.addLock(mode), nil
 }

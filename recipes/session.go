@@ -1,6 +1,8 @@
 package recipes
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -23,6 +25,99 @@ func newSession(c *Client, ds driver.Session) *session {
 
 // ofDriver returns the driver's session, which may have optional methods.
 func (s *session) ofDriver() driver.Session { return s.Session.Session }
+
+// onSession calls f with the session that the client has, and connects before
+// that if it has none. If f finds that the session has ended, as it may after a
+// sleep of the machine, onSession connects again and calls f once more.
+func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
+	for range 2 {
+		var s *session
+		if s, err = c.session(ctx); err != nil {
+			return err
+		}
+		if err = f(s); !errors.Is(err, driver.ErrSessionEnded) {
+			return err
+		}
+	}
+	return err
+}
+
+// session returns the session that the client has, and connects if it has none.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	if s := c.usable(); s != nil {
+		return s, nil
+	}
+	a := c.joinAttempt(ctx)
+	if a == nil {
+		return nil, ErrClosed
+	}
+	select {
+	case <-a.ended:
+		return a.session, a.err
+	case <-ctx.Done():
+		c.giveUp(a)
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, ErrClosed
+	}
+}
+
+func (c *Client) usable() *session {
+	s := c.live.Load()
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.Done():
+		return nil
+	default:
+		return s
+	}
+}
+
+// adopt begins to use ds, a new session of the driver, as the session of the
+// client. If the client was closed meanwhile, adopt closes ds and returns
+// ErrClosed.
+func (c *Client) adopt(ds driver.Session) (*session, error) {
+	s := newSession(c, ds)
+	if !c.register(s) {
+		if err := ds.Close(); err != nil {
+			c.options.logger.Warn("dlock: session left to time out", "error", err)
+		}
+		c.endedBy(ErrClosed)
+		return nil, ErrClosed
+	}
+	return s, nil
+}
+
+// register makes s the live session. It returns false if Close has begun.
+func (c *Client) register(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	c.live.Store(s)
+	c.sessions[s] = struct{}{}
+	close(c.begun)
+	c.begun = make(chan struct{})
+	go s.attend() // Close waits until attend has returned
+	return true
+}
+
+// nextBegun returns a channel that closes when the next session begins.
+func (c *Client) nextBegun() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
+}
+
+// forget drops a session that has ended in the store.
+func (c *Client) forget(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sessions, s)
+}
 
 // attend waits for the end of the session, tells the holders of its locks, and
 // ends the session in the store as well.

@@ -15,4 +15,5 @@
 //	rename.go      gives a node a new name and keeps its position
 //	remove.go      removes a node
 //	wait.go        what an entry does until nothing blocks it
+//	observe.go     watches a whole queue
 package engine

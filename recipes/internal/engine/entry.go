@@ -140,6 +140,28 @@ func (e *Entry) Grant(to Owner) error {
 	return nil
 }
 
+// add records an entry that is about to be granted. If End is called later, the
+// recorded entries are lost. If End was called before, add returns the error
+// with which End was called, and the entry must not be granted.
+func (s *Session) add(e *Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return s.ended
+	}
+	s.grants++
+	e.number = s.grants
+	s.granted[e.number] = e
+	return nil
+}
+
+// remove takes an entry that is not granted any more out of s.granted.
+func (s *Session) remove(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.granted, e.number)
+}
+
 // lose is the transition from granted to gone: the session has ended, or the
 // node is not in the queue. If the entry is not granted, lose does nothing: the
 // entry has no owner yet, or none any more. The result is the function that

@@ -40,30 +40,6 @@ func (w *nodeWatch) end() {
 	w.kept = driver.Watch{}
 }
 
-// Index returns the position of a node in a queue, or -1. Name and epoch
-// together name one node for ever. The name alone may belong to another node,
-// after the queue was removed and made again.
-func Index(nodes []driver.Node, n driver.Node) int {
-	return slices.IndexFunc(nodes, func(m driver.Node) bool {
-		return m.Name == n.Name && m.Epoch == n.Epoch
-	})
-}
-
-// armWatch watches the entry's own node and, while the entry waits, the nodes
-// that it waits for.
-func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
-	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
-}
-
-// keepWatch is called when the wait has ended because the predecessor was
-// released. It stores the watch of the wait for watchNode: this watch goes on,
-// now for the own node alone.
-func (e *Entry) keepWatch(w driver.Watch) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.watching.kept = w
-}
-
 // takeWatch returns the watch that keepWatch has stored, or a zero watch if
 // keepWatch was not called.
 func (e *Entry) takeWatch() driver.Watch {
@@ -203,18 +179,4 @@ func (e *Entry) findListed(ctx context.Context, p driver.Place, names []string) 
 		}
 	}
 	return "", nil
-}
-
-// WatchQueue watches the whole queue, and then lists it. In this order, a
-// change that the list does not show ends the watch.
-func (e *Entry) WatchQueue(ctx context.Context) (driver.Watch, []driver.Node, error) {
-	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
-	if err != nil {
-		return driver.Watch{}, nil, err
-	}
-	nodes, err := e.session.List(ctx, e.queue.Name)
-	if err != nil {
-		watch.Stop()
-	}
-	return watch, nodes, err
 }

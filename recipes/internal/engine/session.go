@@ -45,28 +45,6 @@ func NewSession(s driver.Session, c *Client) *Session {
 	}
 }
 
-// add records an entry that is about to be granted. If End is called later, the
-// recorded entries are lost. If End was called before, add returns the error
-// with which End was called, and the entry must not be granted.
-func (s *Session) add(e *Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended != nil {
-		return s.ended
-	}
-	s.grants++
-	e.number = s.grants
-	s.granted[e.number] = e
-	return nil
-}
-
-// remove takes an entry that is not granted any more out of s.granted.
-func (s *Session) remove(e *Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.granted, e.number)
-}
-
 // all returns the granted entries, oldest grant first.
 func (s *Session) all() []*Entry {
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -156,6 +157,15 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
+// Index returns the position of a node in a queue, or -1. Name and epoch
+// together name one node for ever. The name alone may belong to another node,
+// after the queue was removed and made again.
+func Index(nodes []driver.Node, n driver.Node) int {
+	return slices.IndexFunc(nodes, func(m driver.Node) bool {
+		return m.Name == n.Name && m.Epoch == n.Epoch
+	})
+}
+
 // watchPredecessor returns a watch of the own node and of the node n, which
 // blocks it. The first call returns the watch that Create has armed, if there
 // is one. Every other call arms a new watch.
@@ -168,6 +178,12 @@ func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Wa
 		return driver.Watch{}, ErrCallOver
 	}
 	return w.armWatch(ctx, n)
+}
+
+// armWatch watches the entry's own node and, while the entry waits, the nodes
+// that it waits for.
+func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
+	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
 
 // slowDown pauses if the watches of an entry end again and again although
@@ -226,6 +242,15 @@ func passes(watch driver.Watch) bool {
 	default:
 		return true
 	}
+}
+
+// keepWatch is called when the wait has ended because the predecessor was
+// released. It stores the watch of the wait for watchNode: this watch goes on,
+// now for the own node alone.
+func (e *Entry) keepWatch(w driver.Watch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watching.kept = w
 }
 
 // pollTimer returns a channel that receives when the entry has to look at the

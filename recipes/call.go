@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -28,37 +26,64 @@ type attempt struct {
 	share    chan struct{} // closed if the attempt has to go on in the mode Shared; nil: it never has to
 }
 
-// progress is what an attempt has found out about the queue and the store.
-// Errors and the log report it. In a cohort, the waiters read the progress of
-// the attempt that contends for them.
-type progress struct {
-	mu   sync.Mutex
-	node string      // the name of the last entry's node
-	view engine.View // the last view of the queue; zero before the queue was joined
-	last error       // the last error of the store; nil if the store has answered since
-}
-
-// state is a copy of the fields of a progress, made while its mutex was held.
-type state struct {
-	node string
-	view engine.View
-	last error
-}
-
-func (p *progress) now() state {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return state{p.node, p.view, p.last}
-}
-
-func (p *progress) set(change func(p *progress)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	change(p)
-}
-
 func newAttempt(m *RWMutex, mode Mode) *attempt {
 	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
+}
+
+func (m *RWMutex) lock(ctx context.Context, mode Mode, try bool) (*Lock, error) {
+	if m == nil || m.client == nil {
+		return nil, errNoClient
+	}
+	a := newAttempt(m, mode)
+	a.try = try
+	l, err := m.acquire(ctx, a)
+	if hook := m.options.trace.Failed; err != nil && hook != nil {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		hook(ctx, FailedInfo{Lock: m.name, Node: a.progress.now().node, Mode: mode, Try: try, Waited: a.elapsed(), Err: err})
+	}
+	return l, err
+}
+
+func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
+	if err := m.usable(ctx); err != nil {
+		return nil, err
+	}
+	if l, err := m.reenter(ctx, a.mode); l != nil || err != nil {
+		return l, err
+	}
+	if err := m.client.beginCall(); err != nil {
+		return nil, lockError(m.name, err)
+	}
+	defer m.client.endCall()
+	if m.options.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, m.options.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	from, done := m.acquirer()
+	defer done()
+	return from.acquire(ctx, a)
+}
+
+// acquirer gets a lock for a call that is not a re-entry. There are two kinds:
+// a contention has a node for this call alone, and the calls of a cohort share
+// a node.
+type acquirer interface {
+	acquire(ctx context.Context, a *attempt) (*Lock, error)
+}
+
+// acquirer returns the value whose method acquire gets the lock for one call of
+// Lock, RLock, TryLock or TryRLock. If the lock has retention, this is the
+// client's cohort. Otherwise it is a new contention. When the call ends, it has
+// to run the function done.
+func (m *RWMutex) acquirer() (from acquirer, done func()) {
+	if m.options.retention == nil {
+		return new(contention), func() {}
+	}
+	c := m.client.cohorts.use(m)
+	return c, c.unuse
 }
 
 // granter grants an entry that no node blocks, to the call itself or to its
@@ -219,18 +244,6 @@ func (a *attempt) again(ctx context.Context, err error) error {
 	return lockError(a.m.name, err)
 }
 
-// unanswered is called when the context of the call has ended. If a request was
-// under way then, unanswered stores its error, so that the error of the call
-// says that the store has not answered.
-func (a *attempt) unanswered(err error) {
-	switch {
-	case errors.Is(err, driver.ErrUnavailable):
-		a.failed(err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		a.failed(errNoAnswer)
-	}
-}
-
 // Pause waits after an error of the store, for as long as the back-off says. It
 // returns an error if the call has to end, because the back-off gives up, ctx
 // has ended, or the client is closed.
@@ -253,9 +266,6 @@ func (a *attempt) Pause(ctx context.Context, err error) error {
 	}
 }
 
-// failed keeps an error of the store until the store has answered.
-func (a *attempt) failed(err error) { a.progress.set(func(p *progress) { p.last = err }) }
-
 // Answered is called when the store has answered. It forgets the last error of
 // the store, and the next error begins a new back-off.
 func (a *attempt) Answered() {
@@ -263,82 +273,38 @@ func (a *attempt) Answered() {
 	a.retries.Succeeded()
 }
 
-// Waits is called each time before the entry waits. It keeps v for errors and
-// the log, and calls the hook Waiting.
-func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
-	a.progress.set(func(p *progress) { p.view = v })
-	a.startSlow(ctx)
-	if hook := a.m.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: a.m.name, Node: node, Predecessor: v.Behind, Position: v.Position})
+// contention is the acquirer of a call that contends in the queue by itself,
+// with an entry of its own.
+type contention struct{ lock *Lock }
+
+func (c *contention) acquire(ctx context.Context, a *attempt) (*Lock, error) {
+	if err := a.run(ctx, c); err != nil {
+		return nil, err
 	}
+	a.announce(ctx, c.lock)
+	return c.lock, nil
 }
 
-// slowAfter is how long a call waits before it logs, once, for which node it
-// waits.
-const slowAfter = 5 * time.Second
-
-// logsSlow reports whether the call has to log that it waits for long.
-func (a *attempt) logsSlow(ctx context.Context) bool {
-	return !a.try && a.m.options.logger.Enabled(ctx, slog.LevelDebug)
+// grant makes the hold and the Lock of the call, and grants the entry to the
+// hold.
+func (c *contention) grant(_ context.Context, a *attempt, e *engine.Entry) error {
+	h, l := newHold(a.m, e, ownEntry{e}, a.mode)
+	c.lock = l
+	return e.Grant(h)
 }
 
-func (a *attempt) startSlow(ctx context.Context) {
-	if a.slow == nil && a.logsSlow(ctx) {
-		a.slow = time.AfterFunc(slowAfter-a.elapsed(), a.logSlow)
-	}
+// announce calls the hook Granted for a Lock that the call is about to return. If
+// a hook panics, announce unlocks the Lock.
+func (a *attempt) announce(ctx context.Context, l *Lock) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = l.Unlock()
+		}
+	}()
+	l.hold.announce(ctx, a.m.options.trace, func() { a.reportGranted(ctx, l.hold.entry) })
+	returned = true
 }
-
-func (a *attempt) stopSlow() {
-	if a.slow != nil {
-		a.slow.Stop()
-	}
-}
-
-func (a *attempt) logSlow() {
-	p := a.progress.now()
-	a.m.options.logger.Debug("dlock: still waiting", "lock", a.m.name, "node", p.node,
-		"behind", printable(p.view.Behind), "holder", printable(p.view.First), "position", p.view.Position,
-		"waited", a.waited())
-}
-
-// interrupted returns the error of a call whose context has ended. The error
-// also matches the cause of the context: the context may come from another
-// lock, which was lost or unlocked.
-func (a *attempt) interrupted(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	switch {
-	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(a.m.name, engine.WithCause(ctx, err))
-	case errors.Is(err, context.DeadlineExceeded):
-		return a.timedOut(ctx)
-	case cause != err:
-		return lockError(a.m.name, fmt.Errorf("%w: %w", err, cause))
-	}
-	return lockError(a.m.name, err)
-}
-
-func (a *attempt) timedOut(ctx context.Context) error {
-	after := a.waited()
-	if deadline, ok := ctx.Deadline(); ok {
-		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
-	}
-	p := a.progress.now()
-	joined := p.view.Behind != ""
-	if reason := a.m.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
-		p.last = reason
-	}
-	err := &timeoutError{lock: a.m.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
-	if mine := a.m.client.heldNode(a.m.name); mine != "" && joined {
-		err.holder, err.mine = mine, true
-	} else if p.view.First != p.view.Behind && a.m.queue.Wait.Kind == engine.WatchPredecessor {
-		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
-	}
-	return err
-}
-
-func (a *attempt) elapsed() time.Duration { return time.Since(a.began) }
-
-func (a *attempt) waited() time.Duration { return a.elapsed().Round(time.Millisecond) }
 
 func (a *attempt) queued(ctx context.Context, p driver.Place) {
 	a.Answered()
@@ -348,9 +314,21 @@ func (a *attempt) queued(ctx context.Context, p driver.Place) {
 	}
 }
 
-func (a *attempt) retrying(ctx context.Context, err error, delay time.Duration) {
-	a.m.options.logger.Warn("dlock: trying again", "lock", a.m.name, "in", delay, "error", err)
-	if hook := a.m.options.trace.Retrying; hook != nil {
-		hook(ctx, RetryingInfo{Lock: a.m.name, Err: err, Delay: delay})
+// reportGranted calls the hook Granted of the RWMutex that the call was made
+// on. The RWMutex of the hold may be another one of the same name, if the hold
+// belongs to a cohort.
+func (a *attempt) reportGranted(ctx context.Context, e *engine.Entry) {
+	if hook := a.m.options.trace.Granted; hook != nil {
+		p := e.Place()
+		hook(ctx, GrantedInfo{Lock: a.m.name, Node: p.Name, Mode: a.mode, Token: p.Token, Waited: a.elapsed()})
 	}
 }
+
+func (a *attempt) elapsed() time.Duration { return time.Since(a.began) }
+
+// ownEntry lends an entry to its only hold.
+type ownEntry struct{ entry *engine.Entry }
+
+func (ownEntry) becameShared() {}
+
+func (o ownEntry) giveBack(*hold) error { return o.entry.Remove(unlockTimeout) }

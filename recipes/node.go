@@ -8,9 +8,89 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dlock-go/dlock/driver"
 )
+
+const (
+	sharedKind    = "-R-"
+	exclusiveKind = "-W-"
+)
+
+// prefix returns the prefix of the nodes that a host creates for this mode.
+func (m Mode) prefix(host string) string {
+	if m == Shared {
+		return host + sharedKind
+	}
+	return host + exclusiveKind
+}
+
+// modeOf returns the mode of a node that a driver has listed. It takes the mode
+// from the node's name, which it reads from the right, because the host name
+// may itself look like a mode and a sequence. Any other name counts as
+// exclusive, so that no contender is granted the lock beside a node whose mode
+// is unknown.
+func modeOf(n driver.Node) Mode {
+	prefix, seq, ok := driver.ParseName(n.Name)
+	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
+		return Shared
+	}
+	return Exclusive
+}
+
+// hostOf returns the host name that the name of a listed node contains. It is
+// empty if the name is not one that dlock makes.
+func hostOf(n driver.Node) string {
+	prefix, seq, _ := driver.ParseName(n.Name)
+	for _, kind := range []string{sharedKind, exclusiveKind} {
+		if host, ok := strings.CutSuffix(prefix, kind); ok && seq == n.Seq {
+			return host
+		}
+	}
+	return ""
+}
+
+const (
+	maxHostname     = 200
+	unknownHostname = "unknown"
+)
+
+var systemHostname = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return unknownHostname
+	}
+	return encodeHostname(name)
+})
+
+// encodeHostname returns a host name in the form that the names of nodes
+// contain. Bytes outside [A-Za-z0-9._-] are percent-encoded, so that different
+// host names stay different. The result is cut at 200 bytes, but never within
+// an encoded byte.
+func encodeHostname(name string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+		switch {
+		case plain && b.Len()+1 <= maxHostname:
+			b.WriteByte(c)
+		case !plain && b.Len()+3 <= maxHostname:
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		default:
+			return b.String()
+		}
+	}
+	if b.Len() == 0 {
+		return unknownHostname
+	}
+	return b.String()
+}
 
 // Record is what a node says of the process that made it, for people who look
 // at a queue. The store keeps the record as a small JSON object.
