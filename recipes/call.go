@@ -10,10 +10,10 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// attempt is one call of Lock, RLock, TryLock or TryRLock that contends in the
+// call is one call of Lock, RLock, TryLock or TryRLock that contends in the
 // queue. It makes one entry after another until one is granted or the call has
 // to end. An entry is a node in the queue, with what the client knows about it.
-type attempt struct {
+type call struct {
 	m     *RWMutex
 	mode  Mode
 	try   bool
@@ -26,31 +26,31 @@ type attempt struct {
 	share    chan struct{} // closed if the attempt has to go on in the mode Shared; nil: it never has to
 }
 
-func newAttempt(m *RWMutex, mode Mode) *attempt {
-	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
+func newCall(m *RWMutex, mode Mode) *call {
+	return &call{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
 }
 
-func (m *RWMutex) lock(ctx context.Context, mode Mode, try bool) (*Lock, error) {
+func (m *RWMutex) acquire(ctx context.Context, mode Mode, try bool) (*Lock, error) {
 	if m == nil || m.client == nil {
 		return nil, errNoClient
 	}
-	a := newAttempt(m, mode)
-	a.try = try
-	l, err := m.acquire(ctx, a)
+	c := newCall(m, mode)
+	c.try = try
+	l, err := m.obtain(ctx, c)
 	if hook := m.options.trace.Failed; err != nil && hook != nil {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		hook(ctx, FailedInfo{Lock: m.name, Node: a.progress.now().node, Mode: mode, Try: try, Waited: a.elapsed(), Err: err})
+		hook(ctx, FailedInfo{Lock: m.name, Node: c.progress.now().node, Mode: mode, Try: try, Waited: c.elapsed(), Err: err})
 	}
 	return l, err
 }
 
-func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
+func (m *RWMutex) obtain(ctx context.Context, c *call) (*Lock, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	if l, err := m.reenter(ctx, a.mode); l != nil || err != nil {
+	if l, err := m.reenter(ctx, c.mode); l != nil || err != nil {
 		return l, err
 	}
 	if err := m.client.beginCall(); err != nil {
@@ -64,14 +64,14 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	}
 	from, done := m.acquirer()
 	defer done()
-	return from.acquire(ctx, a)
+	return from.acquire(ctx, c)
 }
 
 // acquirer gets a lock for a call that is not a re-entry. There are two kinds:
 // a contention has a node for this call alone, and the calls of a cohort share
 // a node.
 type acquirer interface {
-	acquire(ctx context.Context, a *attempt) (*Lock, error)
+	acquire(ctx context.Context, c *call) (*Lock, error)
 }
 
 // acquirer returns the value whose method acquire gets the lock for one call of
@@ -89,35 +89,35 @@ func (m *RWMutex) acquirer() (from acquirer, done func()) {
 // granter grants an entry that no node blocks, to the call itself or to its
 // cohort. If the entry's Grant fails, grant returns its error.
 type granter interface {
-	grant(ctx context.Context, a *attempt, e *engine.Entry) error
+	grantEntry(ctx context.Context, c *call, e *engine.Entry) error
 }
 
-// run contends until an entry is granted or there is a reason to give up.
-func (a *attempt) run(ctx context.Context, g granter) error {
-	defer a.stopSlow()
+// contend contends until an entry is granted or there is a reason to give up.
+func (c *call) contend(ctx context.Context, g granter) error {
+	defer c.stopSlow()
 	for {
-		err := a.once(ctx, g)
+		err := c.contendOnce(ctx, g)
 		if err == nil {
 			return nil
 		}
-		if err := a.again(ctx, err); err != nil {
+		if err := c.retry(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
-// once contends with one entry. If once returns an error or panics, the entry's
+// contendOnce contends with one entry. If once returns an error or panics, the entry's
 // node is not in the queue, or is being removed.
-func (a *attempt) once(ctx context.Context, g granter) error {
+func (c *call) contendOnce(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
 	}
 	select {
-	case <-a.share:
-		a.mode = Shared
+	case <-c.share:
+		c.mode = Shared
 	default:
 	}
-	e, err := a.join(ctx)
+	e, err := c.newEntry(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,10 +130,10 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 			e.Abandon()
 		}
 	}()
-	a.queued(ctx, e.Place())
-	err = a.wait(ctx, e)
+	c.reportQueued(ctx, e.Place())
+	err = c.awaitTurn(ctx, e)
 	if errors.Is(err, engine.ErrInterrupted) {
-		err = a.waitShared(ctx, e)
+		err = c.waitShared(ctx, e)
 	}
 	if err != nil {
 		return err
@@ -141,47 +141,47 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
 	}
-	err = g.grant(ctx, a, e)
+	err = g.grantEntry(ctx, c, e)
 	granted = err == nil
 	return err
 }
 
-// join makes a node in the queue.
-func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
-	err = a.m.client.onSession(ctx, func(s *session) error {
-		e, err = a.create(ctx, s)
+// newEntry makes a node in the queue.
+func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
+	err = c.m.client.onSession(ctx, func(s *session) error {
+		e, err = c.createEntry(ctx, s)
 		return err
 	})
 	return e, err
 }
 
-func (a *attempt) create(ctx context.Context, s *session) (*engine.Entry, error) {
-	if a.try {
-		nodes, err := s.List(ctx, a.m.name)
+func (c *call) createEntry(ctx context.Context, s *session) (*engine.Entry, error) {
+	if c.try {
+		nodes, err := s.List(ctx, c.m.name)
 		if err != nil {
 			return nil, err
 		}
-		if !free(nodes, a.mode) {
+		if !free(nodes, c.mode) {
 			return nil, ErrLocked // the call ends without a node in the queue
 		}
 	}
-	return engine.Join(ctx, s.Session, a.m.queue, engine.Spec{
-		Prefix:    a.m.options.prefix[a.mode],
-		Data:      newRecord(a.began, a.m.options.record),
-		Blocks:    rules[a.mode],
-		Exclusive: a.mode == Exclusive,
-		Waits:     !a.try,
+	return engine.Join(ctx, s.Session, c.m.queue, engine.Spec{
+		Prefix:    c.m.options.prefix[c.mode],
+		Data:      newRecord(c.began, c.m.options.record),
+		Blocks:    rules[c.mode],
+		Exclusive: c.mode == Exclusive,
+		Waits:     !c.try,
 	})
 }
 
-// wait returns nil once no node blocks the entry. A call of TryLock or TryRLock
+// awaitTurn returns nil once no node blocks the entry. A call of TryLock or TryRLock
 // looks at the queue only once, and gets ErrLocked if a node blocks the entry.
-func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
+func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	if e.Alone() {
 		return nil
 	}
-	if !a.try {
-		return e.Wait(ctx, a)
+	if !c.try {
+		return e.Wait(ctx, c)
 	}
 	blocked, err := e.Blocked(ctx)
 	if blocked {
@@ -192,143 +192,143 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 
 // waitShared goes on with the wait of a writer's entry as with one of a reader. If
 // the driver cannot rename the node, the attempt makes another.
-func (a *attempt) waitShared(ctx context.Context, e *engine.Entry) error {
-	a.mode = Shared
-	if err := e.WaitAs(ctx, a.m.options.prefix[Shared], rules[Shared]); err != nil {
+func (c *call) waitShared(ctx context.Context, e *engine.Entry) error {
+	c.mode = Shared
+	if err := e.WaitAs(ctx, c.m.options.prefix[Shared], rules[Shared]); err != nil {
 		return errNotRenamed
 	}
-	a.progress.set(func(p *progress) { p.node = e.Place().Name })
-	return a.wait(ctx, e)
+	c.progress.set(func(p *progress) { p.node = e.Place().Name })
+	return c.awaitTurn(ctx, e)
 }
 
 // Interrupt ends the wait of a writer's entry when share closes.
-func (a *attempt) Interrupt() <-chan struct{} {
-	if a.mode == Shared {
+func (c *call) Interrupt() <-chan struct{} {
+	if c.mode == Shared {
 		return nil
 	}
-	return a.share
+	return c.share
 }
 
 var errNotRenamed = errors.New("the writer's node cannot become a reader's")
 
-// The method again is called after an error. It decides whether the call
+// retry is called after an error. It decides whether the call
 // contends once more. If so, it returns nil, in most cases after the pause that
 // the back-off asks for. Otherwise it returns the error with which the call
 // ends.
-func (a *attempt) again(ctx context.Context, err error) error {
+func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
 		return err // this is an error that Pause has returned
 	}
 	switch {
-	case a.m.client.closedOr(nil) != nil:
-		return lockError(a.m.name, ErrClosed)
+	case c.m.client.closedOr(nil) != nil:
+		return lockError(c.m.name, ErrClosed)
 	case ctx.Err() != nil:
-		a.unanswered(err)
-		return a.interrupted(ctx)
+		c.unanswered(err)
+		return c.interrupted(ctx)
 	case errors.Is(err, errNotRenamed):
 		return nil
-	case errors.Is(err, engine.ErrVanished) && a.restarts == 0:
-		a.restarts++
-		a.retrying(ctx, err, 0)
+	case errors.Is(err, engine.ErrVanished) && c.restarts == 0:
+		c.restarts++
+		c.reportRetry(ctx, err, 0)
 		return nil
 	case errors.Is(err, engine.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
-		if a.try {
-			return lockError(a.m.name, unavailable(err))
+		if c.try {
+			return lockError(c.m.name, unavailable(err))
 		}
 		if errors.Is(err, driver.ErrSessionEnded) {
 			err = unavailable(err) // if the call ends before it has another session
 		}
-		return a.Pause(ctx, err)
+		return c.Pause(ctx, err)
 	}
-	return lockError(a.m.name, err)
+	return lockError(c.m.name, err)
 }
 
 // Pause waits after an error of the store, for as long as the back-off says. It
 // returns an error if the call has to end, because the back-off gives up, ctx
 // has ended, or the client is closed.
-func (a *attempt) Pause(ctx context.Context, err error) error {
-	a.failed(err)
-	delay := a.retries.Next()
+func (c *call) Pause(ctx context.Context, err error) error {
+	c.noteError(err)
+	delay := c.retries.Next()
 	if delay < 0 {
-		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))
+		return lockError(c.m.name, fmt.Errorf("gave up after %v: %w", c.waited(), err))
 	}
-	a.retrying(ctx, err, delay)
+	c.reportRetry(ctx, err, delay)
 	t := time.NewTimer(delay)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return a.interrupted(ctx)
-	case <-a.m.client.done:
-		return lockError(a.m.name, ErrClosed)
+		return c.interrupted(ctx)
+	case <-c.m.client.done:
+		return lockError(c.m.name, ErrClosed)
 	}
 }
 
 // Answered is called when the store has answered. It forgets the last error of
 // the store, and the next error begins a new back-off.
-func (a *attempt) Answered() {
-	a.failed(nil)
-	a.retries.Succeeded()
+func (c *call) Answered() {
+	c.noteError(nil)
+	c.retries.Succeeded()
 }
 
 // contention is the acquirer of a call that contends in the queue by itself,
 // with an entry of its own.
 type contention struct{ lock *Lock }
 
-func (c *contention) acquire(ctx context.Context, a *attempt) (*Lock, error) {
-	if err := a.run(ctx, c); err != nil {
+func (own *contention) acquire(ctx context.Context, c *call) (*Lock, error) {
+	if err := c.contend(ctx, own); err != nil {
 		return nil, err
 	}
-	a.announce(ctx, c.lock)
-	return c.lock, nil
+	c.reportGranted(ctx, own.lock)
+	return own.lock, nil
 }
 
-// grant makes the hold and the Lock of the call, and grants the entry to the
+// grantEntry makes the hold and the Lock of the call, and grants the entry to the
 // hold.
-func (c *contention) grant(_ context.Context, a *attempt, e *engine.Entry) error {
-	h, l := newHold(a.m, e, ownEntry{e}, a.mode)
-	c.lock = l
+func (own *contention) grantEntry(_ context.Context, c *call, e *engine.Entry) error {
+	h, l := newHold(c.m, e, ownEntry{e}, c.mode)
+	own.lock = l
 	return e.Grant(h)
 }
 
-// announce calls the hook Granted for a Lock that the call is about to return. If
+// reportGranted calls the hook Granted for a Lock that the call is about to return. If
 // a hook panics, announce unlocks the Lock.
-func (a *attempt) announce(ctx context.Context, l *Lock) {
+func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned := false
 	defer func() {
 		if !returned {
 			_ = l.Unlock()
 		}
 	}()
-	l.hold.announce(ctx, a.m.options.trace, func() { a.reportGranted(ctx, l.hold.entry) })
+	l.hold.reportsEnd(ctx, c.m.options.trace, func() { c.traceGranted(ctx, l.hold.entry) })
 	returned = true
 }
 
-func (a *attempt) queued(ctx context.Context, p driver.Place) {
-	a.Answered()
-	a.progress.set(func(own *progress) { own.node = p.Name })
-	if hook := a.m.options.trace.Queued; hook != nil {
-		hook(ctx, QueuedInfo{Lock: a.m.name, Place: p})
+func (c *call) reportQueued(ctx context.Context, p driver.Place) {
+	c.Answered()
+	c.progress.set(func(own *progress) { own.node = p.Name })
+	if hook := c.m.options.trace.Queued; hook != nil {
+		hook(ctx, QueuedInfo{Lock: c.m.name, Place: p})
 	}
 }
 
-// reportGranted calls the hook Granted of the RWMutex that the call was made
+// traceGranted calls the hook Granted of the RWMutex that the call was made
 // on. The RWMutex of the hold may be another one of the same name, if the hold
 // belongs to a cohort.
-func (a *attempt) reportGranted(ctx context.Context, e *engine.Entry) {
-	if hook := a.m.options.trace.Granted; hook != nil {
+func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
+	if hook := c.m.options.trace.Granted; hook != nil {
 		p := e.Place()
-		hook(ctx, GrantedInfo{Lock: a.m.name, Node: p.Name, Mode: a.mode, Token: p.Token, Waited: a.elapsed()})
+		hook(ctx, GrantedInfo{Lock: c.m.name, Node: p.Name, Mode: c.mode, Token: p.Token, Waited: c.elapsed()})
 	}
 }
 
-func (a *attempt) elapsed() time.Duration { return time.Since(a.began) }
+func (c *call) elapsed() time.Duration { return time.Since(c.began) }
 
 // ownEntry lends an entry to its only hold.
 type ownEntry struct{ entry *engine.Entry }
 
 func (ownEntry) becameShared() {}
 
-func (o ownEntry) giveBack(*hold) error { return o.entry.Remove(unlockTimeout) }
+func (o ownEntry) takeBack(*hold) error { return o.entry.Remove(unlockTimeout) }

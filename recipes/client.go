@@ -127,7 +127,7 @@ func (c *Client) String() string {
 	if c.closedOr(nil) != nil {
 		return "closed"
 	}
-	s := c.usable()
+	s := c.current()
 	if s == nil {
 		return "not connected"
 	}

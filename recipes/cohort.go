@@ -17,10 +17,10 @@ type cohort struct {
 	m     *RWMutex
 	users int // how many calls, attempts and entries use the cohort; guarded by cohorts.mu
 
-	mu      sync.Mutex
-	waiters []*waiter      // in the order of arrival
-	attempt *sharedAttempt // the attempt to get an entry; nil: none
-	shared  *sharedEntry   // the entry of the cohort; nil: none
+	mu         sync.Mutex
+	waiters    []*waiter    // in the order of arrival
+	contending *cohortCall  // the attempt to get an entry; nil: none
+	shared     *sharedEntry // the entry of the cohort; nil: none
 }
 
 // cohorts holds the cohorts of a client, by the lock's name. A cohort without
@@ -68,9 +68,9 @@ func (c *cohort) unuse() {
 
 // The methods below are called with mu held.
 
-// grant gives Locks to the waiters in their order, up to the first waiter that
+// admitWaiters gives Locks to the waiters in their order, up to the first waiter that
 // may not hold the entry now.
-func (c *cohort) grant() {
+func (c *cohort) admitWaiters() {
 	for len(c.waiters) > 0 && c.shared != nil {
 		l := c.shared.admit(c.waiters[0].mode)
 		if l == nil {
@@ -102,9 +102,9 @@ func (c *cohort) detach() {
 		return
 	}
 	c.drop()
-	c.contend()
+	c.contendForAll()
 	if s.exclusive && s.entry.MarkRenamed(c.m.options.prefix[Shared]) {
-		c.m.client.spawn(s.rename)
+		c.m.client.spawn(s.tellShared)
 	}
 }
 
@@ -114,7 +114,7 @@ func (c *cohort) detach() {
 func (c *cohort) drop() {
 	s := c.shared
 	c.shared = nil
-	s.stop()
+	s.retire()
 	c.unuse()
 }
 
@@ -135,7 +135,7 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	// While the client is being closed, no goroutine starts, and no call waits.
 	c.m.client.spawn(func() {
 		defer close(done)
-		_ = s.remove()
+		_ = s.removeNode()
 	})
 	return done
 }
@@ -147,7 +147,7 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 // returns true, and the caller has to unlock mu and then to remove the entry.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
-		c.grant()
+		c.admitWaiters()
 	}
 	switch {
 	case len(s.holds) > 0:

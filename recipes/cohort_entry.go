@@ -37,10 +37,10 @@ const (
 	waiting
 )
 
-// grant is called when the attempt of the cohort has got an entry e. It grants
+// grantEntry is called when the attempt of the cohort has got an entry e. It grants
 // e to s, for the cohort.
-func (s *sharedEntry) grant(_ context.Context, a *attempt, e *engine.Entry) error {
-	s.entry, s.exclusive = e, a.mode == Exclusive
+func (s *sharedEntry) grantEntry(_ context.Context, call *call, e *engine.Entry) error {
+	s.entry, s.exclusive = e, call.mode == Exclusive
 	return e.Grant(s)
 }
 
@@ -106,8 +106,8 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// stop stops the timer and the watch of an entry that the cohort drops.
-func (s *sharedEntry) stop() {
+// retire stops the timer and the watch of an entry that the cohort drops.
+func (s *sharedEntry) retire() {
 	if s.idle != nil {
 		s.idle.Stop()
 	}
@@ -142,14 +142,14 @@ func (s *sharedEntry) becameShared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shared == s {
-		c.grant()
+		c.admitWaiters()
 	}
 }
 
-// giveBack removes a hold that has ended from the holds of the entry. After
+// takeBack removes a hold that has ended from the holds of the entry. After
 // that, waiters of the cohort get the entry, or the client keeps it for a
 // while, or giveBack removes it: see passOn.
-func (s *sharedEntry) giveBack(h *hold) error {
+func (s *sharedEntry) takeBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()
 	s.holds = slices.DeleteFunc(s.holds, func(other *hold) bool { return other == h })
@@ -166,12 +166,12 @@ func (s *sharedEntry) giveBack(h *hold) error {
 	if !remove {
 		return nil
 	}
-	return s.remove()
+	return s.removeNode()
 }
 
-// remove removes an entry that the cohort has dropped. The waiters of the
+// removeNode removes an entry that the cohort has dropped. The waiters of the
 // cohort then contend for another entry.
-func (s *sharedEntry) remove() error {
+func (s *sharedEntry) removeNode() error {
 	defer s.cohort.contendAgain() // runs also if a hook panics
 	return s.entry.Remove(unlockTimeout)
 }
@@ -190,13 +190,13 @@ func (s *sharedEntry) removeIdle() {
 	}
 	c.mu.Unlock()
 	if unused {
-		_ = s.remove()
+		_ = s.removeNode()
 	}
 }
 
-// rename tells the store that the entry is shared. It is for an entry that the
+// tellShared tells the store that the entry is shared. It is for an entry that the
 // cohort has detached. If the request fails, the reaper repeats it.
-func (s *sharedEntry) rename() {
+func (s *sharedEntry) tellShared() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	_ = s.entry.Rename(ctx)
@@ -217,7 +217,7 @@ func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
 	unused := len(s.holds) == 0
 	if c.shared == s {
 		c.drop()
-		c.contend()
+		c.contendForAll()
 	}
 	c.mu.Unlock()
 	if unused {
@@ -296,7 +296,7 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	if s.others == none {
 		s.turns = 1
 	}
-	c.grant()
+	c.admitWaiters()
 	return s.others
 }
 

@@ -71,7 +71,7 @@ func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	m := client.RWMutex("q", WithRetention(Retention{}))
 	c := client.cohorts.use(m)
 	t.Cleanup(c.unuse)
-	shared, err := c.runShared(context.Background(), newAttempt(m, Exclusive))
+	shared, err := c.contendShared(context.Background(), newCall(m, Exclusive))
 	require.NoError(t, err)
 	return m, c, shared
 }
@@ -83,7 +83,7 @@ func TestAnEntryThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testin
 		<-s.Done()
 		synctest.Wait()
 		require.NotNil(t, shared.entry.Loss())
-		c.attemptEnded(context.Background(), shared, nil)
+		c.callEnded(context.Background(), shared, nil)
 
 		synctest.Wait()
 		select {
@@ -98,7 +98,7 @@ func TestAnEntryThatIsGrantedWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMortal(time.Hour)
 		_, c, shared := granted(t, s)
-		c.attemptEnded(context.Background(), shared, nil)
+		c.callEnded(context.Background(), shared, nil)
 		time.Sleep(time.Second) // longer than the cohort keeps an idle entry
 		synctest.Wait()
 		assert.True(t, s.deleted.Load())

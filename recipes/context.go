@@ -86,7 +86,7 @@ type lockContext struct {
 	stop   func() bool // stops waiting for the parent to end
 }
 
-func (c *lockContext) end(cause error) {
+func (c *lockContext) cancelWith(cause error) {
 	if c.stop != nil {
 		c.stop()
 	}

@@ -106,10 +106,10 @@ func (c *Client) unreached() error {
 // dial connects. The hook Connected gets ctx, which has the values of the
 // context of the call that began the attempt.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
-	if s := c.usable(); s != nil {
+	if s := c.current(); s != nil {
 		return s, nil
 	}
-	if !c.dialing.pace.wait(c.done) {
+	if !c.dialing.pace.sleep(c.done) {
 		return nil, ErrClosed
 	}
 	ds, err := c.connect(ctx, a)
@@ -227,9 +227,9 @@ func (p *pace) record(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// wait waits until the next attempt may begin. It returns false if stop closes
+// sleep waits until the next attempt may begin. It returns false if stop closes
 // first.
-func (p *pace) wait(stop <-chan struct{}) bool {
+func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true
 	}

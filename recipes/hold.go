@@ -40,7 +40,7 @@ type lender interface {
 	becameShared()
 	// giveBack takes the hold back after its last Unlock. If that needs a
 	// request to the store, giveBack returns the store's error.
-	giveBack(h *hold) error
+	takeBack(h *hold) error
 }
 
 // newHold returns a hold with one Lock.
@@ -82,7 +82,7 @@ func (h *hold) check() {
 func (h *hold) Lose(loss engine.Loss) (report func()) {
 	err := h.lostError(loss)
 	for {
-		contexts, granted, counts := h.lose(err)
+		contexts, granted, counts := h.markLost(err)
 		if !counts {
 			return func() {}
 		}
@@ -90,15 +90,15 @@ func (h *hold) Lose(loss engine.Loss) (report func()) {
 			return func() { h.reportLoss(err, granted) }
 		}
 		for _, c := range contexts {
-			c.end(err)
+			c.cancelWith(err)
 		}
 	}
 }
 
-// lose returns the contexts of the Locks that have not ended. If there are none, it
+// markLost returns the contexts of the Locks that have not ended. If there are none, it
 // tells the Locks that they are lost. It reports with granted whether the hook Granted
 // has returned, and with counts whether the loss counts.
-func (h *hold) lose(err *lostError) (contexts []*lockContext, granted, counts bool) {
+func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil || len(h.locks) == 0 {
@@ -142,10 +142,10 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// announce calls the function granted, which calls the hook Granted. From then on
+// reportsEnd calls the function granted, which calls the hook Granted. From then on
 // the hooks of the trace report how the hold ends, also if granted has panicked. If
 // the hold was lost meanwhile, announce calls Lost.
-func (h *hold) announce(ctx context.Context, trace *Trace, granted func()) {
+func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
 	defer func() {
 		h.mu.Lock()
 		h.trace, h.call = trace, trace.keep(ctx)
@@ -204,7 +204,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// remove removes a Lock from the Locks of the hold. It is called with mu held.
-func (h *hold) remove(l *Lock) {
+// dropLock removes a Lock from the Locks of the hold. It is called with mu held.
+func (h *hold) dropLock(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }

@@ -142,12 +142,12 @@ func TestNodeNamesReachTheTerminalEscaped(t *testing.T) {
 }
 
 func TestPollOfNoTimePausesAllTheSame(t *testing.T) {
-	assert.Positive(t, Poll(0).wait.Pause())
+	assert.Positive(t, Poll(0).wait.NextPoll())
 }
 
 func TestPollOfTheLongestTimePausesAllTheSame(t *testing.T) {
 	for range 100 {
-		assert.Positive(t, Poll(math.MaxInt64).wait.Pause())
+		assert.Positive(t, Poll(math.MaxInt64).wait.NextPoll())
 	}
 }
 

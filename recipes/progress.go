@@ -22,17 +22,17 @@ type progress struct {
 	last error       // the last error of the store; nil if the store has answered since
 }
 
-// state is a copy of the fields of a progress, made while its mutex was held.
-type state struct {
+// snapshot is a copy of the fields of a progress, made while its mutex was held.
+type snapshot struct {
 	node string
 	view engine.View
 	last error
 }
 
-func (p *progress) now() state {
+func (p *progress) now() snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return state{p.node, p.view, p.last}
+	return snapshot{p.node, p.view, p.last}
 }
 
 func (p *progress) set(change func(p *progress)) {
@@ -44,32 +44,32 @@ func (p *progress) set(change func(p *progress)) {
 // unanswered is called when the context of the call has ended. If a request was
 // under way then, unanswered stores its error, so that the error of the call
 // says that the store has not answered.
-func (a *attempt) unanswered(err error) {
+func (c *call) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-		a.failed(err)
+		c.noteError(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		a.failed(errNoAnswer)
+		c.noteError(errNoAnswer)
 	}
 }
 
-// failed keeps an error of the store until the store has answered.
-func (a *attempt) failed(err error) { a.progress.set(func(p *progress) { p.last = err }) }
+// noteError keeps an error of the store until the store has answered.
+func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last = err }) }
 
-func (a *attempt) retrying(ctx context.Context, err error, delay time.Duration) {
-	a.m.options.logger.Warn("dlock: trying again", "lock", a.m.name, "in", delay, "error", err)
-	if hook := a.m.options.trace.Retrying; hook != nil {
-		hook(ctx, RetryingInfo{Lock: a.m.name, Err: err, Delay: delay})
+func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
+	c.m.options.logger.Warn("dlock: trying again", "lock", c.m.name, "in", delay, "error", err)
+	if hook := c.m.options.trace.Retrying; hook != nil {
+		hook(ctx, RetryingInfo{Lock: c.m.name, Err: err, Delay: delay})
 	}
 }
 
 // Waits is called each time before the entry waits. It keeps v for errors and
 // the log, and calls the hook Waiting.
-func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
-	a.progress.set(func(p *progress) { p.view = v })
-	a.startSlow(ctx)
-	if hook := a.m.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: a.m.name, Node: node, Predecessor: v.Behind, Position: v.Position})
+func (c *call) Waits(ctx context.Context, node string, v engine.View) {
+	c.progress.set(func(p *progress) { p.view = v })
+	c.startSlow(ctx)
+	if hook := c.m.options.trace.Waiting; hook != nil {
+		hook(ctx, WaitingInfo{Lock: c.m.name, Node: node, Predecessor: v.Behind, Position: v.Position})
 	}
 }
 
@@ -78,62 +78,62 @@ func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
 const slowAfter = 5 * time.Second
 
 // logsSlow reports whether the call has to log that it waits for long.
-func (a *attempt) logsSlow(ctx context.Context) bool {
-	return !a.try && a.m.options.logger.Enabled(ctx, slog.LevelDebug)
+func (c *call) logsSlow(ctx context.Context) bool {
+	return !c.try && c.m.options.logger.Enabled(ctx, slog.LevelDebug)
 }
 
-func (a *attempt) startSlow(ctx context.Context) {
-	if a.slow == nil && a.logsSlow(ctx) {
-		a.slow = time.AfterFunc(slowAfter-a.elapsed(), a.logSlow)
+func (c *call) startSlow(ctx context.Context) {
+	if c.slow == nil && c.logsSlow(ctx) {
+		c.slow = time.AfterFunc(slowAfter-c.elapsed(), c.logSlow)
 	}
 }
 
-func (a *attempt) stopSlow() {
-	if a.slow != nil {
-		a.slow.Stop()
+func (c *call) stopSlow() {
+	if c.slow != nil {
+		c.slow.Stop()
 	}
 }
 
-func (a *attempt) logSlow() {
-	p := a.progress.now()
-	a.m.options.logger.Debug("dlock: still waiting", "lock", a.m.name, "node", p.node,
+func (c *call) logSlow() {
+	p := c.progress.now()
+	c.m.options.logger.Debug("dlock: still waiting", "lock", c.m.name, "node", p.node,
 		"behind", printable(p.view.Behind), "holder", printable(p.view.First), "position", p.view.Position,
-		"waited", a.waited())
+		"waited", c.waited())
 }
 
 // interrupted returns the error of a call whose context has ended. The error
 // also matches the cause of the context: the context may come from another
 // lock, which was lost or unlocked.
-func (a *attempt) interrupted(ctx context.Context) error {
+func (c *call) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(a.m.name, engine.WithCause(ctx, err))
+		return lockError(c.m.name, engine.WithCause(ctx, err))
 	case errors.Is(err, context.DeadlineExceeded):
-		return a.timedOut(ctx)
+		return c.timedOut(ctx)
 	case cause != err:
-		return lockError(a.m.name, fmt.Errorf("%w: %w", err, cause))
+		return lockError(c.m.name, fmt.Errorf("%w: %w", err, cause))
 	}
-	return lockError(a.m.name, err)
+	return lockError(c.m.name, err)
 }
 
-func (a *attempt) timedOut(ctx context.Context) error {
-	after := a.waited()
+func (c *call) timedOut(ctx context.Context) error {
+	after := c.waited()
 	if deadline, ok := ctx.Deadline(); ok {
-		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
+		after = max(0, deadline.Sub(c.began).Round(time.Millisecond))
 	}
-	p := a.progress.now()
+	p := c.progress.now()
 	joined := p.view.Behind != ""
-	if reason := a.m.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
+	if reason := c.m.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
 		p.last = reason
 	}
-	err := &timeoutError{lock: a.m.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
-	if mine := a.m.client.heldNode(a.m.name); mine != "" && joined {
+	err := &timeoutError{lock: c.m.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
+	if mine := c.m.client.heldNode(c.m.name); mine != "" && joined {
 		err.holder, err.mine = mine, true
-	} else if p.view.First != p.view.Behind && a.m.queue.Wait.Kind == engine.WatchPredecessor {
+	} else if p.view.First != p.view.Behind && c.m.queue.Wait.Kind == engine.WatchPredecessor {
 		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
 	}
 	return err
 }
 
-func (a *attempt) waited() time.Duration { return a.elapsed().Round(time.Millisecond) }
+func (c *call) waited() time.Duration { return c.elapsed().Round(time.Millisecond) }

@@ -71,9 +71,9 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, newAttempt(m, mode).interrupted(ctx)
+			return nil, newCall(m, mode).interrupted(ctx)
 		}
-		if l, err := in.lock.reenter(mode); l != nil || err != nil {
+		if l, err := in.lock.lockAgain(mode); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -96,9 +96,9 @@ func (l *Lock) state() (lost error, held bool) {
 	return nil, false
 }
 
-// reenter returns another Lock of the hold of l, without a request. If l is
+// lockAgain returns another Lock of the hold of l, without a request. If l is
 // unlocked, reenter returns neither a Lock nor an error.
-func (l *Lock) reenter(mode Mode) (*Lock, error) {
+func (l *Lock) lockAgain(mode Mode) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -85,13 +85,13 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // on a new session. With a context of [Lock.Context], Lock takes the same lock
 // again: see there.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, Exclusive, false)
+	return m.acquire(ctx, Exclusive, false)
 }
 
 // RLock waits until it holds the lock shared. Otherwise it is like Lock, but it
 // never returns [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, Shared, false)
+	return m.acquire(ctx, Shared, false)
 }
 
 // TryLock is like Lock, but does not wait for other contenders. If another
@@ -118,13 +118,13 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // tries once more only if the session turns out to have ended, or the new node
 // to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, Exclusive, true)
+	return m.acquire(ctx, Exclusive, true)
 }
 
 // TryRLock is like RLock, but does not wait for other contenders. It returns
 // [ErrLocked] if a writer holds the lock or waits for it. See TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, Shared, true)
+	return m.acquire(ctx, Shared, true)
 }
 
 // WithLock calls f while it holds the lock exclusively, and unlocks. If f
@@ -167,7 +167,7 @@ func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Contex
 	}
 	var l *Lock
 	if err == nil {
-		l, err = m.lock(ctx, mode, false)
+		l, err = m.acquire(ctx, mode, false)
 	}
 	if err != nil {
 		return bothError{err, ErrNotRun}

@@ -32,7 +32,7 @@ func (s *session) ofDriver() driver.Session { return s.Session.Session }
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
-		if s, err = c.session(ctx); err != nil {
+		if s, err = c.awaitSession(ctx); err != nil {
 			return err
 		}
 		if err = f(s); !errors.Is(err, driver.ErrSessionEnded) {
@@ -42,9 +42,9 @@ func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err e
 	return err
 }
 
-// session returns the session that the client has, and connects if it has none.
-func (c *Client) session(ctx context.Context) (*session, error) {
-	if s := c.usable(); s != nil {
+// awaitSession returns the session that the client has, and connects if it has none.
+func (c *Client) awaitSession(ctx context.Context) (*session, error) {
+	if s := c.current(); s != nil {
 		return s, nil
 	}
 	a := c.joinAttempt(ctx)
@@ -62,7 +62,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	}
 }
 
-func (c *Client) usable() *session {
+func (c *Client) current() *session {
 	s := c.live.Load()
 	if s == nil {
 		return nil

@@ -58,17 +58,17 @@ func (l *Lock) Unlock() error {
 		l.end = lost
 	}
 	contexts, cause := l.takeContexts(), l.end
-	h.remove(l)
+	h.dropLock(l)
 	last := len(h.locks) == 0
 	shared := lost == nil && before == Exclusive && h.markShared()
 	h.mu.Unlock()
 
 	for _, c := range contexts {
-		c.end(cause)
+		c.cancelWith(cause)
 	}
 	switch {
 	case last:
-		return l.giveBack(lost)
+		return l.release(lost)
 	case lost != nil:
 		return lost
 	case shared:
@@ -77,13 +77,13 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// giveBack returns the hold to its lender after the last Unlock, and returns
+// release returns the hold to its lender after the last Unlock, and returns
 // the error of that Unlock. If the caller knows already that the lock was lost,
 // it passes that loss, and giveBack returns it: a loss explains every other
 // error.
-func (l *Lock) giveBack(lost error) error {
+func (l *Lock) release(lost error) error {
 	h := l.hold
-	err := h.lender.giveBack(h)
+	err := h.lender.takeBack(h)
 	if lost != nil {
 		return lost
 	}

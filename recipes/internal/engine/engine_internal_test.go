@@ -21,7 +21,7 @@ func TestPollPausesAreSpread(t *testing.T) {
 	w := Wait{Kind: Poll, Interval: time.Second}
 	seen := map[time.Duration]bool{}
 	for range 100 {
-		p := w.Pause()
+		p := w.NextPoll()
 		assert.GreaterOrEqual(t, p, time.Second/2)
 		assert.Less(t, p, 3*time.Second/2)
 		seen[p] = true

@@ -155,8 +155,8 @@ func (s *Session) add(e *Entry) error {
 	return nil
 }
 
-// remove takes an entry that is not granted any more out of s.granted.
-func (s *Session) remove(e *Entry) {
+// ungrant takes an entry that is not granted any more out of s.granted.
+func (s *Session) ungrant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.granted, e.number)
@@ -178,7 +178,7 @@ func (e *Entry) lose(cause error) (report func()) {
 	e.session.lossBegins()
 	e.stop()
 	e.mu.Unlock()
-	e.session.remove(e)
+	e.session.ungrant(e)
 	return e.owner.Lose(loss)
 }
 
@@ -190,12 +190,12 @@ func (e *Entry) beginRemoval() *Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.loss != nil {
-		e.seeLoss()
+		e.markSeen()
 		return e.loss
 	}
 	e.move(removing)
 	e.stop()
-	e.session.remove(e)
+	e.session.ungrant(e)
 	return nil
 }
 
@@ -210,8 +210,8 @@ func (e *Entry) removed() {
 // stop stops what runs only while an entry is granted: the watch of its node,
 // and a Replace. It is called with mu held.
 func (e *Entry) stop() {
-	e.watching.end()
-	e.rename.end()
+	e.watching.stopWatch()
+	e.rename.cancelReplace()
 }
 
 // dropFirst forgets the nodes ahead that Create has returned, and stops the
@@ -228,10 +228,10 @@ func (e *Entry) dropFirst() {
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.seeLoss()
+	e.markSeen()
 }
 
-func (e *Entry) seeLoss() {
+func (e *Entry) markSeen() {
 	if e.inUse {
 		e.inUse = false
 		e.session.lossEnds()

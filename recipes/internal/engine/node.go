@@ -27,9 +27,9 @@ type nodeWatch struct {
 	stop  context.CancelFunc // stops watchNode; nil until it has started
 }
 
-// end stops the watch of the own node, or keeps it from starting. It is called
+// stopWatch stops the watch of the own node, or keeps it from starting. It is called
 // when the entry is not granted any more.
-func (w *nodeWatch) end() {
+func (w *nodeWatch) stopWatch() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}

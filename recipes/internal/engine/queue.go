@@ -57,6 +57,6 @@ type Wait struct {
 	Interval time.Duration // the pause of Poll, on average
 }
 
-// Pause returns how long Poll waits until it lists the queue again. Pauses are
+// NextPoll returns how long Poll waits until it lists the queue again. Pauses are
 // chosen at random, so that contenders do not list the queue at the same time.
-func (w Wait) Pause() time.Duration { return w.Interval/2 + rand.N(w.Interval) }
+func (w Wait) NextPoll() time.Duration { return w.Interval/2 + rand.N(w.Interval) }

@@ -38,14 +38,14 @@ func (t *task) run() {
 		err := t.once()
 		switch {
 		case err == nil:
-			t.end(nil)
+			t.finish(nil)
 			return
 		case s.Err() != nil:
-			t.end(s.Err())
+			t.finish(s.Err())
 			return
 		case !mayPass(err):
 			t.entry.logRefusal(node, err)
-			t.end(err)
+			t.finish(err)
 			return
 		}
 		t.entry.logger().Warn("dlock: not confirmed by the store yet",
@@ -61,7 +61,7 @@ func (t *task) once() error {
 	return t.try(ctx)
 }
 
-func (t *task) end(err error) {
+func (t *task) finish(err error) {
 	t.err = err
 	t.ended()
 	close(t.done)

@@ -22,9 +22,9 @@ type rename struct {
 	repeated  bool               // true while the reaper repeats the Replace
 }
 
-// end cancels the Replace under way, if there is one. It is called when the
+// cancelReplace cancels the Replace under way, if there is one. It is called when the
 // entry is not granted any more.
-func (r *rename) end() {
+func (r *rename) cancelReplace() {
 	if r.interrupt != nil {
 		r.interrupt()
 	}

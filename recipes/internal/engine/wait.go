@@ -95,7 +95,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// If sleep reports a grant, the watch stays open, because watchNode then
+	// If awaitChange reports a grant, the watch stays open, because watchNode then
 	// uses it to watch the own node. In all other cases no watch stays open.
 	defer func() {
 		if !granted {
@@ -117,11 +117,11 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	w.see(ctx, View{ahead[0].Name, ahead[b].Name, len(ahead) + 1, time.Now()})
 	w.slowDown(ctx)
 	if w.queue.Wait.Kind == WatchPredecessor {
-		if watch, err = w.watchPredecessor(ctx, ahead[b]); err != nil {
+		if watch, err = w.watchAhead(ctx, ahead[b]); err != nil {
 			return false, err
 		}
 	}
-	return w.sleep(ctx, watch)
+	return w.awaitChange(ctx, watch)
 }
 
 // watchQueue watches the whole queue, if the queue's way of waiting is
@@ -166,10 +166,10 @@ func Index(nodes []driver.Node, n driver.Node) int {
 	})
 }
 
-// watchPredecessor returns a watch of the own node and of the node n, which
+// watchAhead returns a watch of the own node and of the node n, which
 // blocks it. The first call returns the watch that Create has armed, if there
 // is one. Every other call arms a new watch.
-func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Watch, error) {
+func (w *waiter) watchAhead(ctx context.Context, n driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
 		return first, nil
@@ -195,11 +195,11 @@ func (w *waiter) slowDown(ctx context.Context) {
 	}
 }
 
-// sleep waits for a reason to look at the queue again. It returns true if the
+// awaitChange waits for a reason to look at the queue again. It returns true if the
 // entry may be granted without another look at the queue. Before it returns
 // true, it stores the watch for watchNode, because the watch goes on for the
 // own node alone.
-func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
+func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
 	select {
@@ -259,7 +259,7 @@ func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
 	}
-	t := time.NewTimer(w.queue.Wait.Pause())
+	t := time.NewTimer(w.queue.Wait.NextPoll())
 	return t.C, t.Stop
 }
 
