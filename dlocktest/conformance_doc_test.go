@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "run the whole kit against the sabotaged drivers of which docs/conformance.md names no case, and write there what it saw")
+var update = flag.Bool("update", false, "run the whole kit against the sabotaged drivers of which docs/contribute/conformance.md names no case, and write there what it saw")
 
 const (
-	conformancePage = "../docs/conformance.md"
+	conformancePage = "../docs/contribute/conformance.md"
 	tablesBegin     = "<!-- tables: go test ./dlocktest -run TestEverySabotageIsSeen -update -->\n"
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is the maximum number of cases that docs/conformance.md names for
+	// shown is the maximum number of cases that the page names for
 	// one sabotage, which is a driver with one deliberate mistake.
 	shown  = 2
 	others = " and others"
@@ -33,7 +33,7 @@ const (
 	tries = 5
 )
 
-// row is a row of the tables in docs/conformance.md, about one sabotage.
+// row is a row of the tables of the page, about one sabotage.
 type row struct {
 	caught []string // cases of the broken rule that the row names, in the kit's order
 	more   bool     // whether more cases of the broken rule fail than the row names
@@ -41,7 +41,7 @@ type row struct {
 }
 
 // TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that
-// docs/conformance.md names, and expects that they fail.
+// docs/contribute/conformance.md names, and expects that they fail.
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
 	want := parseTables(t, page)
@@ -49,7 +49,7 @@ func TestEverySabotageIsSeen(t *testing.T) {
 		observe(t, want)
 		writePage(t, replaceTables(t, page, tables(want)))
 	} else if got := tables(want); got != tablesOf(t, page) {
-		t.Errorf("the tables of docs/conformance.md differ from the following, which -update writes:\n%s", got)
+		t.Errorf("the tables of docs/contribute/conformance.md differ from the following, which -update writes:\n%s", got)
 	}
 	children := newPool()
 	each(func(r rule, s sabotage) { children.start(t, s.does, pattern(r, want[s.does].caught)) })
@@ -253,7 +253,7 @@ func cutTables(t *testing.T, page string) (before, inside, after string) {
 	before, rest, begun := strings.Cut(page, tablesBegin)
 	inside, after, ended := strings.Cut(rest, tablesEnd)
 	if !begun || !ended {
-		t.Fatal("docs/conformance.md has no place for the tables")
+		t.Fatal("docs/contribute/conformance.md has no place for the tables")
 	}
 	return before, inside, after
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -36,12 +37,13 @@ func pages(t *testing.T) map[string]string {
 		"README.md":       read(t, "README.md"),
 		"CONTRIBUTING.md": read(t, "CONTRIBUTING.md"),
 	}
-	found, err := filepath.Glob("*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, found)
-	for _, name := range found {
-		pages["docs/"+name] = read(t, "docs/"+name)
-	}
+	require.NoError(t, fs.WalkDir(os.DirFS("."), ".", func(name string, _ fs.DirEntry, err error) error {
+		if path.Ext(name) == ".md" {
+			pages["docs/"+name] = read(t, "docs/"+name)
+		}
+		return err
+	}))
+	require.Greater(t, len(pages), 2)
 	return pages
 }
 
@@ -453,7 +455,7 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 		cases[m[1]] = true
 	}
 	require.Greater(t, len(cases), 100)
-	for _, page := range []string{"docs/writing-a-driver.md", "docs/conformance.md"} {
+	for _, page := range []string{"docs/contribute/writing-a-driver.md", "docs/contribute/conformance.md"} {
 		named := caseOfKit.FindAllStringSubmatch(read(t, page), -1)
 		assert.Greater(t, len(named), 30)
 		for _, m := range named {
@@ -463,9 +465,9 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 }
 
 // TestEveryNameForDriversExists finds names such as driver.NewLease in the text of
-// docs/writing-a-driver.md. The package has to export each of them.
+// docs/contribute/writing-a-driver.md. The package has to export each of them.
 func TestEveryNameForDriversExists(t *testing.T) {
-	page := read(t, "docs/writing-a-driver.md")
+	page := read(t, "docs/contribute/writing-a-driver.md")
 	for dir, names := range map[string]string{
 		"driver": "driver", "driver/calls": "calls", "driver/watches": "watches", "dlocktest": "dlocktest",
 	} {
@@ -500,7 +502,7 @@ func TestALinkToATestLeadsToItsFile(t *testing.T) {
 }
 
 // TestReliabilityCountsTheFaults counts the patches that put a fault into the lock,
-// those that the simulation detects, and the others. docs/reliability.md must state
+// those that the simulation detects, and the others. The page reliability.md must state
 // these three numbers.
 func TestReliabilityCountsTheFaults(t *testing.T) {
 	patches, err := filepath.Glob(filepath.Join(root, "internal/simulation/faults/*.patch"))
@@ -513,8 +515,8 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 			seen++
 		}
 	}
-	page := strings.Join(strings.Fields(read(t, "docs/reliability.md")), " ")
-	_, tables, found := strings.Cut(read(t, "docs/conformance.md"), "<!-- tables")
+	page := strings.Join(strings.Fields(read(t, "docs/contribute/reliability.md")), " ")
+	_, tables, found := strings.Cut(read(t, "docs/contribute/conformance.md"), "<!-- tables")
 	require.True(t, found)
 	drivers := strings.Count(tables, "\n| ") - strings.Count(tables, "\n|---")
 	for _, words := range []string{
@@ -524,7 +526,7 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 		fmt.Sprintf("The simulation detects %d of them", seen),
 		fmt.Sprintf("Each of the other %d patches", len(patches)-seen),
 	} {
-		assert.True(t, strings.Contains(page, " "+words+" "), "docs/reliability.md does not say: %s", words)
+		assert.True(t, strings.Contains(page, " "+words+" "), "docs/contribute/reliability.md does not say: %s", words)
 	}
 }
 
