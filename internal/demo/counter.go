@@ -1,12 +1,16 @@
 package demo
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/dlock-go/dlock"
 )
 
 // counter is a number that writers increment with a load and a store. If two
@@ -21,6 +25,14 @@ type counter interface {
 	countIncrement() error      // to be called after each store
 	increments() (int64, error) // how many increments were counted
 	close()
+}
+
+func readCounter(c counter) (now reading, err error) {
+	if now.Value, err = c.load(); err != nil {
+		return now, err
+	}
+	now.Increments, err = c.increments()
+	return now, err
 }
 
 // openCounter returns a counter in the file, or in memory if the name is empty.
@@ -47,19 +59,16 @@ type fileCounter struct{ value, made *os.File }
 // number of digits, so one write of a value replaces the last value.
 const valueWidth = 20
 
-func openFileCounter(name string) (*fileCounter, error) {
-	value, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("-counter: %w", err)
+func openFileCounter(name string) (c *fileCounter, err error) {
+	c = new(fileCounter)
+	if c.value, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+		_, err = c.load()
 	}
-	c := &fileCounter{value: value}
-	if _, err := c.load(); err != nil {
-		value.Close()
-		return nil, fmt.Errorf("-counter: %w", err)
+	if err == nil {
+		c.made, err = os.OpenFile(name+".increments", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	}
-	c.made, err = os.OpenFile(name+".increments", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
-		value.Close()
+		c.close() // closing no file is a no-op
 		return nil, fmt.Errorf("-counter: %w", err)
 	}
 	return c, nil
@@ -104,4 +113,65 @@ func (c *fileCounter) increments() (int64, error) {
 func (c *fileCounter) close() {
 	c.value.Close()
 	c.made.Close()
+}
+
+// incrementsPerHold is how often a writer increments the counter in one hold.
+const incrementsPerHold = 10
+
+// use makes incrementsPerHold steps: it pauses, and a writer then writes what it
+// read before the pause, plus one. So the writer overwrites what another worker
+// has written during the pause, and the counter shows that. use stops early if the
+// lock is lost or ctx ends.
+func (w *worker) use(ctx context.Context, t *attempt, h held) {
+	value, ok := w.read(t, h)
+	for range incrementsPerHold {
+		if !ok {
+			return
+		}
+		finished := pause(ctx, w.hold/incrementsPerHold, h.Lost())
+		if !w.stillHeld(t, h, w.log.now()) {
+			return
+		}
+		if !finished {
+			t.Outcome = interrupted
+			return
+		}
+		if t.Mode == dlock.Exclusive {
+			value++
+			if err := errors.Join(w.counter.store(value), w.counter.countIncrement()); err != nil {
+				w.fail(t, err)
+				return
+			}
+			t.Increments++
+		}
+		expected := value
+		if value, ok = w.read(t, h); ok && value != expected {
+			t.noteAnomaly("%s found %d where it had left %d", t.label(), value, expected)
+		}
+	}
+}
+
+// read returns the counter's value, or false if it cannot be read or the lock is
+// lost. While the lock is held, the value and the number of increments are equal.
+func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
+	now, err := readCounter(w.counter)
+	if err != nil {
+		w.fail(t, err)
+		return 0, false
+	}
+	if !w.stillHeld(t, h, w.log.now()) {
+		return 0, false // another worker may have changed the counter
+	}
+	t.Last = now
+	if now.Value != now.Increments {
+		t.noteAnomaly("%s found %d after %d increments", t.label(), now.Value, now.Increments)
+	}
+	return now.Value, true
+}
+
+// noteAnomaly records the first anomaly. Later ones follow from it.
+func (t *attempt) noteAnomaly(format string, args ...any) {
+	if t.Anomaly == "" {
+		t.Anomaly = fmt.Sprintf(format, args...)
+	}
 }

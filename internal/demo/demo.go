@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/internal/secret"
 )
@@ -23,17 +25,21 @@ const (
 	statusUsage = 2
 )
 
+// columns is the width of the output.
+const columns = 80
+
+var errInterrupted = errors.New("interrupted before it began")
+
 // Main runs the demo with these arguments and returns the exit status: 0 if all
 // rules were kept, 1 if a rule was violated or the store could not be used, 2 if
 // the arguments are not valid. When ctx ends, the workers release their locks,
 // and the verdict is about the run up to then.
 //
 // With several processes, Main starts the program of this process again, with the
-// arguments "demo" and [childArgument]. Such a child talks to its parent over its
-// standard input and output.
+// arguments "demo" and [childArgument].
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if slices.Equal(args, []string{childArgument}) {
-		return runChild(ctx, os.Stdin, os.Stdout, stderr)
+		return runChild(ctx, os.Stdin, os.Stdout)
 	}
 	s, err := parse(args)
 	switch {
@@ -41,78 +47,84 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		writeHelp(stdout)
 		return statusOK
 	case err != nil:
-		return printError(stderr, statusUsage, fmt.Errorf("%s\nRun 'dlock demo -h' for help", secret.Hide(err.Error(), args)))
-	}
-	s.args, s.columns = args, terminalWidth(stdout)
-	if s.processes > 1 {
-		return runProcesses(ctx, s, stdout, stderr)
+		fmt.Fprintf(stderr, "dlock demo: %s\nRun 'dlock demo -h' for help\n", clean(secret.Hide(err.Error(), args)))
+		return statusUsage
 	}
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
-// run runs the demo in this process, with these settings and with the locks that
-// open returns.
+// run runs the demo with the locks that open returns. Child processes use the
+// locks of the settings instead.
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
+	fail := func(status int, err error) int {
+		// The data source name may come from the environment.
+		text := secret.Hide(err.Error(), slices.Concat(s.args, []string{s.dsn}))
+		fmt.Fprintf(stderr, "dlock demo: %s\n", clean(text))
+		return status
+	}
+	probe, err := open(s.host, nil) // checks the data source name, without I/O
+	if err != nil {
+		return fail(statusUsage, err)
+	}
+	_ = probe.Close()
+	private := s.counterFile == ""
+	forget := func() {}
+	if private && s.processes > 1 {
+		dir, err := os.MkdirTemp("", "dlock-demo-")
+		if err != nil {
+			return fail(statusBad, err)
+		}
+		forget = func() { _ = os.RemoveAll(dir) } // fails where an open file cannot be removed, until the last call
+		defer forget()
+		s.counterFile = filepath.Join(dir, "counter")
+	}
 	count, err := openCounter(s.counterFile)
 	if err != nil {
-		return printError(stderr, statusBad, s.hide(err))
+		return fail(statusBad, err)
 	}
 	defer count.close()
-	log := newJournal(stdout)
-	workers, err := newWorkers(s, open, count, log)
-	if err != nil {
-		return printError(stderr, statusUsage, s.hide(err))
-	}
-	writeIntroduction(stdout, s)
-	if err := connectAll(ctx, workers, s.connectTimeout); err != nil {
-		workers.close()
-		return printError(stderr, statusBad, s.hide(err))
-	}
-	log.begin()
-	workers.work(ctx)
-	errs := workers.close()
 
-	v := conclude(ctx, s, stdout, count, s.counterFile != "", log.attempts, errs)
+	writeIntroduction(stdout, s)
+	log := newJournal(stdout)
+	g := newGroup(s, log, forget)
+	if s.processes > 1 {
+		err = g.run(ctx)
+	} else {
+		g.closing, err = runWorkers(ctx, s, open, count, log)
+	}
+	if err != nil {
+		return fail(statusBad, err)
+	}
+	drawTimeline(stdout, log.attempts, columns)
+	v := judge(log.attempts, count, !private)
+	v.interrupted = ctx.Err() != nil
+	v.errs = append(v.errs, g.closing...)
+	if s.processes > 1 {
+		g.report(v)
+	}
 	v.write(stdout, s)
 	return v.status()
 }
 
-// conclude draws the time line of the attempts and returns the verdict. The
-// parameter shared says whether other runs may use the counter, and errs are the
-// errors of clients that could not be closed.
-func conclude(ctx context.Context, s *settings, stdout io.Writer, count counter, shared bool, attempts []*attempt, errs []error) *verdict {
-	drawTimeline(stdout, attempts, s.columns)
-	total, err := readTotal(count, shared, attempts)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	v := judge(attempts, total)
-	v.interrupted = ctx.Err() != nil
-	v.addErrors(errs)
-	return v
-}
-
-// hide returns the error without the passwords that the command line and the data
-// source name hold. The data source name may come from the environment.
-func (s *settings) hide(err error) error {
-	return errors.New(secret.Hide(err.Error(), slices.Concat(s.args, []string{s.dsn})))
-}
-
-// printError prints an error and returns the status.
-func printError(w io.Writer, status int, err error) int {
-	fmt.Fprintf(w, "dlock demo: %s\n", cleanLines(err.Error()))
-	return status
-}
-
 func writeIntroduction(w io.Writer, s *settings) {
-	fmt.Fprintf(w, "%d workers%s, each with a session of its own, take the lock %s %s.\n", s.workers, s.inProcesses(), printable(s.lock), times(s.rounds))
-	fmt.Fprint(w, "R reads and may share it with readers, W writes and must be alone; first come,\n")
-	fmt.Fprint(w, "first served. Writers increment a counter that only the lock protects.\n")
+	in := ""
 	if s.processes > 1 {
-		fmt.Fprint(w, "The counter is in a file. Two processes that held the lock at the same time would\n")
-		fmt.Fprint(w, "overwrite each other's increments, and the sum at the end would be too small.\n")
-		fmt.Fprintf(w, "Then process %d is killed while a worker of it holds the lock. The other processes\n", s.victim())
-		fmt.Fprint(w, "ask for the lock once more, and wait until the store ends the dead process's sessions.\n")
+		in = fmt.Sprintf(" in %d processes", s.processes)
+	}
+	times := map[int]string{1: "once", 2: "twice"}[s.rounds]
+	if times == "" {
+		times = fmt.Sprintf("%d times", s.rounds)
+	}
+	fmt.Fprintf(w, `%d workers%s, each with a session of its own, take the lock %s %s.
+R reads and may share it with readers, W writes and must be alone; first come,
+first served. Writers increment a counter that only the lock protects.
+`, s.workers, in, clean(s.lock), times)
+	if s.processes > 1 {
+		fmt.Fprintf(w, `The counter is in a file. Two processes that held the lock at the same time would
+overwrite each other's increments, and the sum at the end would be too small.
+Then process %d is killed while a worker of it holds the lock. The other processes
+ask for the lock once more, and wait until the store ends the dead process's sessions.
+`, s.victim())
 	}
 	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.driver, s.seed)
 	if s.driver != inMemory {
@@ -121,12 +133,16 @@ func writeIntroduction(w io.Writer, s *settings) {
 	fmt.Fprintln(w)
 }
 
-func times(n int) string {
-	switch n {
-	case 1:
-		return "once"
-	case 2:
-		return "twice"
+// list returns the first few texts, each in a line with the prefix, and says how
+// many more there are.
+func list(prefix string, texts []string) string {
+	const most = 3
+	var b strings.Builder
+	for _, text := range texts[:min(most, len(texts))] {
+		fmt.Fprintf(&b, "%s%s\n", prefix, clean(text))
 	}
-	return fmt.Sprintf("%d times", n)
+	if more := len(texts) - most; more > 0 {
+		fmt.Fprintf(&b, "%sand so on, %d more\n", prefix, more)
+	}
+	return b.String()
 }

@@ -28,7 +28,6 @@ func play(t *testing.T, ctx context.Context, open opener, args ...string) (r res
 	t.Helper()
 	s, err := parse(args)
 	require.NoError(t, err)
-	s.columns = 80
 	if open == nil {
 		open = s.open
 	}
@@ -278,11 +277,11 @@ func TestALostLockEndsTheHoldAndBreaksNoRule(t *testing.T) {
 
 func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
-	w := &worker{name: "w1", log: newJournal(&out), attempt: &attempt{worker: "w1", mode: dlock.Shared}}
+	w := &worker{name: "w1", log: newJournal(&out), attempt: &attempt{Worker: "w1", Mode: dlock.Shared}}
 	trace := w.trace()
 	trace.Waiting(t.Context(), dlock.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
 	trace.Retrying(t.Context(), dlock.RetryingInfo{Err: errors.New("\x1b[2J")})
 	trace.SessionEnded(t.Context(), dlock.SessionEndedInfo{Err: errors.New("\x1b[2J")})
 	assert.NotContains(t, out.String(), "\x1b")
-	assert.Contains(t, out.String(), `2nd in the queue behind "x\x1b[2J-W-0000000001"`)
+	assert.Contains(t, out.String(), `2nd in the queue behind x\x1b[2J-W-0000000001`)
 }

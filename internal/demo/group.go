@@ -2,158 +2,98 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/rpc"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock"
 )
 
-// endWithin is how long a child process may take to end after it was told to. If it
-// takes longer, it is killed.
+// endWithin is how long a child may take to end after it was told to. After that
+// it is killed.
 const endWithin = 30 * time.Second
 
-// group are the child processes of a run, seen from their parent. The children
-// run the workers. The parent prints, keeps the attempts, kills one child, and
-// judges.
-//
-// All times of a run come from the parent's clock: a child asks the parent for the
-// time. So the parent can compare the holds of different processes.
+// group runs the workers in child processes. The parent prints, keeps the
+// attempts, kills one child, and judges.
 type group struct {
 	log      *journal
-	temp     string // the directory with the counter's file, or empty if the user named a file
+	forget   func() // removes a private counter's file, once all children have opened it
 	children []*child
-	stopping <-chan struct{} // closed when all children have to end
-	begun    chan struct{}   // closed when all workers of all children have a session
 
-	mu        sync.Mutex
-	connected int     // how many children have a session for each of their workers
-	failure   error   // why the first child that failed did so
-	unclosed  []error // of clients that the children could not close
-	death     *death  // nil until a child is killed
+	mu      sync.Mutex
+	ready   int     // children whose workers have sessions
+	failure error   // of the first child that failed; the other failures follow from it
+	closing []error // of clients that the children could not close
+	dead    *child  // nil until a child is killed
+	victim  string  // the worker that held the lock
+	died    time.Duration
 }
 
-// child is one child process.
 type child struct {
-	group  *group
+	*group
 	number int // from 1
-	args   []string
-	victim bool // the child is killed while it holds the lock
+	job    job
 	cmd    *exec.Cmd
-	ended  chan struct{} // closed when the process has ended
+
+	sending sync.Mutex
+	orders  *json.Encoder // guarded by sending
 }
 
-// death is the end of the child that was killed.
-type death struct {
-	child  *child
-	worker string        // the worker that held the lock
-	at     time.Duration // just before the kill
-}
-
-func (c *child) name() string { return fmt.Sprintf("process %d", c.number) }
-
-// runProcesses runs the demo with several processes.
-func runProcesses(ctx context.Context, s *settings, stdout, stderr io.Writer) int {
-	client, err := s.open(s.host, nil) // does no I/O, and checks the data source name
-	if err != nil {
-		return printError(stderr, statusUsage, s.hide(err))
-	}
-	_ = client.Close()
-	g := newGroup(newJournal(stdout))
-	private := s.counterFile == ""
-	if private {
-		dir, err := os.MkdirTemp("", "dlock-demo-")
-		if err != nil {
-			return printError(stderr, statusBad, err)
-		}
-		defer os.RemoveAll(dir)
-		g.temp, s.counterFile = dir, filepath.Join(dir, "counter")
-	}
-	count, err := openCounter(s.counterFile)
-	if err != nil {
-		return printError(stderr, statusBad, s.hide(err))
-	}
-	defer count.close()
-
-	g.share(s)
-	writeIntroduction(stdout, s)
-	err = g.run(ctx)
-	switch {
-	case ctx.Err() != nil && !g.hasBegun():
-		return printError(stderr, statusBad, errInterrupted)
-	case err != nil:
-		return printError(stderr, statusBad, s.hide(err))
-	}
-	v := conclude(ctx, s, stdout, count, !private, g.log.attempts, g.unclosed)
-	g.report(v)
-	v.write(stdout, s)
-	return v.status()
-}
-
-func newGroup(log *journal) *group { return &group{log: log, begun: make(chan struct{})} }
-
-// share shares the workers out among the children.
-func (g *group) share(s *settings) {
+func newGroup(s *settings, log *journal, forget func()) *group {
+	g := &group{log: log, forget: forget}
 	for i := range s.processes {
 		workers := s.workers / s.processes
 		if i < s.workers%s.processes {
 			workers++
 		}
-		c := &child{group: g, number: i + 1, victim: i+1 == s.victim(), ended: make(chan struct{})}
-		c.args = slices.Concat(s.given, []string{
-			"-processes=1",
-			fmt.Sprintf("-workers=%d", workers),
-			"-host=" + s.processHost(c.number),
-			fmt.Sprintf("-seed=%d", s.seed+uint64(i)),
-			"-counter=" + s.counterFile,
-		})
-		g.children = append(g.children, c)
+		g.children = append(g.children, &child{group: g, number: i + 1, job: job{
+			Victim: i+1 == s.victim(),
+			Args: slices.Concat(s.given, []string{
+				"-processes=1",
+				fmt.Sprintf("-workers=%d", workers),
+				"-host=" + s.processHost(i+1),
+				fmt.Sprintf("-seed=%d", s.seed+uint64(i)),
+				"-counter=" + s.counterFile,
+			}),
+		}})
 	}
+	return g
 }
 
-// run starts the children and waits until all of them have ended. It returns why a
-// child failed. If ctx ends or a child fails, run stops the other children.
+// run returns when all children have ended. If ctx ends or a child fails, run
+// stops the other children.
 func (g *group) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
+	stopping, stop := context.WithCancel(ctx)
 	defer stop()
-	g.stopping = ctx.Done()
-	var processes, services sync.WaitGroup
+	var processes sync.WaitGroup
 	for _, c := range g.children {
-		if err := c.start(ctx, &services); err != nil {
-			g.fail(fmt.Errorf("%s did not start: %w", c.name(), err))
+		out, err := c.start(stopping)
+		if err != nil {
+			g.fail(fmt.Errorf("%s did not start: %w", processName(c.number), err))
 			stop()
 			break
 		}
-		g.log.say(c.name(), "starts", fmt.Sprintf("with the id %d", c.cmd.Process.Pid))
+		g.log.say(processName(c.number), "starts", fmt.Sprintf("with the id %d", c.cmd.Process.Pid))
 		processes.Go(func() {
-			if err := c.wait(); err != nil {
-				g.fail(err)
+			if err := c.follow(stopping, out); err != nil {
+				g.fail(fmt.Errorf("%s: %w", processName(c.number), err))
 				stop()
 			}
 		})
 	}
 	processes.Wait()
-	stop() // ends the calls of children that are still in progress
-	services.Wait()
+	if ctx.Err() != nil && g.ready < len(g.children) {
+		return errInterrupted
+	}
 	return g.failure
 }
 
-func (g *group) hasBegun() bool {
-	select {
-	case <-g.begun:
-		return true
-	default:
-		return false
-	}
-}
-
-// fail keeps the first failure. The others follow from it.
 func (g *group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,89 +102,132 @@ func (g *group) fail(err error) {
 	}
 }
 
-// start starts the process. The process makes its calls over its standard input
-// and output, so that neither its arguments nor its environment hold the data
-// source name that the parent got.
-func (c *child) start(ctx context.Context, services *sync.WaitGroup) error {
+// start starts the process. The job goes through a pipe, so that neither the
+// arguments nor the environment of the process show the data source name.
+func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	program, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.cmd = exec.CommandContext(ctx, program, "demo", childArgument)
-	c.cmd.Cancel = func() error { return os.ErrProcessDone } // the call Stop ends the process
+	c.cmd.Cancel = func() error {
+		c.order(order{Do: doStop})
+		return os.ErrProcessDone // a child that ends in good order has not failed
+	}
 	c.cmd.WaitDelay = endWithin
-	c.cmd.Stderr = &head{limit: 4096}
+	c.cmd.Stderr = os.Stderr // for a panic only
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out, err := c.cmd.StdoutPipe()
+	out, err = c.cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	server := rpc.NewServer()
-	if err := server.RegisterName(serviceName, service{c}); err != nil {
-		return err
-	}
+	c.orders = json.NewEncoder(in)
 	if err := c.cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
-	services.Go(func() { server.ServeConn(pipes{out, in}) })
-	return nil
+	c.order(c.job)
+	return out, nil
 }
 
-// wait waits until the process has ended. It returns an error if the process has
-// failed, unless the parent has killed it.
-func (c *child) wait() error {
+// order sends a line to the child. An error means that the child has ended, which
+// follow reports.
+func (c *child) order(line any) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	_ = c.orders.Encode(line)
+}
+
+// follow answers the child until it has ended. It returns an error if the child
+// has failed, unless the parent has killed it.
+func (c *child) follow(ctx context.Context, out io.Reader) error {
+	lines := json.NewDecoder(out)
+	var failure error
+	for {
+		var m message
+		if lines.Decode(&m) != nil {
+			break
+		}
+		if m.Failed != "" {
+			failure = errors.New(m.Failed)
+		}
+		c.order(order{At: c.take(ctx, m)})
+	}
 	err := c.cmd.Wait()
-	close(c.ended)
-	if err == nil || c.killed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == c {
+		c.tellAll(doGoOn)
 		return nil
 	}
-	if said := strings.TrimSpace(string(c.cmd.Stderr.(*head).kept)); said != "" {
-		err = errors.New(said)
+	if failure != nil {
+		return failure
 	}
-	return fmt.Errorf("%s: %w", c.name(), err)
+	return err
 }
 
-func (c *child) killed() bool {
-	c.group.mu.Lock()
-	defer c.group.mu.Unlock()
-	return c.group.death != nil && c.group.death.child == c
+// take does what the message says and returns the time of it.
+func (c *child) take(ctx context.Context, m message) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.Closing != "" {
+		c.closing = append(c.closing, errors.New(m.Closing))
+	}
+	if m.Ready {
+		if c.ready++; c.ready == len(c.children) {
+			c.forget()
+			c.log.begin(ctx)
+			c.tellAll(doBegin)
+		}
+	}
+	if m.Event != nil {
+		return c.log.say(m.Event.Who, m.Event.Verb, m.Event.What)
+	}
+	if t := m.Attempt; t != nil && (!m.Kill || ctx.Err() == nil) {
+		t.Process = c.number
+		if m.Kill {
+			t.Outcome = killed
+			c.dead, c.victim = c, t.Worker
+			c.died = c.log.say(processName(c.number), "KILLED", fmt.Sprintf("while %s held the lock", t.label()))
+			_ = c.cmd.Process.Kill() // fails only if the process has ended
+		}
+		c.log.finished(t)
+	}
+	return c.log.now()
 }
 
-// kill kills the process, in which the worker of the attempt holds the lock, and
-// returns when the process has ended.
-func (c *child) kill(t *attempt) {
-	g := c.group
-	t.outcome = killed
-	g.log.finished(t)
-	g.mu.Lock()
-	g.death = &death{c, t.worker, g.log.say(c.name(), "KILLED", fmt.Sprintf("while %s held the lock", t.label()))}
-	g.mu.Unlock()
-	_ = c.cmd.Process.Kill() // fails only if the process has ended
-	<-c.ended
+func (g *group) tellAll(do string) {
+	for _, c := range g.children {
+		c.order(order{Do: do})
+	}
 }
 
-// victim returns the child that is to be killed.
-func (g *group) victim() *child {
-	return g.children[slices.IndexFunc(g.children, func(c *child) bool { return c.victim })]
-}
-
-// head keeps the first bytes that are written to it.
-type head struct {
-	kept  []byte
-	limit int
-}
-
-func (h *head) Write(p []byte) (int, error) {
-	h.kept = append(h.kept, p[:min(len(p), h.limit-len(h.kept))]...)
-	return len(p), nil
-}
-
-// pipes are the connection to a process that reads from one pipe and writes to
-// another.
-type pipes struct {
-	io.Reader
-	io.WriteCloser
+// report adds to the verdict what became of each process.
+func (g *group) report(v *verdict) {
+	held := byGrant(v.attempts)
+	for _, c := range g.children {
+		own := slices.DeleteFunc(slices.Clone(held), func(t *attempt) bool { return t.Process != c.number })
+		end := "."
+		if g.dead == c {
+			end = fmt.Sprintf("; killed while %s held the lock.", g.victim)
+		}
+		v.note("Process %d: %d shared grants, %d exclusive%s", c.number, countMode(own, dlock.Shared), countMode(own, dlock.Exclusive), end)
+	}
+	if len(held) > 0 {
+		first, last := held[0], held[len(held)-1]
+		v.note("Tokens: from %d, %s, to %d, %s.", first.Token, first.Worker, last.Token, last.Worker)
+	}
+	next := slices.IndexFunc(held, func(t *attempt) bool { return t.Granted > g.died })
+	switch {
+	case g.dead != nil && next >= 0:
+		v.note("The lock stayed with the dead process for %s. Then its session had ended, and %s got the lock.",
+			seconds(held[next].Granted-g.died), held[next].Worker)
+	case v.interrupted:
+	case g.dead == nil:
+		v.errs = append(v.errs, errors.New("no process was killed, because its worker did not get the lock, or lost it"))
+	default:
+		v.errs = append(v.errs, fmt.Errorf("no worker got the lock after %s was killed; is -timeout shorter than the session timeout of the store?", processName(g.dead.number)))
+	}
 }

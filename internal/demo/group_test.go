@@ -19,7 +19,7 @@ func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 	require.NoError(t, err)
 	s.processes = 2 // parse refuses that
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, statusBad, runProcesses(t.Context(), s, &stdout, &stderr), "%s", &stderr)
+	assert.Equal(t, statusBad, run(t.Context(), s, s.open, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VIOLATED  alone")
 	assert.Contains(t, stdout.String(), "VIOLATED  counter")
 	assert.Contains(t, stdout.String(), "VERDICT: VIOLATED")
@@ -32,21 +32,10 @@ func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 func TestTheLongestHostNameFitsEveryProcess(t *testing.T) {
 	s, err := parse([]string{"-driver", "none", "-dsn", "x", "-processes", "10", "-host", strings.Repeat("h", 60)})
 	require.NoError(t, err)
-	g := newGroup(newJournal(io.Discard))
-	g.share(s)
+	g := newGroup(s, newJournal(io.Discard), nil)
 	require.Len(t, g.children, 10)
 	for _, c := range g.children {
-		_, err := parse(c.args)
+		_, err := parse(c.job.Args)
 		require.NoError(t, err)
 	}
-}
-
-func TestTheErrorOfAProcessIsBounded(t *testing.T) {
-	h := &head{limit: 5}
-	for _, text := range []string{"abc", "defg", "h"} {
-		n, err := h.Write([]byte(text))
-		require.NoError(t, err)
-		assert.Equal(t, len(text), n)
-	}
-	assert.Equal(t, "abcde", string(h.kept))
 }

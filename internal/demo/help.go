@@ -3,7 +3,33 @@ package demo
 import (
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/dlock-go/dlock"
 )
+
+// example describes a store for which this repository has a driver.
+type example struct {
+	title    string
+	dsn      string // a data source name
+	optional bool   // the driver needs no data source name
+}
+
+var examples = map[string]example{
+	inMemory:   {title: "a store within this process", optional: true},
+	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks"},
+	"redis":    {title: "Redis", dsn: "redis://localhost:6379"},
+	"postgres": {title: "PostgreSQL", dsn: "postgres://user@localhost/database"},
+	"mysql":    {title: "MySQL or MariaDB", dsn: "user@tcp(localhost:3306)/database"},
+	"sqlite":   {title: "a file that the processes of this machine share", dsn: "/tmp/locks.db", optional: true},
+	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379"},
+}
+
+// allDrivers is the path of the program that has every driver.
+const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
+
+// available returns the names of the drivers that this program has.
+func available() string { return strings.Join(dlock.Drivers(), ", ") }
 
 const helpText = `Usage: dlock demo [flags]
 
@@ -21,13 +47,12 @@ At the end come a time line and a verdict on four rules:
   tokens   every fencing token was above those of all earlier writers
 
 A worker that waits for longer than -timeout gives up. That is shown, and so is
-a lock that was lost because its session ended. Neither breaks a rule. A worker
-that loses the lock stops at once. (A process that is paused just before it
-writes, for longer than its session lasts, writes without the lock when it wakes
-up. No lock can prevent that. Fencing tokens can.)
+a lock that was lost because its session ended. Neither breaks a rule. (A process
+that is paused just before it writes, for longer than its session lasts, writes
+without the lock when it wakes up. Only fencing tokens prevent that.)
 
-Ctrl-C releases all locks and prints the verdict on the run so far. So do SIGTERM
-and a terminal that is closed. A second Ctrl-C ends the program at once.
+Ctrl-C, SIGTERM and a closed terminal release all locks, and the verdict is about
+the run so far. A second Ctrl-C ends the program at once.
 
 Exit status: 0, no rule was broken; 1, a rule was broken, or the store could not
 be reached or failed, or no worker got the lock, or the output could not be
@@ -35,22 +60,18 @@ written; 2, the arguments are not valid.
 
 Several processes
 
-On a store that processes can share, this command starts -processes child
-processes, which share the workers. The counter is then a number in a temporary
-file, and the verdict is about the workers of all processes. All times come from
-the clock of the first process.
+On a store that processes can share, -processes child processes share the
+workers. The counter is then a number in a temporary file, and all times come
+from the clock of the first process. At the end one child is killed while its
+first worker holds the lock. One worker of each other child then asks for the
+lock, and gets it when the store has ended the session of the dead process: on
+SQLite at once, and on most stores after the session timeout, a parameter of the
+data source name. The output says for how long the lock stayed with the dead
+process.
 
-When the workers of one of the children have had their turns, the first of them
-takes the lock once more, and the child is killed while that worker holds the
-lock. Then one worker of each other child asks for the lock. It gets the lock
-when the store has ended the session of the dead process. Most stores do so when
-the session timeout is over, which is a parameter of the data source name.
-SQLite notices at once that a process has ended. The output says for how long
-the lock stayed with the dead process.
-
-An interrupt ends all children. If a child fails, the others end, too, and there
-is no verdict. If this command is killed, the children end at once. No argument
-of a child has the data source name.
+If a child fails, the others end, too, and there is no verdict. If this command
+is killed, the children end at once. No argument of a child has the data source
+name.
 
 Several commands
 
@@ -58,18 +79,13 @@ Several commands can use one lock, on one machine or on several machines:
 
   dlock demo -driver zk -dsn zk://localhost:2181/locks -counter /tmp/counter
 
-Each command checks its own workers only, because clocks of different machines
-cannot be compared. The counter checks across commands. With -counter it is a
-number in a file on one machine, which all commands increment. Again only the
-lock protects it. The file FILE.increments grows by one dot with each increment.
-That is an append, which cannot be lost. Every worker that holds the lock
-compares the two files again and again. So the last worker that held the lock
-has checked the total.
-
-To start over, remove both files. Do so, too, after you have killed a process:
-that may have happened between the two writes of an increment. (A command does
-not kill its child between them.) With -driver mem the lock belongs to one
-process: two commands on one FILE show what happens without a common lock.
+Each command checks only its own workers, because clocks of different machines
+cannot be compared. The counter checks across commands: all of them increment
+FILE, and FILE.increments grows by one dot with each increment, an append that
+cannot be lost. Every holder compares the two files again and again. Remove both
+to start over, also after you have killed a process. With -driver mem the lock
+belongs to one process: two commands on one FILE show what happens without a
+common lock.
 
 Drivers of this program
 
@@ -77,7 +93,15 @@ Drivers of this program
 
 // writeHelp prints the text of "dlock demo -h".
 func writeHelp(w io.Writer) {
-	fmt.Fprint(w, helpText, storesText(), "\nFlags\n\n")
+	fmt.Fprint(w, helpText)
+	for _, name := range dlock.Drivers() {
+		e := examples[name]
+		fmt.Fprintf(w, "  %-9s %s\n", name, e.title)
+		if e.dsn != "" {
+			fmt.Fprintf(w, "            -dsn '%s'%s\n", e.dsn, map[bool]string{true: " (not required)"}[e.optional])
+		}
+	}
+	fmt.Fprint(w, "\nFlags\n\n")
 	f := new(settings).flags()
 	f.SetOutput(w)
 	f.PrintDefaults()

@@ -1,15 +1,76 @@
 package demo
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 )
 
-// reporter receives what workers do. Its clock counts from the beginning of the
-// run. It is safe for use by many goroutines.
+// attempt is one attempt of a worker to get the lock and to use it. Times count
+// from the beginning of the run.
+type attempt struct {
+	Process    int // 0 if the run has only one process
+	Worker     string
+	Mode       dlock.Mode
+	Place      driver.Place // of its last node in the queue; zero if it had none
+	Asked      time.Duration
+	Granted    time.Duration // after Lock has returned
+	Ended      time.Duration // before Unlock is called, or when the lock was last known to be held
+	Held       bool          // false also if the lock was lost at once
+	Token      int64
+	Outcome    outcome
+	Err        string // why the attempt ended early
+	Increments int
+	Last       reading // while the lock was held
+	Anomaly    string  // the first value that the counter cannot have if the lock excludes
+}
+
+// reading holds the counter's value and the number of increments counted.
+type reading struct{ Value, Increments int64 }
+
+type outcome int
+
+const (
+	served      outcome = iota
+	timedOut            // the wait took longer than -timeout
+	interrupted         // the user interrupted the run
+	lost                // the store or an operator took the lock away
+	failed              // the store or the counter's file gave an error
+	killed              // the process was killed during the hold
+)
+
+// waited returns how long the worker waited, whether or not it got the lock.
+func (t *attempt) waited() time.Duration {
+	if t.Held {
+		return t.Granted - t.Asked
+	}
+	return t.Ended - t.Asked
+}
+
+// kind returns the letter that stands for the mode in the output.
+func kind(m dlock.Mode) string {
+	if m == dlock.Shared {
+		return "R"
+	}
+	return "W"
+}
+
+// label begins each line of output about the attempt.
+func (t *attempt) label() string { return t.Worker + " " + kind(t.Mode) }
+
+// reporter receives what workers do. Its clock starts with the run. It is safe
+// for concurrent use.
 type reporter interface {
+	// begin reports that all workers have sessions, and returns once the run
+	// begins, or false if it never will.
+	begin(ctx context.Context) bool
 	now() time.Duration
 	// say prints an event and returns the time that it prints.
 	say(who, verb, what string) time.Duration
@@ -17,8 +78,7 @@ type reporter interface {
 	finished(t *attempt)
 }
 
-// journal is the reporter of the process that prints. The lines that it prints
-// are in the order of their times.
+// journal is the reporter of the process that prints, in the order of time.
 type journal struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -28,12 +88,11 @@ type journal struct {
 
 func newJournal(out io.Writer) *journal { return &journal{out: out, began: time.Now()} }
 
-// begin sets the beginning of the run, from which all times count, to the
-// present.
-func (j *journal) begin() {
+func (j *journal) begin(context.Context) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.began = time.Now()
+	return true
 }
 
 func (j *journal) now() time.Duration {
@@ -46,11 +105,8 @@ func (j *journal) say(who, verb, what string) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := time.Since(j.began)
-	line := fmt.Sprintf("%7.3fs  %s  %s", at.Seconds(), who, verb)
-	if what != "" {
-		line = fmt.Sprintf("%7.3fs  %s  %-8s  %s", at.Seconds(), who, verb, what)
-	}
-	fmt.Fprintln(j.out, line)
+	line := fmt.Sprintf("%7.3fs  %s  %-8s  %s", at.Seconds(), who, verb, what)
+	fmt.Fprintln(j.out, strings.TrimRight(line, " "))
 	return at
 }
 
@@ -58,4 +114,23 @@ func (j *journal) finished(t *attempt) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.attempts = append(j.attempts, t)
+}
+
+// clean returns text from outside the program, such as a node name that another
+// client chose, as one line that is safe to print on a terminal.
+func clean(text string) string {
+	const most = 2048
+	text = strings.Join(strings.Fields(text), " ")
+	var b strings.Builder
+	for _, r := range text {
+		if b.Len() > most {
+			return fmt.Sprintf("%s... (%d bytes)", &b, len(text))
+		}
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }

@@ -3,173 +3,254 @@ package demo
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock"
 )
 
-// total is the last reading of the counter.
-type total struct {
-	reading
-	shared bool // other processes may use the counter, too, and may have incremented it
+// verdict is the result of a run.
+type verdict struct {
+	attempts    []*attempt
+	checks      []check
+	total       reading // the last reading of the counter
+	shared      bool    // other runs may use the counter, too
+	errs        []error // of the store, and of the run itself
+	notes       []string
+	interrupted bool
 }
 
-// readTotal returns the total after all workers have stopped. If the counter is
-// shared, other processes may still change it, so its total is the last reading of
-// a worker that held the lock.
-func readTotal(c counter, shared bool, attempts []*attempt) (total, error) {
-	if !shared {
-		value, err := c.load()
-		if err != nil {
-			return total{}, err
-		}
-		increments, err := c.increments()
-		return total{reading: reading{value, increments}}, err
-	}
-	last := new(attempt)
+// check is a rule, with the text to print if it was kept, or the faults found.
+type check struct {
+	name, fine string
+	faults     []string
+}
+
+// judge returns which rules the attempts and the counter violate, and the errors
+// of failed attempts. Other runs may still change a shared counter, so its total is
+// the last reading of a worker that held the lock.
+func judge(attempts []*attempt, count counter, shared bool) *verdict {
+	v := &verdict{attempts: attempts, shared: shared}
+	held := byGrant(attempts)
 	for _, t := range attempts {
-		if t.held && t.ended >= last.ended {
-			last = t
+		if t.Outcome == failed {
+			v.errs = append(v.errs, fmt.Errorf("%s: %s", t.Worker, t.Err))
 		}
 	}
-	return total{reading: last.last, shared: true}, nil
-}
-
-// judge returns the verdict: which rules the attempts and the counter violate.
-func judge(attempts []*attempt, count total) *verdict {
-	held := slices.DeleteFunc(slices.Clone(attempts), func(t *attempt) bool { return !t.held })
-	v := &verdict{attempts: attempts, total: count}
-	v.add("alone", "no other worker held the lock together with a writer", overlaps(held))
-	v.add("counter", counterFine(held, count), counterFaults(held, count))
-	v.add("order", "first come, first served, if two could not share the lock", queueJumps(held))
-	v.add("tokens", "each above those of all earlier writers", staleTokens(held))
+	if !shared {
+		var err error
+		if v.total, err = readCounter(count); err != nil {
+			v.errs = append(v.errs, err)
+		}
+	} else if len(held) > 0 {
+		last := slices.MaxFunc(held, func(a, b *attempt) int { return cmp.Compare(a.Ended, b.Ended) })
+		v.total = last.Last
+	}
+	v.checks = []check{
+		{"alone", "no other worker held the lock together with a writer", overlaps(held)},
+		v.counterCheck(held),
+		{"order", "first come, first served, if two could not share the lock", queueJumps(held)},
+		{"tokens", "each above those of all earlier writers", staleTokens(held)},
+	}
 	return v
 }
 
-// overlaps returns a fault for each hold that began before the end of another
-// hold, if one of the two was exclusive.
-func overlaps(held []*attempt) (faults []string) {
-	// Among the holds that began before t, the variable last has the hold that
-	// ends last, and the variable writer has the exclusive hold that ends last.
+// conflicts calls check for each hold that has earlier holds in the order which
+// exclude it: all of them exclude a writer, and writers exclude a reader. Its second
+// argument is the one with the greatest key. The result has the faults found.
+func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier *attempt) string) (faults []string) {
 	var writer, last *attempt
-	for _, t := range byGrant(held) {
-		other := writer
-		if t.mode == dlock.Exclusive {
-			other = last
+	for _, t := range order {
+		earlier := writer
+		if t.Mode == dlock.Exclusive {
+			earlier = last
 		}
-		if other != nil && t.granted < other.ended {
-			faults = append(faults, fmt.Sprintf("%s held it %s to %s, together with %s, %s to %s",
-				t.label(), seconds(t.granted), seconds(t.ended), other.label(), seconds(other.granted), seconds(other.ended)))
+		if earlier != nil {
+			if fault := check(t, earlier); fault != "" {
+				faults = append(faults, fault)
+			}
 		}
-		if last == nil || t.ended > last.ended {
+		if last == nil || key(t) > key(last) {
 			last = t
 		}
-		if t.mode == dlock.Exclusive && (writer == nil || t.ended > writer.ended) {
+		if t.Mode == dlock.Exclusive && (writer == nil || key(t) > key(writer)) {
 			writer = t
 		}
 	}
 	return faults
 }
 
-// queueJumps returns a fault for each hold that began before the hold of a
-// contender that was ahead in the queue, if one of the two was exclusive. It
-// compares nodes of one epoch of the queue only, because sequences of different
-// epochs cannot be compared.
-func queueJumps(held []*attempt) (faults []string) {
-	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
+// overlaps returns a fault for each hold that began before the end of another one
+// that excludes it.
+func overlaps(held []*attempt) []string {
+	return conflicts(held, func(t *attempt) int64 { return int64(t.Ended) }, func(t, earlier *attempt) string {
+		if t.Granted >= earlier.Ended {
+			return ""
+		}
+		return fmt.Sprintf("%s held it %s to %s, together with %s, %s to %s",
+			t.label(), seconds(t.Granted), seconds(t.Ended), earlier.label(), seconds(earlier.Granted), seconds(earlier.Ended))
 	})
-	// Among the contenders ahead of t in the queue, the variable last has the
-	// one with the latest grant. The variable writer has the writer with the
-	// latest grant.
-	var writer, last *attempt
-	for _, t := range queue {
-		if last != nil && last.place.Epoch != t.place.Epoch {
-			writer, last = nil, nil
-		}
-		other := writer
-		if t.mode == dlock.Exclusive {
-			other = last
-		}
-		if other != nil && t.granted < other.granted {
-			faults = append(faults, fmt.Sprintf("%s held it from %s although %s, from %s, was ahead",
-				printable(t.place.Name), seconds(t.granted), printable(other.place.Name), seconds(other.granted)))
-		}
-		if last == nil || t.granted > last.granted {
-			last = t
-		}
-		if t.mode == dlock.Exclusive && (writer == nil || t.granted > writer.granted) {
-			writer = t
-		}
+}
+
+// queueJumps returns a fault for each hold that began before one that excludes it
+// and was ahead in the queue. Sequences of different epochs cannot be compared.
+func queueJumps(held []*attempt) (faults []string) {
+	queues := make(map[int64][]*attempt)
+	for _, t := range held {
+		queues[t.Place.Epoch] = append(queues[t.Place.Epoch], t)
+	}
+	for _, queue := range queues {
+		slices.SortStableFunc(queue, func(a, b *attempt) int { return cmp.Compare(a.Place.Seq, b.Place.Seq) })
+		faults = append(faults, conflicts(queue, func(t *attempt) int64 { return int64(t.Granted) }, func(t, ahead *attempt) string {
+			if t.Granted >= ahead.Granted {
+				return ""
+			}
+			return fmt.Sprintf("%s held it from %s although %s, from %s, was ahead",
+				t.Place.Name, seconds(t.Granted), ahead.Place.Name, seconds(ahead.Granted))
+		})...)
 	}
 	return faults
 }
 
-// staleTokens returns a fault for each token that is not greater than the token
-// of an earlier writer. If the token is smaller, a resource would refuse it. If
-// it is equal, a resource could not tell its holder from that writer.
+// staleTokens returns a fault for each token that is not above those of all earlier
+// writers, so that a resource could not refuse them.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
-	for _, t := range byGrant(held) {
-		if highest != nil && t.token <= highest.token {
-			faults = append(faults, fmt.Sprintf("%s got %d, after %s had got %d", t.label(), t.token, highest.label(), highest.token))
+	for _, t := range held {
+		if highest != nil && t.Token <= highest.Token {
+			faults = append(faults, fmt.Sprintf("%s got %d, after %s had got %d", t.label(), t.Token, highest.label(), highest.Token))
 		}
-		if t.mode == dlock.Exclusive && (highest == nil || t.token > highest.token) {
+		if t.Mode == dlock.Exclusive && (highest == nil || t.Token > highest.Token) {
 			highest = t
 		}
 	}
 	return faults
 }
 
-// counterFaults returns the anomalies that the workers saw, and a fault if the
-// total of a counter that is not shared is wrong.
-func counterFaults(held []*attempt, count total) (faults []string) {
-	for _, t := range byGrant(held) {
-		if t.anomaly != "" {
-			faults = append(faults, t.anomaly)
+func (v *verdict) counterCheck(held []*attempt) check {
+	c := check{name: "counter"}
+	var made int64
+	for _, t := range held {
+		made += int64(t.Increments)
+		if t.Anomaly != "" {
+			c.faults = append(c.faults, t.Anomaly)
 		}
 	}
-	if made := sum(held); !count.shared && count.value != made {
-		faults = append(faults, fmt.Sprintf("it is %d in the end, after %d increments", count.value, made))
+	writers := countMode(held, dlock.Exclusive)
+	switch {
+	case v.shared:
+		c.fine = fmt.Sprintf("none of %d increments was lost, %d of them were made here", v.total.Increments, made)
+	case v.total.Value != made:
+		c.faults = append(c.faults, fmt.Sprintf("it is %d in the end, after %d increments", v.total.Value, made))
+	case made == int64(writers*incrementsPerHold):
+		c.fine = fmt.Sprintf("%d = %d increments x %d exclusive holds, none was lost", made, incrementsPerHold, writers)
+	default:
+		c.fine = fmt.Sprintf("%d, none was lost; a hold that was cut short made fewer than %d", made, incrementsPerHold)
 	}
-	return faults
+	return c
 }
 
-// counterFine returns what the verdict says of a counter without faults.
-func counterFine(held []*attempt, count total) string {
-	made := sum(held)
-	if count.shared {
-		return fmt.Sprintf("none of %d increments was lost, %d of them were made here", count.increments, made)
-	}
-	if writers := countMode(held, dlock.Exclusive); made == int64(writers*incrementsPerHold) {
-		return fmt.Sprintf("%d = %d increments x %d exclusive holds, none was lost", count.value, incrementsPerHold, writers)
-	}
-	return fmt.Sprintf("%d, none was lost; a hold that was cut short made fewer than %d", count.value, incrementsPerHold)
-}
-
-// sum returns how many increments the holds made.
-func sum(held []*attempt) (made int64) {
-	for _, t := range held {
-		made += int64(t.increments)
-	}
-	return made
-}
-
-// countMode returns how many of the holds have that mode.
 func countMode(held []*attempt, m dlock.Mode) (n int) {
 	for _, t := range held {
-		if t.mode == m {
+		if t.Mode == m {
 			n++
 		}
 	}
 	return n
 }
 
-func byGrant(held []*attempt) []*attempt {
-	return slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.granted, b.granted), cmp.Compare(a.token, b.token))
+// byGrant returns the attempts that held the lock, sorted by their grants.
+func byGrant(attempts []*attempt) []*attempt {
+	held := slices.DeleteFunc(slices.Clone(attempts), func(t *attempt) bool { return !t.Held })
+	slices.SortStableFunc(held, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token))
 	})
+	return held
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
+
+func (v *verdict) note(format string, args ...any) {
+	v.notes = append(v.notes, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) violated() bool {
+	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
+}
+
+// held reports whether any worker held the lock. If none did, the run has checked
+// nothing.
+func (v *verdict) held() bool {
+	return slices.ContainsFunc(v.attempts, func(t *attempt) bool { return t.Held })
+}
+
+func (v *verdict) status() int {
+	if v.violated() || len(v.errs) > 0 || !v.held() {
+		return statusBad
+	}
+	return statusOK
+}
+
+func (v *verdict) write(w io.Writer, s *settings) {
+	for _, c := range v.checks {
+		if len(c.faults) == 0 {
+			fmt.Fprintf(w, "  ok        %-8s  %s\n", c.name, c.fine)
+		}
+		fmt.Fprint(w, list(fmt.Sprintf("  VIOLATED  %-8s  ", c.name), c.faults))
+	}
+	fmt.Fprintln(w)
+	v.writeCounts(w)
+	for _, note := range v.notes {
+		fmt.Fprintln(w, note)
+	}
+	var errs []string
+	for _, err := range v.errs {
+		errs = append(errs, err.Error())
+	}
+	fmt.Fprint(w, list("Error: ", errs))
+	switch {
+	case v.shared:
+		fmt.Fprintf(w, "The processes that share %s had reached %d when a worker of this one last held the lock.\n", clean(s.counterFile), v.total.Value)
+	case s.processes > 1:
+		fmt.Fprint(w, "This is about the processes of this run; -counter FILE checks across runs.\n")
+	case s.driver != inMemory:
+		fmt.Fprint(w, "This is about the workers of this process; -counter FILE checks across processes.\n")
+	}
+	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
+}
+
+func (v *verdict) writeCounts(w io.Writer) {
+	var count [killed + 1]int
+	longest := new(attempt)
+	for _, t := range v.attempts {
+		count[t.Outcome]++
+		if t.waited() >= longest.waited() {
+			longest = t
+		}
+	}
+	held := byGrant(v.attempts)
+	fmt.Fprintf(w, "Grants: %d shared, %d exclusive.", countMode(held, dlock.Shared), countMode(held, dlock.Exclusive))
+	if longest.Worker != "" {
+		fmt.Fprintf(w, " Longest wait: %s, %s.", seconds(longest.waited()), longest.Worker)
+	}
+	fmt.Fprintf(w, "\nGave up: %d. Lost: %d.", count[timedOut], count[lost])
+	if n := count[interrupted]; n > 0 {
+		fmt.Fprintf(w, " Interrupted: %d.", n)
+	}
+	fmt.Fprintln(w)
+}
+
+func (v *verdict) word() string {
+	switch {
+	case v.violated():
+		return "VIOLATED, this is no read-write lock"
+	case len(v.errs) > 0:
+		return "no rule was broken, but there were errors"
+	case !v.held():
+		return "nothing was checked, no worker got the lock"
+	case v.interrupted:
+		return "OK as far as it went, interrupted"
+	}
+	return "OK"
+}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -30,22 +32,20 @@ type settings struct {
 	counterFile    string
 	seed           uint64
 
-	columns int      // width of the terminal
-	args    []string // the arguments on the command line
-	given   []string // the flags among them, each as -name=value
+	args  []string // the arguments on the command line
+	given []string // the flags among them, each as -name=value
 }
-
-// defaultProcesses is the number of processes on a store that processes can share.
-const defaultProcesses = 3
 
 // dsnVariable is the environment variable that is read if -dsn is not given.
 const dsnVariable = "DLOCK_DSN"
 
 const (
-	maxProcesses = 100
-	maxWorkers   = 1000
-	maxRounds    = 1000
-	inMemory     = "mem"
+	defaultProcesses = 3 // on a store that processes can share
+	maxProcesses     = 100
+	maxWorkers       = 1000
+	maxRounds        = 1000
+	maxHost          = 64
+	inMemory         = "mem"
 )
 
 func (s *settings) flags() *flag.FlagSet {
@@ -70,7 +70,7 @@ func (s *settings) flags() *flag.FlagSet {
 // parse returns the settings. The error is flag.ErrHelp, or says what is wrong
 // with the arguments.
 func parse(args []string) (*settings, error) {
-	s := new(settings)
+	s := &settings{args: args}
 	f := s.flags()
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -88,61 +88,30 @@ func (s *settings) complete() {
 	for s.seed == 0 {
 		s.seed = uint64(rand.Uint32())
 	}
-	if s.processes == 0 && s.driver == inMemory {
+	if s.processes == 0 {
 		s.processes = 1
-	} else if s.processes == 0 {
-		s.processes = max(1, min(defaultProcesses, s.workers))
+		if s.driver != inMemory {
+			s.processes = max(1, min(defaultProcesses, s.workers))
+		}
 	}
 	if s.dsn == "" && s.driver != inMemory {
 		s.dsn = os.Getenv(dsnVariable)
 	}
 	if s.host == "" {
-		s.host = s.defaultHost()
+		s.host = "worker"
+		if s.driver != inMemory {
+			name, _ := os.Hostname() // empty after an error
+			name, _, _ = strings.Cut(name, ".")
+			s.host = fmt.Sprintf("%.20s-%d", notInHost.ReplaceAllString(cmp.Or(name, "host"), "_"), os.Getpid())
+		}
 	}
 }
 
-// victim returns the number of the process that is killed. The seed decides which
-// process that is.
+// victim returns the number of the process that is killed, which the seed decides.
 func (s *settings) victim() int { return 1 + int(s.seed%uint64(s.processes)) }
-
-// inProcesses returns the words for the processes of the run.
-func (s *settings) inProcesses() string {
-	if s.processes == 1 {
-		return ""
-	}
-	return fmt.Sprintf(" in %d processes", s.processes)
-}
-
-func (s *settings) defaultHost() string {
-	if s.driver == inMemory {
-		return "worker"
-	}
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		name = "host"
-	}
-	name, _, _ = strings.Cut(name, ".")
-	name = notInHost.ReplaceAllString(name, "_")
-	return fmt.Sprintf("%.20s-%d", name, os.Getpid())
-}
-
-// maxHost returns the greatest length of -host. If there are several processes, the
-// host name of each has its number, too, so that -host has to be shorter.
-func (s *settings) maxHost() int {
-	const longest = 64
-	if s.processes == 1 {
-		return longest
-	}
-	return longest - len(s.processHost(s.processes)) + len(s.host)
-}
 
 // processHost returns the prefix of the host names in the process with that number.
 func (s *settings) processHost(number int) string { return fmt.Sprintf("%s-p%d", s.host, number) }
-
-// has reports whether the flag of that name was given.
-func (s *settings) has(name string) bool {
-	return slices.ContainsFunc(s.given, func(g string) bool { return strings.HasPrefix(g, "-"+name+"=") })
-}
 
 var (
 	hostForm  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
@@ -150,6 +119,12 @@ var (
 )
 
 func (s *settings) check() error {
+	longest := maxHost
+	if s.processes > 1 {
+		longest -= len(s.processHost(s.processes)) - len(s.host)
+	}
+	namesDriver := slices.ContainsFunc(s.given, func(g string) bool { return strings.HasPrefix(g, "-driver=") })
+	needed := examples[s.driver].dsn
 	switch {
 	case s.workers < 1 || s.workers > maxWorkers:
 		return fmt.Errorf("-workers %d: must be from 1 to %d", s.workers, maxWorkers)
@@ -169,13 +144,14 @@ func (s *settings) check() error {
 		return fmt.Errorf("-timeout %v: must be positive", s.timeout)
 	case s.connectTimeout <= 0:
 		return fmt.Errorf("-connect-timeout %v: must be positive", s.connectTimeout)
-	case !hostForm.MatchString(s.host) || len(s.host) > s.maxHost():
-		return fmt.Errorf("-host %q: must be 1 to %d of the characters A-Z a-z 0-9 . _ -", s.host, s.maxHost())
-	case s.driver == inMemory && (s.dsn != "" && !s.has("driver") || strings.Contains(s.dsn, "://")):
+	case !hostForm.MatchString(s.host) || len(s.host) > longest:
+		return fmt.Errorf("-host %q: must be 1 to %d of the characters A-Z a-z 0-9 . _ -", s.host, longest)
+	case s.driver == inMemory && (s.dsn != "" && !namesDriver || strings.Contains(s.dsn, "://")):
 		return errors.New("-dsn needs the -driver of its store, such as -driver zk")
-	}
-	if err := s.checkStore(); err != nil {
-		return err
+	case s.dsn == "" && needed != "" && !examples[s.driver].optional:
+		return fmt.Errorf("-driver %s needs -dsn, such as -dsn '%s', or %s in the environment", s.driver, needed, dsnVariable)
+	case needed != "" && !slices.Contains(dlock.Drivers(), s.driver):
+		return fmt.Errorf("this program has the drivers %s, and %s has all", available(), allDrivers)
 	}
 	if err := driver.CheckQueue(s.lock); err != nil {
 		return fmt.Errorf("-lock: %w", err)

@@ -22,7 +22,7 @@ func TestTheTimeLineShowsEachHold(t *testing.T) {
 		hold(dlock.Shared, 3, 10, 200, 290), // drawn after w1 and w2: rows are in the order of the queue
 		hold(dlock.Shared, 1, 0, 0, 100),
 		hold(dlock.Exclusive, 2, 20, 100, 200),
-		{worker: "w9", mode: dlock.Exclusive, asked: ms(150), ended: ms(250), outcome: timedOut},
+		{Worker: "w9", Mode: dlock.Exclusive, Asked: ms(150), Ended: ms(250), Outcome: timedOut},
 	}
 	assert.Equal(t, strings.TrimPrefix(`
 Holds in order of arrival; a column is 10ms
@@ -40,10 +40,10 @@ Holds in order of arrival; a column is 10ms
 
 func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 	long := hold(dlock.Exclusive, 1, 0, 0, 5_000)
-	long.worker = strings.Repeat("h", 60) + "-01"
+	long.Worker = strings.Repeat("h", 60) + "-01"
 	for _, width := range []int{60, 80, 100, 120, 200} {
 		for _, end := range []time.Duration{0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Hour} {
-			long.ended = end
+			long.Ended = end
 			for line := range strings.Lines(drawn([]*attempt{long}, width)) {
 				if !strings.Contains(line, legend) {
 					assert.LessOrEqual(t, len(line)-1, width, "%d columns: %s", width, line)

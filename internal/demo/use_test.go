@@ -16,7 +16,7 @@ import (
 // use lets a worker use a lock and a counter for 100 ms, and returns its attempt.
 func use(t *testing.T, c counter, mode dlock.Mode, h held) *attempt {
 	w := &worker{name: "w1", hold: 100 * time.Millisecond, counter: c, log: newJournal(io.Discard)}
-	attempt := &attempt{worker: "w1", mode: mode, held: true}
+	attempt := &attempt{Worker: "w1", Mode: mode, Held: true}
 	w.use(t.Context(), attempt, h)
 	return attempt
 }
@@ -26,7 +26,7 @@ func TestAHolderSeesTheIncrementsOfAnotherWorker(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := new(memoryCounter)
 			time.AfterFunc(55*time.Millisecond, func() { increment(t, c) })
-			assert.Contains(t, use(t, c, mode, notHeld(1)).anomaly, "w1 "+kind(mode)+" found ")
+			assert.Contains(t, use(t, c, mode, notHeld(1)).Anomaly, "w1 "+kind(mode)+" found ")
 		})
 	}
 }
@@ -35,7 +35,7 @@ func TestAReaderSeesTheCounterChangeEvenIfNoIncrementIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
 		time.AfterFunc(55*time.Millisecond, func() { increment(t, c) })
-		assert.Equal(t, "w1 R found 1 where it had left 0", use(t, c, dlock.Shared, notHeld(1)).anomaly)
+		assert.Equal(t, "w1 R found 1 where it had left 0", use(t, c, dlock.Shared, notHeld(1)).Anomaly)
 	})
 }
 
@@ -43,9 +43,9 @@ func TestAWriterMakesTenIncrements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
 		attempt := use(t, c, dlock.Exclusive, notHeld(1))
-		assert.Empty(t, attempt.anomaly)
-		assert.Equal(t, incrementsPerHold, attempt.increments)
-		assert.Equal(t, reading{incrementsPerHold, incrementsPerHold}, attempt.last)
+		assert.Empty(t, attempt.Anomaly)
+		assert.Equal(t, incrementsPerHold, attempt.Increments)
+		assert.Equal(t, reading{incrementsPerHold, incrementsPerHold}, attempt.Last)
 	})
 }
 
@@ -69,9 +69,9 @@ func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &contested{lost: make(chan struct{})}
 		attempt := use(t, c, dlock.Exclusive, lostHold{1, c.lost})
-		assert.Empty(t, attempt.anomaly)
-		assert.Equal(t, lost, attempt.outcome)
-		assert.Equal(t, 2, attempt.increments)
+		assert.Empty(t, attempt.Anomaly)
+		assert.Equal(t, lost, attempt.Outcome)
+		assert.Equal(t, 2, attempt.Increments)
 		assert.EqualValues(t, 100, c.value.Load(), "nothing is written after the loss")
 	})
 }
@@ -84,8 +84,8 @@ func (*broken) store(int64) error { return errors.New("disk full") }
 func TestACounterThatCannotBeWrittenIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := use(t, new(broken), dlock.Exclusive, notHeld(1))
-		assert.Equal(t, failed, attempt.outcome)
-		require.ErrorContains(t, attempt.err, "disk full")
-		assert.Zero(t, attempt.increments)
+		assert.Equal(t, failed, attempt.Outcome)
+		require.Contains(t, attempt.Err, "disk full")
+		assert.Zero(t, attempt.Increments)
 	})
 }
