@@ -21,7 +21,7 @@ test-core: ## the tests of the root module but endtoend, ensemble and soak of in
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh
 
-bench: need-bench ## this library beside other locks, into docs/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
+bench: need-bench ## this library beside other locks, into docs/use/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
 	cd bench && GOWORK=off go run . $(BENCHFLAGS)
 
 bench-go: need-zookeeper ## the benchmarks of the packages, once each; BENCHTIME sets for how long

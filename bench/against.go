@@ -153,7 +153,7 @@ func (c comparison) between() string {
 // minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// comparisons returns all comparisons, in the order in which docs/benchmarks.md shows
+// comparisons returns all comparisons, in the order in which docs/use/benchmarks.md shows
 // the workloads.
 func (r *report) comparisons() (all []comparison) {
 	for _, w := range r.inOrder() {

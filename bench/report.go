@@ -82,7 +82,7 @@ func (r *report) sections() []section {
 	})
 }
 
-// inOrder returns the workloads of the setup in the order in which docs/benchmarks.md
+// inOrder returns the workloads of the setup in the order in which docs/use/benchmarks.md
 // shows them.
 func (r *report) inOrder() (all []titled) {
 	for _, s := range sections {

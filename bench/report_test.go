@@ -260,7 +260,7 @@ func TestTargetOfTwoSessionsOnOneServerIsToBeLevel(t *testing.T) {
 // from the results in the repository.
 func TestPageAndChartsAreThoseOfTheSavedResults(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("../docs")))
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../docs/use")))
 	require.NoError(t, publish(dir))
 	generated, err := filepath.Glob(filepath.Join(dir, chartDir, "*.svg"))
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestPageAndChartsAreThoseOfTheSavedResults(t *testing.T) {
 		require.NoError(t, err)
 		want, err := os.ReadFile(path)
 		require.NoError(t, err)
-		committed, err := os.ReadFile(filepath.Join("../docs", name))
+		committed, err := os.ReadFile(filepath.Join("../docs/use", name))
 		require.NoError(t, err)
 		require.True(t, string(want) == string(committed), "%s is out of date: run `go run . -render` in bench", name)
 	}

@@ -13,7 +13,7 @@ import (
 
 func copyPage(t *testing.T, dir string) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/benchmarks.md")
+	page, err := os.ReadFile("../docs/use/benchmarks.md")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "benchmarks.md"), page, 0o600))
 }
