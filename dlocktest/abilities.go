@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// probe returns the abilities of the driver's sessions. It fails t if the
-// configuration demands an ability that is missing. It runs in no subtest,
-// because go test -run might leave a subtest out.
+// probe returns the abilities of the driver's sessions. It fails t if an
+// ability demanded by the configuration is missing. It does not run in a
+// subtest, which go test -run might leave out.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -37,9 +37,9 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds reports whether the sessions have an ability. If a session was lost
-// during the trial, it repeats the trial. After any other failure it returns
-// false, and does not fail t, because the cases report such a failure later.
+// succeeds reports whether the sessions have an ability. It retries if a
+// session was lost during the trial. After any other failure it returns false
+// without failing t, because the cases will report such a failure.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -57,10 +57,10 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// trials holds a function for each ability. The function reports whether the
-// sessions a and b have the ability. Even a driver that has an ability may not
-// show it in every call: for example, Create may leave out the nodes ahead. For
-// such an ability the function makes more than one call.
+// trials holds a function for each ability that reports whether the sessions a
+// and b have it. If a driver need not show the ability in every call, the
+// function makes more than one. For example, Create may leave out the nodes
+// ahead.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -83,7 +83,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 	needReleased: func(c *check, a, b driver.Session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // a slow machine may see the removal before it hears of the release
+		for range 20 { // on a slow machine the removal may be seen before the release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -96,9 +96,9 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 }
 
-// tryOperator fails t if a hook that acts as an operator has no effect. Such a hook
-// makes some cases fail on a sound driver, and makes others pass on a broken driver.
-// Like probe, tryOperator runs in no subtest.
+// tryOperator fails t if a hook that acts as an operator has no effect. Such a
+// hook makes some cases fail on a sound driver, and others pass on a broken
+// one. Like probe, it does not run in a subtest.
 func tryOperator(t *testing.T, config Config) {
 	t.Helper()
 	have := config.hooks()
@@ -106,15 +106,16 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // the cases report every other failure
+			if c.lost == nil { // the cases report all other failures
 				break
 			}
 		}
 	}
 }
 
-// operatorTrials holds a function for each hook that acts as an operator or as another
-// program. The function calls the hook, and reports it if the queue shows no effect.
+// operatorTrials holds a function for each hook that acts as an operator or as
+// another program. It calls the hook, and reports it if the queue shows no
+// effect.
 var operatorTrials = map[need]func(c *check){
 	needRemoveNode: func(c *check) {
 		p := c.create(c.session(), probeQueue, writer)
@@ -128,7 +129,7 @@ var operatorTrials = map[need]func(c *check){
 	},
 	needPutNode: func(c *check) {
 		const foreign = "legacy-0000000000"
-		c.session() // may make the tables of the store
+		c.session() // may create the tables of the store
 		c.putNode(probeQueue, foreign, "not a lock's")
 		c.wantEffect("PutNode", foreign, func(nodes []driver.Node) bool {
 			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })
@@ -136,8 +137,8 @@ var operatorTrials = map[need]func(c *check){
 	},
 }
 
-// wantEffect reports a hook if its effect on a node of probeQueue has not happened. It
-// lists the queue by a session that has begun after the call of the hook.
+// wantEffect reports the hook unless it has had its effect on a node of
+// probeQueue, as seen by a session that began after the hook was called.
 func (c *check) wantEffect(hook, name string, happened func([]driver.Node) bool) {
 	s := c.session()
 	over := time.Now().Add(c.config.sessionTimeout())

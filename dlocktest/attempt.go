@@ -11,18 +11,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// attempts is the maximum number of attempts at a case. A case is repeated if
-// it has failed and has lost a session that it did not end itself. If the
-// process was stopped for long during the latest attempt, as on a very busy
-// machine, the maximum is stalledAttempts, because that is no fault of the
-// driver. A driver that loses its sessions by a mistake loses one in every
-// attempt, so it fails.
+// A case that fails and has lost a session that it did not end itself is
+// repeated, with at most this many attempts. If the latest attempt was stalled,
+// as on a very busy machine, the driver is not to blame and may have more of
+// them. A driver that loses its sessions by mistake loses one in every attempt
+// and so fails.
 const (
 	attempts        = 5
 	stalledAttempts = 12
 )
 
-// runCase runs one case. It repeats an attempt that failed and lost a session.
+// runCase runs one case, with repetitions as described at attempts.
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -44,7 +43,7 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // gives the machine, or the store, time to recover
+			time.Sleep(config.sessionTimeout()) // let the machine, or the store, recover
 		}
 	}
 }
@@ -92,8 +91,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		// Each heal runs on a goroutine of its own. If the hook calls t.Fatal,
-		// only that goroutine ends.
+		// If the hook calls t.Fatal, only this goroutine ends.
 		wg.Go(heal)
 	}
 	wg.Wait()
@@ -107,8 +105,9 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// measureStalls runs a goroutine that wakes every few milliseconds, and records
-// the longest time by which it was late. The function stop ends the goroutine.
+// measureStalls starts a goroutine that wakes every few milliseconds, and
+// records in c.stall the longest time by which it was late. The function stop
+// ends it.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -129,11 +128,11 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled reports whether the process was stopped for so long that a session
-// may have been lost for this reason.
+// stalled reports whether the process was stopped for so long that this may
+// have cost a session.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
-// report reports the failures to t, the first ten at most.
+// report reports at most ten failures to t.
 func (c *check) report() {
 	c.t.Helper()
 	const most = 10
@@ -150,9 +149,9 @@ func (c *check) report() {
 	}
 }
 
-// suspectHooks looks, after a failure, whether the faults CutOff and Drop that were
-// played have happened. If such a hook does nothing, a sound driver fails. The method
-// runs at the end of an attempt, before the cuts are healed.
+// suspectHooks checks, after a failure, whether CutOff and Drop have had an
+// effect, because a sound driver fails if they do nothing. It must be called
+// before the cuts are healed.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

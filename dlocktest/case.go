@@ -28,20 +28,19 @@ const (
 	needReleased
 )
 
-// needLosses is the need of a case that loses requests and replies.
 const needLosses = needLoseRequest | needLoseReply
 
-// requirement is one need, with the name of the Ability or of the field of
+// requirement is a single need, with the name of its Ability or of its field in
 // Config.
 type requirement struct {
 	need    need
 	name    string
-	ability bool // true for an ability of sessions, false for a hook
+	ability bool // an ability of sessions, not a hook
 }
 
-// needs holds all requirements, the abilities first. If a case needs an ability
-// and a hook, and both are missing, the report says that the case does not
-// apply to the driver. It does not say that the case was not checked.
+// needs holds all requirements. The abilities come first, so that a case that
+// lacks both an ability and a hook is reported as not applicable rather than as
+// not checked.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},
@@ -64,7 +63,7 @@ var needs = []requirement{
 	{needRollOver, "NewNearRollOver", false},
 }
 
-// needOf returns the need of an ability, or zero.
+// needOf returns the need for an ability, or zero.
 func needOf(a Ability) need {
 	for _, n := range needs {
 		if n.ability && n.name == string(a) {
@@ -74,7 +73,7 @@ func needOf(a Ability) need {
 	return 0
 }
 
-// hooks returns the hooks that the configuration has.
+// hooks returns the hooks that are set.
 func (c Config) hooks() (have need) {
 	fields := reflect.ValueOf(c)
 	for _, n := range needs {
@@ -85,7 +84,7 @@ func (c Config) hooks() (have need) {
 	return have
 }
 
-// The harms that cases of several rules name.
+// Harms that cases of several rules share.
 const (
 	whyOrphan   = "a node that no contender knows of blocks the lock for all others until its session ends"
 	whyDelete   = "the lock would stay locked although its holder has unlocked it"

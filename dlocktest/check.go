@@ -18,21 +18,21 @@ type verdict int
 const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
-	hookFailed         // a hook of Config failed, so the case says nothing of the driver
-	unproven           // the fault that was played had no effect, so the case proves nothing
+	hookFailed         // a hook of Config failed, so the case proves nothing about the driver
+	unproven           // the fault had no effect, so the case proves nothing
 )
 
 // A testCase checks one sentence of a rule.
 type testCase struct {
 	name  string
-	why   string // the harm to a lock if the driver fails the case
+	why   string // how a driver that fails the case harms a lock
 	needs need
 	run   func(c *check)
 }
 
 // A rule is a rule of package driver, with the cases that check it.
 type rule struct {
-	number int // the rule's number; zero for the groups of cases read, walk, describe and locks
+	number int // zero for the groups read, walk, describe and locks
 	name   string
 	cases  []testCase
 }
@@ -45,7 +45,7 @@ func (r rule) id() string {
 	return fmt.Sprintf("rule%02d", r.number)
 }
 
-// label names the rule in a sentence, such as "rule 7".
+// label names the rule in a sentence, for example "rule 7".
 func (r rule) label() string {
 	if r.number == 0 {
 		return r.name
@@ -53,7 +53,6 @@ func (r rule) label() string {
 	return fmt.Sprintf("rule %d", r.number)
 }
 
-// String returns "rule 7 (delete)", or the name of a rule without a number.
 func (r rule) String() string {
 	if r.number == 0 {
 		return r.name
@@ -62,32 +61,32 @@ func (r rule) String() string {
 }
 
 // check is one attempt at a case. It makes sessions, closes them at the end,
-// and keeps the failures, which count only if the attempt is the last one.
+// and collects the failures, which count only if the attempt is the last one.
 //
 // The case runs on a goroutine of its own, so that a driver that hangs fails
-// its case and not the whole test. An attempt that takes too long is abandoned:
-// it does not use t any more, and its goroutines end at their next step.
+// only this case. An attempt that takes too long is abandoned: it no longer
+// uses t, and its goroutines exit at their next step.
 type check struct {
 	t        *testing.T
 	config   Config
-	can      need // the hooks that Config has, and the abilities that sessions have
+	can      need // hooks of Config and abilities of sessions
 	rule     rule
 	testCase testCase
-	ctx      context.Context // the context of calls of the driver; ends when the attempt is abandoned
+	ctx      context.Context // for calls of the driver; done when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
-	hook      string        // the first hook of Config that failed; empty if none has
+	hook      string        // the first hook of Config that failed
 	unproven  string        // why the attempt proves nothing; empty if it proves something
 	lost      error         // the error of a session that ended although the case did not end it
 	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
-	mayEnd    map[driver.Session]bool // the sessions that the case ends, or that may end because of it
+	mayEnd    map[driver.Session]bool // sessions that the case ends, or that may end because of it
 	heals     []func()
-	cuts      map[driver.Session]bool        // the sessions that are cut off
-	drops     map[driver.Session]driver.Node // the sessions that Drop has ended, with a node of each
-	suspect   string                         // a hook that had no effect in an attempt that failed
+	cuts      map[driver.Session]bool        // sessions that are cut off
+	drops     map[driver.Session]driver.Node // sessions ended by Drop, with a node of each
+	suspect   string                         // a hook that seems to have had no effect
 	clients   []*dlock.Client
 
 	making sync.Mutex
@@ -105,7 +104,7 @@ func (c *check) errorf(format string, args ...any) {
 	}
 }
 
-// fatalf records a failure and ends the calling goroutine.
+// fatalf records a failure and exits the calling goroutine.
 func (c *check) fatalf(format string, args ...any) {
 	c.errorf(format, args...)
 	runtime.Goexit()
@@ -126,7 +125,6 @@ func (c *check) failed() bool {
 	return len(c.failures) > 0 || c.hook != ""
 }
 
-// exitIfAbandoned ends the calling goroutine if the attempt has been abandoned.
 func (c *check) exitIfAbandoned() {
 	c.mu.Lock()
 	gone := c.abandoned
@@ -136,8 +134,7 @@ func (c *check) exitIfAbandoned() {
 	}
 }
 
-// hookFailed records that a hook failed. Only the first hook that fails is
-// recorded.
+// hookFailed records that a hook failed, unless another one failed before.
 func (c *check) hookFailed(hook string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +143,7 @@ func (c *check) hookFailed(hook string) {
 	}
 }
 
-// hookHadNoEffect records that a hook has not played its fault, and what was seen.
+// hookHadNoEffect records that a hook has injected no fault, and what was seen.
 func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.mu.Lock()
 	if !c.abandoned && c.hook == "" {
@@ -165,15 +162,15 @@ func (c *check) notChecked(why string) {
 	}
 }
 
-// closeLater registers the session, so that it is closed when the attempt ends.
+// closeLater has the session closed at the end of the attempt.
 func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = append(c.sessions, s)
 }
 
-// expectEnd records that the case ends the session, or does something that may
-// end it. A session that has ended before was lost.
+// expectEnd records that the case ends the session, or may end it. If the
+// session has ended already, it was lost.
 func (c *check) expectEnd(s driver.Session) {
 	c.noteIfLost(s)
 	c.mu.Lock()
@@ -181,7 +178,7 @@ func (c *check) expectEnd(s driver.Session) {
 	c.mayEnd[s] = true
 }
 
-// noteIfLost records the error of a session that has ended although the case has done
+// noteIfLost records the session's error if it ended although the case did
 // nothing that may end it.
 func (c *check) noteIfLost(s driver.Session) {
 	err := s.Err()
@@ -192,9 +189,8 @@ func (c *check) noteIfLost(s driver.Session) {
 	}
 }
 
-// closeGrace is how long Close may take if it cannot reach the store. Rule 9 of
-// package driver says a few seconds. The bound is much longer, because machines
-// may be slow.
+// closeGrace is how long Close may take if it cannot reach the store. Rule 9
+// allows a few seconds. This is much longer, because machines may be slow.
 var closeGrace = 20 * time.Second
 
 // waitTimer is the time limit of one wait.
@@ -203,7 +199,6 @@ type waitTimer struct {
 	over  <-chan time.Time
 }
 
-// startWait starts the timer of a wait.
 func (c *check) startWait() waitTimer {
 	return waitTimer{time.Now(), time.After(c.config.bound())}
 }
@@ -226,7 +221,6 @@ func (c *check) rounds(n int, f func(i int)) {
 	}
 }
 
-// stacks returns the stacks of all goroutines.
 func stacks() string {
 	buf := make([]byte, 1<<18)
 	for {

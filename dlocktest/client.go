@@ -29,8 +29,8 @@ func (c *check) client() *client {
 	return cl
 }
 
-// recordingConnector records the sessions of a client. It does not wrap them,
-// because the hooks of Config get them.
+// recordingConnector records the sessions of a client without wrapping them,
+// because they are passed to the hooks of Config.
 type recordingConnector struct {
 	driver.Connector
 	client *client
@@ -85,8 +85,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // TryRLock.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock. It repeats the call after an error that may
-// pass, because TryLock and TryRLock do not repeat a request.
+// try calls TryLock or TryRLock, and retries while the store is unavailable,
+// which TryLock and TryRLock do not.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)
@@ -104,16 +104,15 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// background calls acquire on a goroutine of its own, and returns a channel. It
-// sends the lock to that channel when acquire has returned.
+// background calls acquire on a new goroutine. The result is sent to the
+// channel.
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	won := make(chan *dlock.Lock, 1)
 	go func() { won <- acquire() }()
 	return won
 }
 
-// granted waits until a lock is granted, and returns it. The channel won is the
-// one that background has returned.
+// granted waits for the lock from a channel that background has returned.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {

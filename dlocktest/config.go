@@ -8,153 +8,150 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Config says how to reach a store and how to play faults on it. Only New is
-// required. Every other function is a hook that plays one fault. If a hook is
-// nil, the cases that need it are not checked.
+// Config says how to reach a store and how to inject faults into it. Only New
+// is required. Every other function is a hook that injects one kind of fault.
+// If a hook is nil, the cases that need it are not checked.
 //
 // Run calls the hooks for one case at a time, from goroutines of that case. A
-// hook that cannot play its fault calls t.Fatal. Run then reports that the hook
-// failed, and not that a rule is broken. The sessions that a hook receives came
-// from a connector of New or NewNearRollOver. They are not wrapped, so a type
-// assertion or a map finds what belongs to a session. Later versions may add
-// fields: use field names in literals.
+// hook that cannot inject its fault calls t.Fatal, and Run then reports the
+// hook and not a broken rule. The sessions passed to a hook come from a
+// connector of New or NewNearRollOver and are not wrapped, so a type assertion
+// or a map lookup works. Later versions may add fields: use field names in
+// literals.
 type Config struct {
 	// New returns a connector to a new and empty store, or to an empty
 	// namespace of a store. Run calls it once for each case, which makes
-	// several sessions with it. Take the store down with t.Cleanup: the
-	// sessions of the case are closed by then.
+	// several sessions with it. Take the store down with t.Cleanup, which runs
+	// after the sessions of the case have been closed.
 	New func(t *testing.T) driver.Connector
 
 	// SessionTimeout is the longest time for which the store keeps a session
-	// that it does not hear from. It does not set the timeout of the sessions: the
-	// connectors of New have to have the same one, for example by a parameter of
-	// the DSN. The timeout that driver.Describe returns may be shorter, but not
-	// less than half of it. Many cases wait that long, so choose a short one: one
-	// or two seconds are good. With less than about 200 ms a slow machine loses
-	// sessions without a fault of the driver. Zero means 10 s.
+	// that it does not hear from. It does not set the sessions' timeout: the
+	// connectors of New must use the same one, for example by a parameter in
+	// the DSN. The timeout reported by driver.Describe may be shorter, down to
+	// half of it. Many cases wait that long, so one or two seconds are a good
+	// choice. Below about 200 ms a slow machine loses sessions that a sound
+	// driver would keep. Zero means 10 s.
 	SessionTimeout time.Duration
 
-	// Timeout bounds each wait of a case: a wait takes at most Timeout and
-	// three SessionTimeouts. This ends a case that hangs. A slow store needs no
-	// longer Timeout: a case that repeats something many times repeats it less
-	// often on a slow store. A short Timeout makes sound drivers fail on a busy
-	// machine. Zero means 30 s.
+	// Timeout limits how long a case may hang: each wait takes at most Timeout
+	// plus three SessionTimeouts. There is no need to raise it for a slow
+	// store, on which cases do fewer repetitions. If it is too short, sound
+	// drivers fail on a busy machine. Zero means 30 s.
 	Timeout time.Duration
 
-	// Complete makes each hook below required: a hook that is nil is a failure.
+	// Complete makes every hook below required.
 	Complete bool
 
-	// Repeats says that a Create whose request or reply was lost may return success,
-	// because the driver sends the request again or finds its node. Without Repeats,
-	// Run reports LoseRequest, LoseReply or HoldRequest as a hook without effect if no
-	// such Create fails. With Repeats, Run cannot tell such a driver from a hook that
-	// does nothing.
+	// Repeats says that a Create whose request or reply was lost may succeed,
+	// because the driver sends the request again or finds its node. Without
+	// Repeats, Run reports LoseRequest, LoseReply or HoldRequest as having no
+	// effect if no such Create fails. With Repeats, Run cannot tell such a
+	// driver from a hook that does nothing.
 	Repeats bool
 
-	// Abilities are the abilities that sessions have to have. A session that
-	// lacks one of them fails Run. A session may have abilities that are not
-	// named here.
+	// Abilities are the abilities that sessions must have, or Run fails. They
+	// may have others.
 	Abilities []Ability
 
-	// Drop makes the store end the session now, as the store does after the
-	// session's timeout. Drop returns when the store has ended the session. It
-	// should not tell the process of the session, so that the process need not
-	// know of the end yet.
+	// Drop makes the store end the session now, as it would after the session
+	// timeout, and returns when that is done. The session's process should not
+	// be told, so that it need not know of the end yet.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
-	// arrives and no reply comes back until heal is called. Run calls heal at
-	// the end of the case as well, so heal may be called twice. Other sessions
-	// are not cut off. The store is not told: it ends the session after the
-	// session's timeout.
+	// arrives and no reply comes back until heal is called. Run also calls heal
+	// at the end of the case, so heal may be called twice. Other sessions are
+	// not affected. The store is not told, and ends the session after the
+	// session timeout.
 	//
-	// Bytes that are on their way when the cut begins, or are sent during the
-	// cut, may be lost, or may be held and arrive after heal. A hook that loses
-	// bytes has to break the connection, by the time of heal at the latest. A
-	// network does the same when it has lost bytes of a stream.
+	// Bytes in flight when the cut begins, or sent during it, may be lost, or
+	// may be held and arrive after heal. A hook that loses bytes must break the
+	// connection, at the latest when it heals, as a network does.
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
 	// Reset breaks the session's connections to the store once. The driver can
-	// connect again at once, and the store keeps the session. The cases accept
-	// that the session ends, because a driver may give up a session whose
+	// reconnect immediately, and the store keeps the session. The cases accept
+	// it if the session ends, because a driver may give up a session whose
 	// connection broke.
 	Reset func(t *testing.T, s driver.Session)
 
-	// SilenceNotices makes the connection silent on which the store sends notices to
-	// the session: the session receives nothing more on it, and sees no error. If
-	// several streams share a connection, it makes the stream of the notices silent.
-	// All other requests and replies pass, so the session lives on. A connection or
-	// stream that the session opens later is not silent.
+	// SilenceNotices silences the connection on which the store sends notices
+	// to the session: nothing arrives on it any more, and there is no error. If
+	// several streams share a connection, only the stream with the notices is
+	// silenced. Other requests and replies pass, so the session lives on.
+	// Connections or streams opened later are not affected.
 	//
-	// If this fault cannot happen, set the field to a function that does nothing. That
-	// is so if the driver polls, and if the notices come on the connection of the
-	// replies, in one stream with them. Run cannot tell such a driver from a hook that
-	// has no effect.
+	// If this fault cannot happen, set the field to a function that does
+	// nothing. This is so if the driver polls, or if notices and replies come
+	// in one stream. Run cannot tell such a driver from a hook that has no
+	// effect.
 	SilenceNotices func(t *testing.T, s driver.Session)
 
-	// LoseRequest loses the next request for op that the session sends, as when
-	// the connection breaks before the request has reached the store. Later
-	// requests pass again. The session lives on, if the driver lets it.
+	// LoseRequest loses the session's next request for op, as when the
+	// connection breaks before the request has reached the store. Later
+	// requests pass, and the session lives on if the driver lets it.
 	//
-	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with either
-	// cause) and, if sessions can replace, for OpReplace. OpList includes a list that
-	// Create sends besides the request for its node. If a poll or a Watch sends the
-	// same request as List, the hook may lose that one. Then the case checks less.
+	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with
+	// either cause) and, if sessions can replace, OpReplace. OpList includes a
+	// list that Create sends besides the request for its node. If a poll or a
+	// Watch sends the same request as List, the hook may lose that one instead,
+	// and the case checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
-	// LoseReply loses the reply to the next request for op that the session
-	// sends. The store has carried the request out, and the connection breaks
-	// before the reply has come. Everything else is as with LoseRequest.
+	// LoseReply loses the reply to the session's next request for op. The store
+	// has carried out the request, but the connection breaks before the reply
+	// arrives. Otherwise it is like LoseRequest.
 	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
-	// HoldRequest holds the next request for op that the session sends. The
-	// session sees its connection break, as with LoseRequest, and later
-	// requests pass at once. When the case calls arrive, the request arrives at
-	// the store, unless the store has closed the connection of the request. The
-	// session may have been closed by that time. The function arrive returns
-	// when the store has carried the request out or has refused it. The cases
-	// hold requests for faults.OpCreate and OpDelete.
+	// HoldRequest holds the session's next request for op. The session sees its
+	// connection break, as with LoseRequest, and later requests pass. When the
+	// case calls arrive, the request reaches the store, unless the store has
+	// closed the request's connection. The session may have been closed by
+	// then. The function arrive returns when the store has carried out the
+	// request or has refused it. The cases hold requests for faults.OpCreate
+	// and OpDelete.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
 	// DelayReplies delays by d every reply to a request that the session sends
-	// from now on. The request itself arrives at once. If a CutOff begins while
-	// a reply is on its way, the reply still arrives. If notices come on the same
-	// connection as replies, they may be late as well.
+	// from now on. The requests themselves are not delayed. A reply on its way
+	// when a CutOff begins still arrives. Notices on the same connection may be
+	// delayed as well.
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
-	// Pause moves the monotonic or the wall clock of the session's process on
-	// by d. The timers of the process do not run meanwhile. So the session is
-	// in the state after a pause of the process or a sleep of the machine. It
-	// changes nothing in the store. See [SkewLease].
+	// Pause advances the monotonic or the wall clock of the session's process
+	// by d without running its timers, as if the process had been paused or the
+	// machine had been asleep. It changes nothing in the store. See
+	// [SkewLease].
 	Pause func(t *testing.T, s driver.Session, d time.Duration)
 
-	// RemoveQueue removes the queue with every node in it, as an operator does.
-	// It returns when the store has removed them.
+	// RemoveQueue removes the queue with every node in it, as an operator
+	// would, and returns when the store has done so.
 	RemoveQueue func(t *testing.T, c driver.Connector, queue string)
 
-	// RemoveNode removes one node, as an operator does. It returns when the
-	// store has removed it.
+	// RemoveNode removes one node, as an operator would, and returns when the
+	// store has done so.
 	RemoveNode func(t *testing.T, c driver.Connector, queue, name string)
 
-	// PutNode puts a node of exactly that name and data into the queue, as
-	// another program does, and makes the queue if it is missing. The node
-	// belongs to no session. The hook has to accept a name that a node of dlock
-	// had before the queue was removed.
+	// PutNode puts a node with exactly that name and data into the queue, as
+	// another program would, and creates the queue if necessary. The node
+	// belongs to no session. The name may be one that a node of dlock had
+	// before the queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
-	// NewNearRollOver is like New, but the sequences of its store have almost
-	// reached their highest number. Within a hundred creates in one queue the
-	// driver has to do what it does when the sequences are used up: start over,
-	// or wrap. If sequences cannot be used up within the life of a store, set the
-	// field to the same function as New.
+	// NewNearRollOver is like New, but the sequences of its store are almost
+	// used up. Within a hundred creates in one queue the driver must start over
+	// or wrap, whichever it does at the end of its sequences. If sequences
+	// cannot be used up within the life of a store, set it to the same function
+	// as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
 
-// Ability is something that the sessions of a driver may be able to do or not.
+// Ability is something that a driver's sessions may or may not be able to do.
 // See [Config.Abilities].
 type Ability string
 
-// The abilities. Run tries which of them the sessions have.
+// Run finds out which of these abilities the sessions have.
 const (
 	// AbilityReplace, AbilityRead and AbilityWalk say that driver.Replace,
 	// driver.Read and driver.Walk do not return errors.ErrUnsupported.
@@ -163,10 +160,10 @@ const (
 	AbilityWalk    Ability = "Walk"
 	// AbilityAhead says that Create returns the nodes ahead of its own.
 	AbilityAhead Ability = "Ahead"
-	// AbilityArmed says that Create returns a watch, see driver.Joined.
+	// AbilityArmed says that Create returns a watch: see driver.Joined.
 	AbilityArmed Ability = "Armed"
-	// AbilityReleased says that watches send driver.Released, at least if the session
-	// that releases the lock has waited in the queue before.
+	// AbilityReleased says that watches send driver.Released, at least if the
+	// session that releases the lock has itself waited in the queue before.
 	AbilityReleased Ability = "Released"
 )
 

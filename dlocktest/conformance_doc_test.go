@@ -21,27 +21,24 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is the maximum number of cases that the page names for
-	// one sabotage, which is a driver with one deliberate mistake.
+	// shown is how many cases the page names, at most, for one
+	// sabotage (a driver with one deliberate mistake).
 	shown  = 2
 	others = " and others"
-	// rounds is how often a case has to catch a sabotage before the page names
-	// the case.
+	// rounds is how often a case must catch a sabotage before the page names
+	// it.
 	rounds = 2
-	// tries is how often TestEverySabotageIsSeen runs a case, at most, until
-	// the case catches the sabotage.
+	// tries is how often a case may run until it catches the sabotage.
 	tries = 5
 )
 
 // row is a row of the tables of the page, about one sabotage.
 type row struct {
-	caught []string // cases of the broken rule that the row names, in the kit's order
-	more   bool     // whether more cases of the broken rule fail than the row names
+	caught []string // named cases of the broken rule, in the kit's order
+	more   bool     // whether more cases of the broken rule fail
 	also   []string // the other rules with cases that fail
 }
 
-// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that
-// docs/contribute/conformance.md names, and expects that they fail.
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
 	want := parseTables(t, page)
@@ -68,7 +65,7 @@ func each(f func(r rule, s sabotage)) {
 	}
 }
 
-// pattern returns the argument of go test -run that runs these cases of a rule.
+// pattern returns the go test -run argument for these cases of a rule.
 func pattern(r rule, cases []string) string {
 	if len(cases) == 0 {
 		return "^TestSabotaged$"
@@ -84,8 +81,8 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 	t.Helper()
 	failed := failures(out)
 	for _, name := range want.caught {
-		// Some cases see a fault only if two events happen at the same moment,
-		// which may not be so in every run.
+		// Some cases see a fault only if two events coincide, which does not
+		// happen in every run.
 		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
 			out = run(t.Context(), s.does, pattern(r, []string{name}))
 			maps.Copy(failed, failures(out))
@@ -109,7 +106,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 
 var failLine = regexp.MustCompile(`(?m)^ +--- FAIL: TestSabotaged/(\S+/\S+) `)
 
-// failures returns the cases that failed, as strings of the form rule/case.
+// failures returns the cases that failed, in the form rule/case.
 func failures(out string) map[string]bool {
 	failed := make(map[string]bool)
 	for _, m := range failLine.FindAllStringSubmatch(out, -1) {
@@ -118,10 +115,10 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe fills the rows of the tables that name no cases yet. For each of
-// these rows it runs the whole kit several times against the broken driver of
-// the row. It also requires that no case fails with the correct driver. To have
-// a row observed again, delete its cases from the page.
+// observe fills the rows that name no cases yet, by running the whole kit
+// several times against their broken drivers. It also requires that no case
+// fails with the correct driver. To have a row observed again, delete its cases
+// from the page.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {
@@ -155,8 +152,6 @@ func observe(t *testing.T, rows map[string]row) {
 	fresh(func(r rule, s sabotage) { rows[s.does] = rowOf(r, all(s.does)) })
 }
 
-// rowOf returns the row of a sabotage of the rule r, made from the cases that
-// failed.
 func rowOf(r rule, failed map[string]bool) (w row) {
 	for _, other := range rules {
 		var cases []string
@@ -213,8 +208,7 @@ var (
 	caseName = regexp.MustCompile("`([^`]+)`")
 )
 
-// parseTables returns the rows of the tables on the page. It is the reverse of
-// tables.
+// parseTables is the inverse of tables.
 func parseTables(t *testing.T, page string) map[string]row {
 	t.Helper()
 	rows := make(map[string]row)
@@ -270,8 +264,8 @@ func replaceTables(t *testing.T, page, with string) string {
 	return before + tablesBegin + with + tablesEnd + after
 }
 
-// pool runs broken drivers in processes of their own, several at a time, because
-// most of the time they wait for sessions to time out.
+// pool runs broken drivers in child processes, several at a time, because they
+// mostly wait for sessions to time out.
 type pool struct {
 	slots chan struct{}
 	runs  map[[2]string]chan string

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call that may fail, because the driver may not
-// know the outcome. It reports whether the call failed.
+// mayFail checks the error of a call whose outcome the driver may not know, and
+// reports whether it failed.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -31,8 +31,8 @@ func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err 
 	return true
 }
 
-// endedWithConnection reports whether the session has ended, and logs it. That
-// is no failure, because a driver may give up a session whose connection broke.
+// endedWithConnection reports whether the session has ended. That is no
+// failure, because a driver may give up a session whose connection broke.
 func (c *check) endedWithConnection(s driver.Session) bool {
 	err := s.Err()
 	if err != nil {
@@ -41,14 +41,12 @@ func (c *check) endedWithConnection(s driver.Session) bool {
 	return err != nil
 }
 
-// createFailed checks the error of a Create that may have failed, and reports
-// whether the Create has failed.
 func createFailed(c *check, s driver.Session, ctx context.Context, err error) bool {
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
 
-// createUnlessEnded creates a node in a session that may have ended because its
-// connection broke. It reports whether the node was created.
+// createUnlessEnded creates a node in a session that may have ended with its
+// connection, and reports whether it was created.
 func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -60,13 +58,13 @@ func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driv
 	return p, ok
 }
 
-// inDoubtDelete checks the error of the first Delete of a node. The driver may
-// not know the outcome, because the request or the reply was lost or delayed.
+// inDoubtDelete checks the error of the first Delete of a node whose request or
+// reply was lost or delayed.
 func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
-// repeatDelete repeats a Delete until the store answers, or the session has
+// repeatDelete retries a Delete until the store answers or the session has
 // ended.
 func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	c.eventually(func() bool {
@@ -88,9 +86,8 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. The
-// parameter mayEnd is a session or nil. If this session has ended, the queue
-// may hold exactly the nodes of rest instead.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want or,
+// if the session mayEnd is not nil and has ended, exactly those of rest.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -108,8 +105,7 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 }
 
 // createNamesakes creates two nodes with the prefix of an earlier node, one in
-// each session. If names can come again in the store, one of them gets the
-// earlier name.
+// each session. If the store reuses names, one of them gets the earlier name.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -127,11 +123,10 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// soonEnded returns a context that ends before a call, while the call runs, or
-// shortly after it. The parameter usual is the time that such a call usually
-// takes. The number i decides how the context ends: by a deadline, by a cancel
-// after a while, by a cancel while the call begins, or by a cancel before the
-// call.
+// soonEnded returns a context that ends before a call, during it, or shortly
+// after it, where such a call usually takes the time usual. The number i
+// selects a deadline, a later cancel, a cancel while the call begins, or a
+// cancel before it.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -149,17 +144,17 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 	return ctx, cancel
 }
 
-// wantGivenUp checks the error of a call whose ctx has ended. The error may
-// also say that the node is gone.
+// wantGivenUp checks the error of a call whose ctx has ended. The node may be
+// gone as well.
 func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
 	}
 }
 
-// lateCalls begins all calls of a session that is cut off. Then it calls the
-// function end, which has to make the calls return, and waits for the duration
-// grace. It returns the names of the calls that are still under way after that.
+// lateCalls begins all calls of a session that is cut off, calls end, which
+// must make them return, and waits for grace. It returns the names of the calls
+// that have still not returned.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := calls(ctx, s, p)
@@ -184,9 +179,9 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry calls the function find up to four times, and returns the names
-// that are in all of its results. On a slow machine a sound driver may be late
-// in some tries, but not in every try.
+// inEveryTry calls find up to four times, and returns the names found each
+// time. On a slow machine a sound driver may be late in some tries, but not in
+// all.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// The methods of this file play faults, by the hooks of Config. If a session
-// may end because of the fault, the method records that: see expectEnd.
+// The methods in this file inject faults through the hooks of Config. They call
+// expectEnd if the fault may end a session.
 
-// connector returns the connector of this attempt. The first call makes it.
+// connector returns the connector of this attempt. The first call creates it.
 func (c *check) connector() driver.Connector {
 	c.exitIfAbandoned()
 	c.making.Lock()
@@ -25,16 +25,15 @@ func (c *check) connector() driver.Connector {
 	return c.store
 }
 
-// nearRollOver returns a store whose sequences have almost reached their
-// highest number.
+// nearRollOver returns a store whose sequences are almost used up.
 func (c *check) nearRollOver() (store driver.Connector) {
 	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store
 }
 
-// runHook calls a hook. If the hook fails, runHook records that. If the hook has
-// called t.Fatal, the calling goroutine ends. Goroutines of a case that call
-// hooks at the same time take turns, so that a hook needs no lock.
+// runHook calls a hook and records its failure. If the hook calls t.Fatal, the
+// calling goroutine exits. Concurrent calls take turns, so that hooks need no
+// lock.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.hooks.Lock()
@@ -42,8 +41,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook does what runHook does, even if the attempt was abandoned. It is for
-// calls that have to be made in any case, such as the heal of a cut.
+// watchHook is runHook for calls that must be made even if the attempt was
+// abandoned, such as the heal of a cut.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -56,8 +55,8 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce wraps f, a function that a hook has returned. The first call of the
-// result runs f by watchHook, and later calls do nothing.
+// hookOnce wraps a function returned by a hook, so that only the first call
+// runs it.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -105,8 +104,7 @@ func (c *check) silenceNotices(s driver.Session) {
 	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
 }
 
-// lose loses the next request for op. If committed is true, it loses the reply
-// to that request instead.
+// lose loses the next request for op or, if committed is set, the reply to it.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A connection that an earlier case has left open may close during a case. It must not
-// hide a connection that the case leaves open.
+// A connection that an earlier case left open may close during a case. It must
+// not hide one that the case leaves open.
 func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
 	open := func() (closeBoth func()) {
 		r, w, err := os.Pipe()

@@ -7,19 +7,18 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// SkewLease moves both clocks of a lease on by d: the wall clock, and the
-// monotonic clock. It leaves the timer of the lease as it was. A lease sees the
-// same after a pause of its process or a sleep of the
-// machine. If the sessions of a driver leave rule 8 to a [driver.Lease], its
-// test plays [Config.Pause] with SkewLease:
+// SkewLease advances the wall clock and the monotonic clock of a lease by d
+// without running its timer, as if the process had been paused or the machine
+// had been asleep. A driver whose sessions use a [driver.Lease] for rule 8
+// implements [Config.Pause] with it:
 //
 //	Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 //		dlocktest.SkewLease(s.(*session).lease, d)
 //	},
 //
-// Err of the lease reads the clocks, so it returns the end of the session at
-// once. Done closes when the timer of the lease fires next, after a quarter of
-// the term at most. Later renewals count from the new clock. Several skews add
-// up, and a negative d sets the clocks back. SkewLease may be called from any
-// goroutine. It is for tests only.
+// The lease's Err reads the clocks, so it reports the end of the session
+// immediately. Done is closed when the lease's timer next fires, after at most
+// a quarter of the term. Later renewals count from the new clock. Skews add up,
+// and a negative d sets the clocks back. SkewLease is safe for concurrent use,
+// and for tests only.
 func SkewLease(l *driver.Lease, d time.Duration) { leasehook.Skew(l, d) }

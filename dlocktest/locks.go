@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// The cases of this file check the locks of package dlock on top of the driver.
+// The cases in this file check the locks of package dlock on top of the driver.
 
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
@@ -38,10 +38,8 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter counts the holders of an exclusive lock: there must never be two at
-// once. It counts with atomic variables. With plain variables the race detector
-// would report a race, because it does not see that a lock in a server orders
-// two clients.
+// oneWriter uses atomic variables, because the race detector does not see that
+// a lock in a server orders two clients, and would report plain ones as a race.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -245,7 +243,7 @@ func downgradeLetsReadersIn(c *check) {
 	c.unlock(c.granted(w, "after every reader before it had unlocked"))
 }
 
-// lostLock waits until Lost of the lock closes.
+// lostLock waits until the lock's Lost channel is closed.
 func (c *check) lostLock(l *dlock.Lock, after string) {
 	wait := c.startWait()
 	select {
@@ -309,9 +307,8 @@ func lossByOperator(c *check) {
 	c.lostLock(l, "an operator removed the lock's node")
 }
 
-// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at
-// once. Then the second waiter is the next holder, and the first waiter has to
-// queue again.
+// removedWaiterQueuesAgain removes the node of the first waiter just before an
+// unlock, so that the second waiter is next and the first has to queue again.
 func removedWaiterQueuesAgain(c *check) {
 	s := c.session()
 	holder, first, second := c.client(), c.client(), c.client()

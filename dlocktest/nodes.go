@@ -8,17 +8,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The prefixes of contenders, in the form that locks use.
+// Prefixes of contenders, in the form that locks use.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
-	shared = "web1-R-" // the prefix that the node of a writer gets by a downgrade
+	shared = "web1-R-" // writer's prefix after a downgrade
 )
 
-// nodeLike holds names of queues that look like nodes. A store could take them
-// for nodes if its nodes and queues have the same parent. Some of the names
-// differ only in their last characters. A driver may store such names in a
-// changed form, and must not make two of them equal.
+// nodeLike holds queue names that look like nodes, for which a store that keeps
+// nodes and queues under one parent could take them. Some differ only in their
+// last characters, because a driver that stores such names in a changed form
+// must not make two of them equal.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
@@ -27,23 +27,22 @@ var nodeLike = []string{
 // probeQueue is a queue that no case uses.
 const probeQueue = "hook-probe"
 
-// data returns the data for a node. Like the data that locks store, it
-// differs in every call.
+// data returns the data for a node. Like that of locks, it differs in every
+// call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
-// tryCreate calls Create once, and returns its error.
+// tryCreate calls Create without retrying.
 func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (driver.Place, error) {
 	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
 	return j.Place, err
 }
 
-// last is a driver.NodeSpec.Predecessor for the node of a writer. A writer
-// waits for the last of the nodes ahead, so last returns the index of that
-// node.
+// last is a driver.NodeSpec.Predecessor for writers, which wait for the last of
+// the nodes ahead.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// named returns the place without its token. A caller that knows only the name
-// of a node passes such a place.
+// named returns the place without its token, as for a caller that knows only
+// the node's name.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }

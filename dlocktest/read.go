@@ -69,9 +69,8 @@ func readOwner(c *check) {
 	}
 }
 
-// readCopy removes the session's node with its queue. Then another program puts
-// a node of the same name and data into the queue. Read must not say that the
-// session owns this node.
+// readCopy removes the session's node with its queue, and has another program
+// create one with the same name and data. The session does not own that node.
 func readCopy(c *check) {
 	s := c.session()
 	p, text := c.createWithData(s, "q", writer)
@@ -137,10 +136,9 @@ var describeCases = []testCase{
 		run: describeID},
 }
 
-// wantTimeout checks the session timeout in the description of a session. A store may
-// keep a session for a little longer than its timeout, because it looks for sessions to
-// end from time to time. Config.SessionTimeout may include that time, so the timeout of
-// the session may be shorter, but not less than half of it.
+// wantTimeout checks the session timeout that the session reports. It may be as
+// short as half of Config.SessionTimeout, which includes the time that a store
+// takes to notice that a session has expired.
 func (c *check) wantTimeout(s driver.Session, when string) {
 	got, most := driver.Describe(s).Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {

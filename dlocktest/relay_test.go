@@ -7,13 +7,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called for each value that a watch sends, and once more when the
-// watch has ended. The parameter open is false in this last call. The function
-// decides what it sends to the channel out, and it closes out at most once.
+// onNews is called with each value that a watch sends, and once with open false
+// when the watch has ended. It decides what to send to out, and closes out at
+// most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
-// relay returns a watch that calls the function on for the news of w, until the
-// watch is stopped or w has ended.
+// relay returns a watch that calls on for w until it is stopped or w has ended.
 func relay(w driver.Watch, on onNews) driver.Watch {
 	if w.C == nil {
 		return w
@@ -21,7 +20,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // if one of the nodes was gone already, w has ended by now: rule 6
+	case cause, open := <-w.C: // w has ended by now if one of its nodes was already gone: rule 6
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -46,7 +45,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	})
 }
 
-// pass is an onNews that passes on each value and the end of the watch.
+// pass is an onNews that changes nothing.
 func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	if open {
 		out <- cause
@@ -55,15 +54,15 @@ func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	}
 }
 
-// withoutReleased returns a watch that ends in place of sending Released.
+// withoutReleased returns a watch that ends instead of sending Released.
 func withoutReleased(w driver.Watch) driver.Watch {
 	var once sync.Once
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch. For each news of w it calls the function heard, and
-// passes the news on if heard returns true. If it has not passed on the end of
-// w, the watch ends when the session ends.
+// passIf returns a watch that passes on those values of w, and its end, for
+// which heard returns true. If it misses the end of w, it ends with the
+// session.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -77,9 +76,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that passes on the news of w. If w ends without
-// Released, the watch calls isRelease, and sends Released before its end if
-// isRelease returns true.
+// judged returns a watch that passes on what w sends. If w ends without
+// Released and isRelease returns true, it sends Released first.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -91,7 +89,7 @@ func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watc
 	})
 }
 
-// closedWatch returns a watch that has ended, as for a node that is not there.
+// closedWatch returns a watch that has ended.
 func closedWatch() driver.Watch {
 	c := make(chan driver.Cause)
 	close(c)
@@ -101,8 +99,8 @@ func closedWatch() driver.Watch {
 // openWatch returns a watch that sends nothing and does not end.
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
-// unarmed is a session whose Create returns no watch. So the kit has to call
-// Watch, which the sabotage breaks.
+// unarmed is a session whose Create returns no watch, so that the kit has to
+// call the broken Watch.
 type unarmed struct{ base }
 
 func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -111,8 +109,8 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 }
 
 // unknowing is a session whose Create returns neither a watch nor the nodes
-// ahead. It is used by sabotages that change names, which would otherwise have
-// to change the names of these nodes as well.
+// ahead. Sabotages that change names would otherwise have to change them there
+// as well.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -121,7 +119,6 @@ func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return driver.Joined{Place: j.Place}, err
 }
 
-// there reports whether a node of that name is in the queue.
 func there(s driver.Session, queue, name string) bool {
 	nodes, _ := s.List(context.Background(), queue)
 	for _, n := range nodes {

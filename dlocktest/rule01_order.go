@@ -35,8 +35,8 @@ var orderCases = []testCase{
 func sequentialOrder(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var want []driver.Node
-	// Sorted by their names, these nodes would be in another order. There are
-	// enough of them for sequences of two digits.
+	// In the order of their names, these nodes would be sorted differently.
+	// There are enough of them for sequences of two digits.
 	for i := range 27 {
 		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
 		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
@@ -53,9 +53,9 @@ func concurrentOrder(c *check) {
 	c.wantNodes("in the order of the tokens", c.listAfterWrite(s, "q"), nodesOf(places)...)
 }
 
-// nothingBeforeListed creates nodes and deletes none, while observers list the
-// queue. So the nodes of each list have to be the first nodes of the last list.
-// The case ignores nodes of a Create that failed, which may stay for a moment.
+// nothingBeforeListed creates nodes without deleting any, so each list seen by
+// an observer must be a prefix of the last one. It ignores nodes of failed
+// creates, which may stay for a moment.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -104,9 +104,8 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue again and again, as long as the function
-// goOn returns true. A new node has to be behind every node that was listed
-// before.
+// wantNewNodesBehind lists the queue for as long as goOn returns true. New
+// nodes must be behind all nodes listed before.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -191,8 +190,8 @@ func queuesAreSeparate(c *check) {
 }
 
 // longQueue makes more nodes than stores usually return in one page, and fewer
-// on a slow store. Only two goroutines create nodes: with more, a store that
-// cannot keep up would lose their sessions.
+// on a slow store. Only two goroutines create nodes, because a store that
+// cannot keep up with more would lose their sessions.
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}
 	const workers, each = 2, 600

@@ -71,8 +71,8 @@ func tokensOverClose(c *check) {
 	}
 }
 
-// tokensUntilClose creates two nodes in a session, checks that their tokens
-// rise, and then closes the session.
+// tokensUntilClose checks the tokens of two nodes of a new session, and closes
+// the session.
 func tokensUntilClose(c *check, t *tokens) {
 	s := c.session()
 	t.wantHigher(c, c.create(s, "q", writer))
@@ -99,8 +99,8 @@ func tokensOverRemovalAndClose(c *check) {
 	}
 }
 
-// tokensOverRollOver creates and deletes nodes, so many that the sequences have
-// been used up once.
+// tokensOverRollOver creates enough nodes for the sequences to be used up once,
+// and deletes each immediately.
 func tokensOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
@@ -118,8 +118,8 @@ func tokensOverRollOver(c *check) {
 }
 
 // orderOverRollOver keeps nodes in the queue while the sequences are used up. A
-// driver may return ErrUnavailable until the older nodes have gone. After such
-// an error the case deletes the oldest node.
+// driver may return ErrUnavailable until the older nodes are gone, so after
+// such an error the case deletes the oldest one.
 func orderOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)

@@ -54,10 +54,10 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// createLosesList loses the list that a driver may send together with a Create:
-// its request or its reply. The connection may break before the reply to the
-// Create has come. So Create may fail, but then no node may stay. If Create
-// sends no list, the next List of the session is lost instead.
+// createLosesList loses the list that a driver may send together with a Create,
+// or the reply to it. The connection may break before the reply to the Create
+// arrives. Create may fail then, but must leave no node. If Create sends no
+// list, the session's next List is lost instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -78,9 +78,9 @@ func createLosesList(c *check) {
 	}
 }
 
-// createLost loses the requests of several Creates or, if committed is true,
-// the replies to them. Meanwhile the queue also has nodes with the same prefix
-// that the same session and another session have made.
+// createLost loses the requests of several Creates or, if committed is set, the
+// replies, while the queue also has nodes with the same prefix from the same
+// and from another session.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -108,9 +108,9 @@ func createLost(c *check, committed bool) {
 	}
 }
 
-// createSparesCopy puts a node of another program into the queue, with the data
-// of a Create. Then the request or the reply of this Create is lost. The driver
-// must not take the other program's node for the node of this Create.
+// createSparesCopy adds a node of another program with the same data as a
+// Create whose request or reply is then lost. The driver must not take one for
+// the other.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -131,7 +131,7 @@ func createSparesCopy(c *check) {
 				c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", name)
 			}
 			want = append(want, j.Node)
-			slices.SortFunc(want, bySeq) // the new node may have a lower sequence than the foreign node
+			slices.SortFunc(want, bySeq) // the new node may have a lower sequence than the foreign one
 		}
 		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
@@ -143,8 +143,7 @@ func createSparesCopy(c *check) {
 func bySeq(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) }
 
 // createCutOff gives up creates while the session is cut off. Their requests
-// may arrive after the cut has healed. A Create that has returned an error must
-// leave no node even then.
+// may arrive after the cut has healed, but must leave no node.
 func createCutOff(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -165,9 +164,8 @@ func createCutOff(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
-// createLate makes the request of a Create arrive only after Create has
-// returned an error. In every second round, the driver has had time to clean up
-// by then.
+// createLate has the request of a Create arrive only after Create has returned
+// an error.
 func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -183,8 +181,8 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		// In every second round, the driver gets time to connect again and to
-		// clean up.
+		// In every second round, the driver gets time to reconnect and clean
+		// up.
 		if i%2 == 1 {
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 				want = append(want, mine.Node)
@@ -197,8 +195,8 @@ func createLate(c *check) {
 	c.wantLoss("HoldRequest", anyFailed)
 }
 
-// createAfterExpiry calls Create in a session that the store has ended. The
-// session may not know of its end yet.
+// createAfterExpiry calls Create in a session that may not know yet that the
+// store has ended it.
 func createAfterExpiry(c *check) {
 	b := c.session()
 	theirs := c.create(b, "q", writer)
@@ -218,9 +216,8 @@ func createAfterExpiry(c *check) {
 	}
 }
 
-// wantLoss is called after several calls of Create, whose requests or replies the hook
-// had to lose. It expects that one of these calls failed. Otherwise the hook may do
-// nothing, and the case would check nothing.
+// wantLoss expects that one of several creates failed whose requests or replies
+// the hook had to lose. If none did, the hook may do nothing.
 func (c *check) wantLoss(hook string, failed bool) {
 	if !failed && !c.failed() && !c.config.Repeats {
 		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+

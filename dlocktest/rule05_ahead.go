@@ -32,9 +32,8 @@ var aheadCases = []testCase{
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// aheadAsListed creates nodes of readers and of writers from two sessions, one
-// node after the other. If a Create returns the nodes ahead, they have to be
-// those that List shows.
+// aheadAsListed creates nodes of readers and writers from two sessions in turn.
+// If Create returns the nodes ahead, they must be the ones that List shows.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -50,8 +49,6 @@ func aheadAsListed(c *check) {
 			known++
 		}
 	}
-	// In each round the oldest node is deleted, and another node is created and
-	// deleted.
 	for len(places) > 1 {
 		c.delete(a, "q", places[0])
 		places = places[1:]
@@ -65,8 +62,8 @@ func aheadAsListed(c *check) {
 	c.logf("%d of 12 creates knew the nodes ahead", known)
 }
 
-// aheadForeign puts a node of another program into the queue. Locks take it for
-// a contender that wants the lock exclusively.
+// aheadForeign adds a node of another program, which locks treat as an
+// exclusive contender.
 func aheadForeign(c *check) {
 	s := c.session()
 	const foreign = "legacy-0000000000"
@@ -108,10 +105,9 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent creates nodes at the same time, and deletes none meanwhile.
-// So each Create has to return all nodes with a smaller token. It may also
-// return nodes that no successful Create has made, because a Create that failed
-// may leave its node for a moment.
+// aheadConcurrent creates nodes concurrently and deletes none meanwhile, so
+// each Create must return all nodes with a smaller token. It may also return
+// nodes of failed creates, which may stay for a moment.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -138,9 +134,9 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant deletes a node while another node is created. Create may
-// return the deleted node as ahead or leave it out. It has to return the node
-// that stays, and must not return a node that was gone before.
+// aheadAtAnInstant deletes a node while another one is created. Whether Create
+// returns the deleted node as ahead is up to the driver. It must return the
+// node that stays, and not the one that was gone before.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -184,9 +180,8 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// predecessorGetsAhead checks which nodes the driver passes to Predecessor: the
-// nodes ahead or, if the driver does not know them, none. A driver need not
-// call Predecessor at all.
+// predecessorGetsAhead checks the argument of Predecessor: the nodes ahead or,
+// if the driver does not know them, none. A driver need not call it at all.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -224,8 +219,7 @@ func armedUnasked(c *check) {
 }
 
 // armedEndsWithChosen has Predecessor choose one of three nodes, each in turn,
-// and deletes that node. The watch has to end. If the driver has armed a watch
-// of another node instead, that watch stays open.
+// and deletes that one. A watch armed for another node would stay open.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0
@@ -262,8 +256,7 @@ func armedEndsWithOwn(c *check) {
 }
 
 // armedMeetsDelete deletes a node while another session creates the next node
-// and asks for a watch of the deleted one. If Create returns such a watch, the
-// watch has to end.
+// and asks for a watch of the deleted one. If Create returns it, it must end.
 func armedMeetsDelete(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -2,11 +2,11 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// queueSeesTheOnlySession watches a queue from the only session of the store, which
-// makes the changes itself. No request of another session makes the driver look.
+// queueSeesTheOnlySession watches a queue from the only session of the store,
+// because requests of others might cause a driver to look at the queue.
 func queueSeesTheOnlySession(c *check) {
 	s := c.session()
-	for range 2 { // the first look of a driver may see any change
+	for range 2 { // a driver may report any change at its first look
 		w := c.watchQueue(s, "q")
 		p := c.create(s, "q", writer)
 		c.wantUnreleasedEnd(w, "Create by the only session")
@@ -16,8 +16,7 @@ func queueSeesTheOnlySession(c *check) {
 	}
 }
 
-// watchSeesCreation returns a change of a queue that does not exist yet: its
-// first Create, which makes the queue.
+// watchSeesCreation returns the change that creates the queue.
 func watchSeesCreation(c *check, a, _ driver.Session) func() {
 	return func() { c.create(a, "q", reader) }
 }
@@ -48,8 +47,8 @@ func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (c
 	}
 }
 
-// watchThenList arms a watch, and lists the queue after that. The watch has to
-// end for each change that the list did not show.
+// watchThenList lists the queue after arming a watch. The watch must end for
+// each change that the list did not show.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(150, func(int) {
@@ -81,7 +80,8 @@ func watchThenList(c *check) {
 	})
 }
 
-// watchQueueInSilence adds nodes whose notices do not reach the watching session.
+// watchQueueInSilence adds nodes whose notices do not reach the watching
+// session.
 func watchQueueInSilence(c *check) {
 	a, b := c.twoSessions()
 	watches := []driver.Watch{c.watchQueue(b, "q")}

@@ -100,8 +100,8 @@ func watchNeverWas(c *check) {
 	}
 }
 
-// watchSeveral arms a watch of an own node and two nodes ahead, and deletes one
-// of these three nodes. It does so three times, each time with another node.
+// watchSeveral watches an own node and two nodes ahead, and deletes one of
+// them, each in turn.
 func watchSeveral(c *check) {
 	a, b := c.twoSessions()
 	for i := range 3 {
@@ -159,8 +159,8 @@ func watchOwnNamesake(c *check) {
 	}
 }
 
-// watchByName watches nodes by their names alone. If names can come again in the
-// store, these names are those of earlier nodes as well.
+// watchByName watches nodes by name alone. If the store reuses names, earlier
+// nodes had the same ones.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -176,8 +176,8 @@ func watchByName(c *check) {
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
-// watchNameComesAgain removes a queue with nodes that are watched, and makes
-// new nodes that may get the same names. The watches have to end all the same.
+// watchNameComesAgain removes a queue with nodes that are watched, and creates
+// nodes that may get the same names. The watches must end all the same.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
 	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -191,8 +191,8 @@ func watchNameComesAgain(c *check) {
 }
 
 // watchAcrossCut cuts the watching session off for a while. It deletes one node
-// during the cut and another node after the cut. If the session ends because of
-// the cut, its watches have to end as well.
+// during the cut and another one after it. If the cut ends the session, its
+// watches must end as well.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -207,7 +207,7 @@ func watchAcrossCut(c *check) {
 }
 
 // watchAcrossReset breaks the connection of the watching session. It deletes
-// one node at once, and others after the driver has connected again.
+// one node at once, and others after the driver has reconnected.
 func watchAcrossReset(c *check) {
 	a, b := c.twoSessions()
 	for range 3 {
@@ -222,7 +222,7 @@ func watchAcrossReset(c *check) {
 		c.reset(b)
 		c.delete(a, "q", places[0])
 		c.wantUnreleasedEnd(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
-		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // after this Create, the driver has connected again
+		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // the driver has reconnected
 			c.delete(a, "q", places[1])
 			c.create(a, "other", writer)
 			repeatDelete(c, b, "q", own, driver.Changed)
@@ -236,8 +236,8 @@ func watchAcrossReset(c *check) {
 	}
 }
 
-// watchInSilence deletes a node whose notice does not reach the watching session. There
-// is no watch of a queue, because a driver may poll while it has one.
+// watchInSilence deletes a node without a notice to the watching session. It
+// has no watch of a queue, because a driver may poll while there is one.
 func watchInSilence(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -248,10 +248,9 @@ func watchInSilence(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node ahead while no notice reached the watching session")
 }
 
-// armInSilence returns a case in which a session arms watches of a node ahead. No
-// notice has told the session of that node, and none tells it of the deletion. In the
-// first round the session has followed the queue before. In the second round the queue
-// is new to the session.
+// armInSilence returns a case in which a session arms watches of a node ahead,
+// of whose creation and deletion no notice tells it. In the first round the
+// session has followed the queue before, in the second round it has not.
 func armInSilence(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -288,9 +287,8 @@ func watchMany(c *check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call after the call
-// has armed watches. A watch may end early in some of the rounds. If that
-// happens in every round, the case concludes that the end of the ctx has ended
-// the watches, and fails.
+// has armed watches. Watches may end early in some rounds. If one does in every
+// round, the end of the ctx must have ended it.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -338,10 +336,9 @@ func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node)
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// watchStopped stops a watch while other watches of the same node are open. The
-// other watches still have to end when a node of theirs is deleted. A driver
-// may free what the stopped watch holds at once or later, so the case tries
-// pauses of several lengths.
+// watchStopped stops a watch while other watches of the same node are open,
+// which must still end when their nodes are deleted. It tries several pauses,
+// because a driver may free a stopped watch at once or later.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -363,8 +360,8 @@ func watchStopped(c *check) {
 	}
 }
 
-// stopAnyTime stops open watches and watches that have ended, from many
-// goroutines and while the watches end.
+// stopAnyTime stops open and ended watches from many goroutines, and while the
+// watches end.
 func stopAnyTime(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(30, func(int) {
@@ -416,7 +413,7 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// watchChain has contenders that queue as locks do: each waits for the node
+// watchChain runs contenders that queue as locks do, each waiting for the node
 // before its own.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
@@ -467,8 +464,8 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 	return watches
 }
 
-// watchesEnd returns a case that ends a session by the function end. The
-// watches of the session have to end.
+// watchesEnd returns a case in which end ends a session, and its watches must
+// end as well.
 func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *check) {
 	return func(c *check) {
 		s := c.session()

@@ -68,8 +68,8 @@ func deleteTwice(c *check) {
 	}
 }
 
-// deleteGone returns a case that removes a node by the function remove, and then
-// calls Delete for that node.
+// deleteGone returns a case that calls Delete after remove has removed the
+// node.
 func deleteGone(remove func(c *check, p driver.Place)) func(c *check) {
 	return func(c *check) {
 		s := c.session()
@@ -117,9 +117,8 @@ func repeatSparesNamesake(c *check) {
 	}
 }
 
-// knownGoneSparesNamesake deletes nodes of which the session has learned that
-// they are gone: by a watch, and by a list. The Delete must not remove newer
-// nodes of the same names.
+// knownGoneSparesNamesake deletes nodes that the session has seen to be gone,
+// by a watch and by a list. This must not remove newer nodes of the same names.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -159,9 +158,9 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake makes the request of a Delete arrive late. Before it
-// arrives, a repeat of the Delete has succeeded, and another node may have got
-// the name. The late request must not remove that node.
+// lateDeleteSparesNamesake has the request of a Delete arrive late, after a
+// repeat has succeeded and another node may have taken the name. It must not
+// remove that node.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -183,9 +182,9 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy removes the session's node, and the session sees that it is
-// gone. Then another program puts a node of the same name and data into the
-// queue. A Delete must not remove that node.
+// deleteSparesCopy removes the session's node, which the session notices, and
+// has another program create one with the same name and data. Delete must not
+// remove that one.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

@@ -38,8 +38,8 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle fails if an idle session ends. On a slow machine that may happen to a
-// sound driver as well, and runCase then repeats the case.
+// endIdle may fail on a sound driver if the machine is slow. In that case
+// runCase repeats it.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -65,10 +65,10 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforeNodesGo looks at the holder's session as soon as another session
-// sees that the holder's node is gone. Err reads the clocks, so it always has
-// to return an error. Done needs a timer, which a slow machine may run late:
-// Done has to be closed in one of three tries.
+// endBeforeNodesGo checks the holder's session as soon as another session sees
+// that the holder's node is gone. Err reads the clocks, so it must always
+// return an error. Done needs a timer, which a slow machine may run late, so it
+// must be closed in one of three tries.
 func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -96,20 +96,17 @@ func endBeforeNodesGo(c *check) {
 	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, in three tries: expected it to close before")
 }
 
-// endWithMargin cuts a session off. The session has to end some time before its
-// node is removed.
 func endWithMargin(c *check) {
 	holder, next := c.twoSessions()
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin cuts off the session of a holder. Another session, next, waits
-// until the holder's node is gone. The holder's session has to end at least a
-// twentieth of the session timeout before that.
+// wantMargin cuts off the holder's session, which must end at least a twentieth
+// of the session timeout before next sees its node gone.
 //
-// wantMargin calls Err of the holder's session again and again, and takes the
-// time just before the last call that returned nil. So a slow machine, which
-// makes these calls late, causes no failure.
+// It calls the holder's Err repeatedly, and takes the time just before the last
+// call that returned nil. A slow machine, which makes these calls late,
+// therefore causes no failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -145,16 +142,15 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 }
 
 // endAfterSlowReplies cuts a session off while the store's replies to earlier
-// requests are on their way. These replies still arrive, late, and must not
-// prolong the lease by the time that they took. It is no failure if a session
-// ends because of slow replies.
+// requests are on their way. They still arrive, late, and must not prolong the
+// lease by the time that they took. It is no failure if slow replies end a
+// session.
 //
-// The case also delays the replies to heartbeats. A driver may ignore a late
-// reply: [driver.Lease.Keep] waits for a quarter of the timeout only. So these
-// delays are shorter than that. A delay proves something only if a slow reply
-// has renewed the lease. That is certain only if the session has lived for
-// longer than its timeout. If no session has lived for so long, the case tries
-// a delay of a tenth of the timeout, which more drivers survive.
+// The case also delays the replies to heartbeats, by less than the quarter of
+// the timeout after which [driver.Lease.Keep] gives up on one. A delay proves
+// something only if a slow reply has renewed the lease, which is certain only
+// if the session has outlived its timeout. If none has, the case tries a delay
+// of a tenth of the timeout, which more drivers survive.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	var renewed atomic.Bool
@@ -164,7 +160,7 @@ func endAfterSlowReplies(c *check) {
 		}
 	}
 	lives := false // whether a session lives on without replies
-	// Each of these functions uses sessions of its own, and mostly waits.
+	// Each of these functions uses its own sessions, and mostly waits.
 	waits := []func(){
 		func() { endAfterSlowLists(c, timeout/20) },
 		func() { endAfterSlowLists(c, timeout/4) },
@@ -187,16 +183,15 @@ func endAfterSlowReplies(c *check) {
 }
 
 // endAfterSlowLists cuts a session off while replies to lists are on their way.
-// Before the cut, the requests get a while to arrive at the store: the duration
-// pause. If that duration is long, replies to heartbeats are on their way as
-// well.
+// Before that, the requests get the time pause to arrive at the store. If it is
+// long, replies to heartbeats are on their way as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // each of these requests starts the session timeout in the store anew
+	for range 3 { // each of these requests restarts the session timeout in the store
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)
@@ -204,10 +199,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats delays each reply to an idle session by a fixed duration,
-// and then cuts the session off. It returns true if a slow reply has renewed
-// the lease. That is certain if the session has lived for longer than its
-// timeout before the cut.
+// endAfterSlowBeats delays each reply to an idle session by delay, and then
+// cuts the session off. It reports whether a slow reply has certainly renewed
+// the lease, because the session had outlived its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -255,9 +249,9 @@ func endPaused(c *check) {
 	c.wantAlive(b, "another session's process was paused")
 }
 
-// livesWithoutReplies delays the replies to a session by twice the session timeout. It
-// reports whether the session lives on for longer than the session timeout. If
-// DelayReplies works, no heartbeat is answered in time, so the session has to end.
+// livesWithoutReplies delays the replies to a session by twice the session
+// timeout, and reports whether the session outlives its timeout. It must not if
+// DelayReplies works, because no heartbeat is answered in time.
 func (c *check) livesWithoutReplies(s driver.Session) bool {
 	timeout := c.config.sessionTimeout()
 	c.delayReplies(s, 2*timeout)

@@ -52,9 +52,8 @@ func closeSpares(c *check) {
 	c.wantAlive(b, "Close of another session")
 }
 
-// closeOrder checks the order of the steps of Close: when another session sees
-// that the node of the closed session is gone, Done of the closed session must
-// be closed already.
+// closeOrder checks that Done of a closed session is closed by the time another
+// session sees that its node is gone.
 func closeOrder(c *check) {
 	next := c.session()
 	for range 10 {
@@ -119,8 +118,9 @@ func closeConcurrently(c *check) {
 	}
 }
 
-// closeInFlight closes sessions while other goroutines create nodes, some with a
-// ctx that ends soon. A driver that sends a request after Close leaves a node.
+// closeInFlight closes sessions while other goroutines create nodes, some with
+// a ctx that ends soon. A driver that sends a request after Close leaves a
+// node.
 func closeInFlight(c *check) {
 	b := c.session()
 	usual := createTime(c, b)
@@ -149,8 +149,7 @@ func closeInFlight(c *check) {
 		})
 		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 	})
-	// A request that a driver wrongly sends after Close may arrive a moment
-	// later.
+	// A request sent after Close by mistake may arrive a moment later.
 	time.Sleep(c.config.sessionTimeout() / 20)
 	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }

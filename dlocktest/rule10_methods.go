@@ -76,7 +76,7 @@ func marks(c *check) {
 	c.wantName("List of a bad queue", err)
 }
 
-// endedCtx makes calls with a ctx that has ended. They have to return, and may
+// endedCtx makes calls with a ctx that has ended. They must return, but may
 // succeed if they need not wait.
 func endedCtx(c *check) {
 	s := c.session()
@@ -115,7 +115,7 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	// If the session wrongly ends with the ctx, that may take a moment.
+	// A session that ends with the ctx by mistake may take a moment to do so.
 	select {
 	case <-s.Done():
 		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
@@ -126,9 +126,9 @@ func connectCtx(c *check) {
 	c.wantAlive(s, "the end of the ctx of Connect")
 }
 
-// abilitiesAreStable calls the optional methods again and again, also with
-// arguments that lead to an error. A method has to be supported in every call
-// or in none. A call that is not supported changes nothing.
+// abilitiesAreStable repeats the optional methods, also with invalid arguments.
+// A method must be supported in every call or in none, and change nothing if it
+// is not.
 func abilitiesAreStable(c *check) {
 	a, b := c.twoSessions()
 	for _, s := range []driver.Session{a, b} {
@@ -161,8 +161,8 @@ func abilitiesAreStable(c *check) {
 }
 
 // promptWhileCutOff gives each call a ctx that ends after a tenth of the
-// session timeout. A call that ignores its ctx returns only when the session
-// has ended, or later.
+// session timeout. A call that ignores it returns only when the session has
+// ended, or later.
 func promptWhileCutOff(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {
@@ -171,8 +171,7 @@ func promptWhileCutOff(c *check) {
 		c.cutOff(s)
 		ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
 		defer cancel()
-		// This List runs until the session ends. It must not block the other
-		// calls.
+		// This List runs until the session ends, and must not block the others.
 		go func() { _, _ = s.List(c.ctx, "q") }()
 		return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
 	})

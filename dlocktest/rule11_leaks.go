@@ -24,10 +24,10 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls the function do several times. The case fails if the process then
-// has at least n goroutines of one kind more than before. So a goroutine that
-// is started only once, by the program or by a server in the same process, is
-// no failure.
+// leaks calls do several times. The case fails if there are then at least n
+// more goroutines of one kind than before. Goroutines that are started only
+// once, by the program or by a server in the same process, are therefore no
+// failure.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -60,8 +60,7 @@ func grown(before, after map[string]group, by int) (kind, stack string) {
 	return "", ""
 }
 
-// goroutines counts the goroutines of the process by the place where they were
-// started.
+// goroutines counts the goroutines of the process by where they were started.
 func goroutines() map[string]group {
 	groups := make(map[string]group)
 	for _, stack := range strings.Split(stacks(), "\n\n") {
@@ -72,8 +71,8 @@ func goroutines() map[string]group {
 	return groups
 }
 
-// startedBy returns the last two functions of a stack: where the goroutine
-// begins, and the function that started it.
+// startedBy returns the last two functions of a stack: the goroutine's own, and
+// the one that started it.
 func startedBy(stack string) string {
 	var calls []string
 	for _, line := range strings.Split(stack, "\n")[1:] {
@@ -89,8 +88,8 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// makeNodesAndWatches leaves nodes and open watches in a session, as a program
-// does that unlocks nothing and only closes its client at the end.
+// makeNodesAndWatches leaves nodes and open watches in a session, like a
+// program that unlocks nothing and only closes its client at the end.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -102,7 +101,7 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 }
 
 func closeLeaksNothing(c *check) {
-	c.close(c.session()) // starts the goroutines that a process starts only once, so that they are not counted
+	c.close(c.session()) // starts the goroutines that a process starts only once
 	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
 		makeNodesAndWatches(c, s)
@@ -119,7 +118,7 @@ func closeLeaksNoFile(c *check) {
 		makeNodesAndWatches(c, s)
 		c.close(s)
 	}
-	visit() // opens the files that a process opens only once, so that they are not counted
+	visit() // opens the files that a process opens only once
 	before, known := openFiles()
 	if !known {
 		c.logf("this system does not show how many connections are open")
@@ -141,9 +140,9 @@ func closeLeaksNoFile(c *check) {
 	}, "no connection stays open after Connect, use and Close")
 }
 
-// openFiles counts the open descriptors of the process by what they refer to. Each
-// connection has a number of its own there. So if a connection of an earlier case
-// closes meanwhile, it does not hide one that this case leaves open.
+// openFiles counts the open descriptors of the process by what they refer to,
+// which is different for each connection. An earlier case's connection that
+// closes meanwhile therefore does not hide one that this case leaves open.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)
@@ -163,8 +162,8 @@ func added(before, after map[string]int) (n int) {
 	return n
 }
 
-// closeCutOffLeaksNothing closes several sessions at the same time, because
-// each Close may take as long as a session timeout.
+// closeCutOffLeaksNothing closes several sessions concurrently, because each
+// Close may take as long as a session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {
@@ -185,12 +184,12 @@ func closeCutOffLeaksNothing(c *check) {
 			heal()
 		}
 	}
-	visit(false) // starts the goroutines that a process starts only once, so that they are not counted
+	visit(false) // starts the goroutines that a process starts only once
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 
 // callsEndWithClose closes a session that is cut off while calls are in flight.
-// The calls have to end with the session, and Close has to wait for them.
+// Close has to end the calls and wait for them.
 func callsEndWithClose(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {

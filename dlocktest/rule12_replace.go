@@ -36,8 +36,8 @@ func checkReplaced(c *check, was, now driver.Place, prefix string) {
 	}
 }
 
-// replaceKeeps replaces the second of three nodes several times. The node has
-// to stay at its place in the queue.
+// replaceKeeps replaces the second of three nodes several times. It must stay
+// second.
 func replaceKeeps(c *check) {
 	a, b := c.twoSessions()
 	first, p, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
@@ -55,8 +55,8 @@ func replaceKeeps(c *check) {
 	c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
 }
 
-// replaceAtomic lists the queue while a node changes its name again and again.
-// Each list has to show the node once, under one of its names.
+// replaceAtomic lists the queue while a node is renamed repeatedly. Each list
+// must show the node once, under one of its names.
 func replaceAtomic(c *check) {
 	a := c.session()
 	observers := []driver.Session{a, c.session(), c.session()}
@@ -96,9 +96,9 @@ func replaceTwice(c *check) {
 	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 }
 
-// deleteEveryPlace replaces a node once or twice, and then deletes it. In each
-// round it uses another place of the node: the present one, or one that the
-// node had before. A driver that remembers only one old name fails.
+// deleteEveryPlace replaces a node once or twice, and then deletes it with any
+// of the places that it has had. A driver that remembers only one old name
+// fails.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

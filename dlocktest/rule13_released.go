@@ -38,8 +38,8 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// twoWaiters returns two sessions that have waited in the queue "q": a driver may send
-// Released only for the releases of such sessions.
+// twoWaiters returns two sessions that have waited in the queue "q", because a
+// driver may send Released only for releases by such sessions.
 func (c *check) twoWaiters() (a, b driver.Session) {
 	a, b = c.twoSessions()
 	c.waitOnce(a, b, "q")
@@ -47,10 +47,9 @@ func (c *check) twoWaiters() (a, b driver.Session) {
 	return a, b
 }
 
-// releaseWakes releases a node while several watches of the next node wait for
-// that. Some of these watches were armed with the token of the next node, one
-// was armed only with its name, and one may come from Create. Each watch has to
-// send Released or to end.
+// releaseWakes releases a node for which several watches of the next node wait.
+// They were armed with the token of the next node, with its name alone, and by
+// Create. Each must send Released or end.
 func releaseWakes(c *check) {
 	a, b := c.twoWaiters()
 	var sent, all int
@@ -112,9 +111,8 @@ func releasedIsListed(c *check) {
 	})
 }
 
-// releasedGoesOn watches three nodes ahead, and releases one of them. After
-// that the watch goes on for the own node alone, whatever happens to the other
-// two.
+// releasedGoesOn watches three nodes ahead and releases one of them. After that
+// the watch goes on for the own node alone, whatever happens to the other two.
 func releasedGoesOn(c *check) {
 	a, b := c.twoWaiters()
 	early := 0
@@ -141,10 +139,9 @@ func releasedGoesOn(c *check) {
 	}
 }
 
-// wantNoOvertaking removes the own node of a contender by calling removeOwn,
-// and then releases the node ahead of it. A watch of the contender may still
-// send Released, but only if the watch has ended by the time at which the
-// contender receives Released. The method does this in n rounds.
+// wantNoOvertaking runs n rounds. In each, removeOwn removes a contender's own
+// node, before the node ahead is released. The contender's watches may still
+// send Released, but must have ended by the time it is received.
 func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range n {
 		a, b := c.twoWaiters()
@@ -180,8 +177,8 @@ func releasedAfterOperator(c *check) {
 	c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
 }
 
-// releasedAfterOperatorInSilence makes few rounds, because a driver may need most of
-// the session timeout to notice what it has missed.
+// releasedAfterOperatorInSilence has few rounds, because a driver may need most
+// of the session timeout to notice what it has missed.
 func releasedAfterOperatorInSilence(c *check) {
 	c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
 		c.silenceNotices(b)
@@ -210,9 +207,8 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that are gone already. Some were
-// deleted with the cause Changed. Watches of these nodes must not send
-// Released.
+// goneIsNotReleased arms watches of nodes that are gone already. Watches of
+// those deleted with the cause Changed must not send Released.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -224,14 +220,14 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // the driver may still know that this node was released, so the watch may send Released
+		} else { // a driver that still knows of the release may send Released
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}
 }
 
 // resetIsNotReleased breaks the connections of both sessions, and then deletes
-// the node without a release. No watch of the node may send Released.
+// the node without releasing it.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
 	p, watches := nodeWithWatches(c, a, b)
@@ -241,7 +237,7 @@ func resetIsNotReleased(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
 }
 
-// otherReleaseIsNotReleased releases one node and deletes another one. Watches of
+// otherReleaseIsNotReleased releases one node and deletes another. Watches of
 // the deleted node must not send Released.
 func otherReleaseIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
@@ -255,7 +251,7 @@ func otherReleaseIsNotReleased(c *check) {
 }
 
 // lateReleaseIsNotReleased repeats the release of a node after another node has
-// got its name. Watches must not send Released for that other node.
+// taken its name. Watches of that other node must not send Released.
 func lateReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Run checks every rule of package driver in subtests of t, with names such as
-// "rule06/watch-of-a-node-deleted-before-arming". At its end it logs which
-// rules were checked, which are broken, which were not checked because the
-// Config lacks a hook, and which do not apply to the driver.
+// Run checks every rule of package driver in subtests of t with names such as
+// "rule06/watch-of-a-node-deleted-before-arming". At the end it logs which
+// rules were checked, which are broken, which were not checked because a hook
+// is missing, and which do not apply to the driver.
 func Run(t *testing.T, config Config) {
 	if config.New == nil {
 		t.Fatal("dlocktest: Config.New is nil")
@@ -65,11 +65,10 @@ type summary struct {
 	of   map[string]*outcomes
 }
 
-// outcomes counts the outcomes of the cases of one rule.
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  []string // the missing hooks because of which cases did not run
-	absent   []string // the missing abilities because of which cases do not apply
+	missing  []string // missing hooks for which cases were skipped
+	absent   []string // missing abilities for which cases do not apply
 }
 
 func newSummary(have need) *summary {
@@ -81,8 +80,7 @@ func newSummary(have need) *summary {
 }
 
 // canRun reports whether the hooks and abilities that a case needs are there.
-// If one is missing, it skips t. If a hook is missing and complete is true, it
-// fails t instead.
+// If not, it skips t, or fails it if a hook is missing and complete is set.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	o := s.of[r.id()]
@@ -110,7 +108,7 @@ func addOnce(texts *[]string, text string) {
 	}
 }
 
-// String returns one line for each rule: how much of it was checked.
+// String returns a line for each rule that says how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
 	b.WriteString("dlocktest: summary, of sessions with the abilities ")
@@ -131,8 +129,7 @@ func (s *summary) abilities() string {
 	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
-// describe returns the outcomes of a rule in words. The parameter all is the
-// number of cases of the rule.
+// describe returns the outcomes of a rule that has this many cases in all.
 func (o *outcomes) describe(all int) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -16,11 +16,11 @@ import (
 
 const configEnv = "DLOCKTEST_CONFIG"
 
-// bare is a session that implements no optional interface.
+// bare is a session without optional interfaces.
 type bare struct{ driver.Session }
 
 // configs holds configurations that lack a field or whose hooks fail. Each is
-// run in a process of its own.
+// run in a child process.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -138,8 +138,7 @@ var configs = map[string]func() Config{
 }
 
 // losing returns a configuration whose store ends the first n sessions that
-// create a node. Sessions are lost in the same way on a machine that stops the
-// process for too long.
+// create a node, as happens on a machine that stops the process for too long.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -161,7 +160,7 @@ func (s *perishable) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return s.base.Create(ctx, queue, n)
 }
 
-// perishableInRelease is like perishable, and ends before it releases a node.
+// perishableInRelease is perishable, but ends before it releases a node.
 type perishableInRelease perishable
 
 func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -171,7 +170,7 @@ func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// TestConfigured runs in a process of its own, for one of the configurations.
+// TestConfigured runs one of the configurations, in a child process.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {
@@ -180,8 +179,8 @@ func TestConfigured(t *testing.T) {
 	Run(t, configs[name]())
 }
 
-// runConfigured returns the output of the kit with a configuration, and reports
-// whether the kit passed.
+// runConfigured returns the kit's output for a configuration, and whether the
+// kit passed.
 func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
@@ -299,9 +298,8 @@ func TestMissingAbilityFails(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// TestSlowStoreIsNoBrokenRule runs the kit on a store that is too slow: a case
-// cannot make all its rounds within the time limit of a wait. No rule may count
-// as broken.
+// On a store that is too slow, a case cannot make all its rounds within the
+// time limit of a wait.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
 	if !passed {
@@ -331,8 +329,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// TestFaultWithoutEffectIsNoCheck runs the case of slow replies on a driver
-// whose session ends at each slow reply. The case must not count as checked.
+// The session of this driver ends at each slow reply, so the case of slow
+// replies proves nothing.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

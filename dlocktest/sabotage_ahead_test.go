@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a wrap for sessions whose Create returns wrong nodes ahead. The
-// function ahead gets the right nodes ahead, and returns the wrong ones.
+// tells returns a wrap whose Create returns wrong nodes ahead, made by the
+// function from the right ones.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -102,8 +102,8 @@ func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// guessesBehind is a session whose Create watches the head of the queue, and not
-// the node that Predecessor chooses.
+// guessesBehind is a session whose Create watches the head of the queue, not
+// the node chosen by Predecessor.
 type guessesBehind struct{ base }
 
 func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -138,8 +138,8 @@ func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec)
 	return j, err
 }
 
-// armsLate is a session whose Create lists the queue, arms its watch some time
-// after that, and does not list the queue again.
+// armsLate is a session whose Create arms its watch some time after listing the
+// queue, and does not list it again.
 type armsLate struct{ base }
 
 func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -155,7 +155,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // the session does not notice that the node ahead has gone
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses that the node ahead has gone
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

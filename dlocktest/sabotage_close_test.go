@@ -51,8 +51,7 @@ func (s leavesNodes) Close() error {
 	return nil
 }
 
-// alwaysNil is a session whose Close returns nil at once while the session is
-// cut off.
+// alwaysNil is a session whose Close returns nil immediately while cut off.
 type alwaysNil struct {
 	base
 	away atomic.Bool
@@ -172,12 +171,11 @@ func (s *closesOnceOnly) Close() error {
 	return s.err
 }
 
-// strayNode counts the calls of putStray, so that each stray node gets another
-// sequence.
+// strayNode makes the sequences of stray nodes unique.
 var strayNode atomic.Int64
 
-// putStray puts a node that belongs to no session into a queue. A create that
-// reaches the store after the end of its session may leave such a node.
+// putStray puts a node that belongs to no session into a queue, as may be left
+// by a create that reaches the store after the end of its session.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
@@ -212,9 +210,8 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates is a session that plays the fault HoldRequest for creates
-// itself. If a held create arrives after Close, it makes a node that belongs to
-// no session.
+// takesLateCreates is a session that implements HoldRequest for creates. A held
+// create that arrives after Close makes a node that belongs to no session.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

@@ -57,8 +57,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates is a session that plays lost creates itself. After each loss,
-// its Create calls the function after, which makes the mistake.
+// losesCreates is a session that implements the loss of creates. After each
+// loss, its Create calls after, which makes the mistake.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -159,8 +159,8 @@ func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.Create(ctx, queue, n)
 }
 
-// failsWithList is a session whose Create returns an error if the request for
-// its list is lost, and leaves the node in the queue.
+// failsWithList is a session whose Create fails if the request for its list is
+// lost, and leaves the node in the queue.
 type failsWithList struct {
 	base
 	lost atomic.Bool
@@ -181,8 +181,8 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce is a session that plays the fault HoldRequest for creates
-// itself. When a held create arrives late, no clean-up removes its node.
+// cleansUpOnce is a session that implements HoldRequest for creates, and does
+// not remove the node of one that arrives late.
 type cleansUpOnce struct {
 	base
 	late lateRequests

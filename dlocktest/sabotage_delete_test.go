@@ -142,8 +142,8 @@ type hangs struct{ base }
 
 func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
 
-// deletesLate is a session that plays the fault HoldRequest for deletes itself.
-// A held delete removes whichever node has the name when the request arrives.
+// deletesLate is a session that implements HoldRequest for deletes. A held
+// delete removes whichever node has the name when the request arrives.
 type deletesLate struct {
 	base
 	store *memdriver.Store

@@ -27,7 +27,7 @@ var describeSabotages = []sabotage{
 		})},
 }
 
-// misdescribed is a session whose description is changed.
+// misdescribed is a session with a wrong description.
 type misdescribed struct {
 	base
 	change func(*driver.SessionInfo)

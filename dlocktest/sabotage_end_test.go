@@ -87,8 +87,8 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession holds the session that all sessions share: the first one or,
-// when that has ended, the next one.
+// firstSession holds the session that all sessions share, and that is replaced
+// when it has ended.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -103,8 +103,8 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon is a session that makes all calls in the shared session. Its Close
-// closes the shared session and its own one.
+// inCommon is a session that makes all calls in the shared session, and closes
+// it together with its own.
 type inCommon struct {
 	base
 	own base
@@ -163,12 +163,12 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease is a session with a lease of its own in place of driver.Lease. It
-// renews this lease with heartbeats that overlap.
+// ownLease is a session that uses a lease of its own instead of driver.Lease,
+// with overlapping heartbeats.
 type ownLease struct {
 	base
 	term     time.Duration
-	late     bool // whether the lease counts from the reply, and not from the request
+	late     bool // counts from the reply, not from the request
 	mu       sync.Mutex
 	from     time.Time
 	over     error
@@ -239,9 +239,8 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats is a session with a driver.Lease of its own. It wrongly counts the
-// lease from the time at which the reply to a heartbeat arrives, and not from
-// the time of the request.
+// lateBeats is a session with a driver.Lease that it wrongly counts from the
+// reply to a heartbeat, not from the request.
 type lateBeats struct {
 	base
 	lease *driver.Lease

@@ -47,8 +47,7 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	}
 }
 
-// heldOpen refers to the files that are left open. Otherwise the garbage
-// collector would close them.
+// heldOpen keeps the garbage collector from closing the files left open.
 var heldOpen sync.Map
 
 type leavesConnection struct{ base }

@@ -2,9 +2,8 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// lockSabotages are sabotages that the lists for single rules have, too. Here they
-// are run against the cases of the kit that use dlock's locks on the driver, and
-// have to break these cases as well.
+// lockSabotages are sabotages of single rules that must also break the cases
+// that use dlock's locks.
 var lockSabotages = []sabotage{
 	{"always says that no node is ahead; seen in locks", "see rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13",

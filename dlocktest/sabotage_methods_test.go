@@ -32,7 +32,7 @@ var methodSabotages = []sabotage{
 		of(func(s base) *oneAtATime { return &oneAtATime{base: s} })},
 }
 
-// ownDeadline is a session that limits the time of a list.
+// ownDeadline is a session with a time limit for lists.
 type ownDeadline struct{ base }
 
 func (s ownDeadline) List(ctx context.Context, queue string) ([]driver.Node, error) {

@@ -80,8 +80,7 @@ func (s shortNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, nodes...)
 }
 
-// otherQueues is a session that changes the names of queues, and uses the
-// queues of the changed names.
+// otherQueues is a session that changes the names of queues.
 type otherQueues struct {
 	base
 	name func(string) string
@@ -158,8 +157,8 @@ func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// markNodeLike appends a mark to a segment that looks like a node, but not to
-// one that ends in the mark.
+// markNodeLike appends a mark to a segment that looks like a node and does not
+// already end in the mark.
 func markNodeLike(queue string) string {
 	if driver.CheckQueue(queue) != nil {
 		return queue

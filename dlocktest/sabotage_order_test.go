@@ -38,7 +38,7 @@ var orderSabotages = []sabotage{
 		of(func(s base) listsTwice { return listsTwice{s} })},
 }
 
-// uncommitted holds the nodes of transactions that are open.
+// uncommitted holds the nodes of open transactions.
 type uncommitted struct {
 	mu    sync.Mutex
 	nodes map[driver.Node]bool
@@ -68,8 +68,7 @@ func (s commitsLate) List(ctx context.Context, queue string) ([]driver.Node, err
 	return slices.DeleteFunc(nodes, func(n driver.Node) bool { return s.open.nodes[n] }), err
 }
 
-// stamps are the times at which nodes were made, by the clocks of their
-// sessions.
+// stamps are the creation times of nodes, by the clocks of their sessions.
 type stamps struct {
 	sessions atomic.Int64
 	mu       sync.Mutex

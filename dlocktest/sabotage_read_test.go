@@ -40,8 +40,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData is a session that derives the owner of a node from the data of
-// the node: the owner is the session whose Create has stored this data.
+// ownerByData is a session that takes the session whose Create has stored a
+// node's data for the node's owner.
 type ownerByData struct {
 	base
 	owners *sync.Map

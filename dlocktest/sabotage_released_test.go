@@ -98,9 +98,8 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses is a session whose watches guess why they end. If no session has
-// announced that it removes or replaces a node of the watch, the watch takes
-// its end for a release, and sends Released.
+// guesses is a session whose watches guess why they end: unless a session has
+// announced a removal or replacement, they send Released.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -150,7 +149,7 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 // released.
 type tellsOwn struct {
 	base
-	released sync.Map // the places of the nodes that this session has released
+	released sync.Map // places of the nodes that this session has released
 }
 
 func (s *tellsOwn) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -187,11 +186,11 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 }
 
 // overtaken is a session whose watches may send Released after their own node
-// has gone. The field fails is a function that decides whether a watch does so.
+// has gone. The function fails decides whether one does.
 type overtaken struct {
 	base
 	releases *sync.Map // the nodes that any session has released
-	deleted  sync.Map  // the places of the nodes that this session has deleted
+	deleted  sync.Map  // places of the nodes that this session has deleted
 	fails    func(s *overtaken, p driver.Place) bool
 }
 
@@ -225,8 +224,7 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf waits for a short time until the node n is released, and reports
-// whether that has happened.
+// hearsOf reports whether the node is released within a short time.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {
@@ -249,9 +247,9 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll is a session that arms a separate watch for each node ahead, and
-// passes on the news of all these watches. So after Released it still watches
-// the other nodes ahead. If once is true, it passes on only the first Released.
+// goesOnForAll is a session that arms a separate watch for each node ahead and
+// passes on what all of them send, so that it still watches the others after
+// Released. If once is set, it passes on only the first Released.
 type goesOnForAll struct {
 	base
 	once bool
@@ -291,9 +289,9 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly is a session whose watches send Released too early: shortly
-// before the node ahead is removed. The map board has a channel for each node,
-// which closes when the early Released is due.
+// announcesEarly is a session whose watches send Released shortly before the
+// node ahead is removed. For each node, board has a channel that is closed when
+// the early Released is due.
 type announcesEarly struct {
 	base
 	board *sync.Map

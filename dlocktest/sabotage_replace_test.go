@@ -123,8 +123,8 @@ func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, wh
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// knowsTwoNames is a session that finds a node by its present name or by the
-// name just before.
+// knowsTwoNames is a session that finds a node only by its current name and the
+// one before.
 type knowsTwoNames struct {
 	base
 	mu    sync.Mutex

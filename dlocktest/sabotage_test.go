@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// A wrap makes a broken session, which wraps the given correct session.
+// A wrap makes a broken session from a correct one.
 type wrap = func(base, *memdriver.Store) driver.Session
 
 // of returns a wrap for a sabotage that does not need the store.
@@ -26,7 +26,7 @@ func of[S driver.Session](sabotaged func(base) S) wrap {
 // sabotage is a driver that breaks one rule in one way.
 type sabotage struct {
 	does  string // completes "a driver that ..."
-	where string // the stores and habits that lead an author to the mistake
+	where string // stores and habits that lead an author to the mistake
 	wrap  wrap
 }
 
@@ -66,27 +66,27 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// A broken session may implement these interfaces, to learn of the faults that
-// are played on it.
+// Broken sessions may implement these interfaces, to take part in the faults
+// injected into them.
 type (
-	// lossPlayer may play a lost request or reply itself. It reports whether it
-	// does so.
+	// lossPlayer may implement the loss of a request or reply itself, and
+	// reports whether it does.
 	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
-	// requestHolder plays the fault HoldRequest itself.
+	// requestHolder implements HoldRequest itself.
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
-	// cutListener learns when a cut of its connection begins and when it ends.
+	// cutListener is told when a cut of its connection begins and ends.
 	cutListener interface{ cut(bool) }
-	// resetListener learns that its connection breaks.
+	// resetListener is told when its connection breaks.
 	resetListener interface{ reset() }
-	// silenceListener learns that no notice reaches it any more.
+	// silenceListener is told when no more notices will reach it.
 	silenceListener interface{ silenced() }
-	// expiryListener learns that the store is about to end its session.
+	// expiryListener is told when the store is about to end its session.
 	expiryListener interface{ expiring() }
-	// pauseListener learns that its process was paused for that long.
+	// pauseListener is told how long its process was paused.
 	pauseListener interface{ paused(d time.Duration) }
 	// connectListener gets the context of the Connect that began its session.
 	connectListener interface{ connectedWith(context.Context) }
@@ -119,12 +119,12 @@ func (l *cutState) healed() <-chan struct{} {
 	return l.whole
 }
 
-// lateRequests holds back requests of a session until they are to arrive.
+// lateRequests holds back requests of a session.
 type lateRequests struct {
 	mu sync.Mutex
-	// next has an element for each request that is to be held and was not sent yet.
-	// When the request is sent, the element is set to the function that lets the
-	// request arrive at the store.
+	// next has an element for each request that is to be held and was not sent
+	// yet. When the request is sent, the element is set to the function that
+	// lets it arrive at the store.
 	next []*func()
 }
 
@@ -143,7 +143,7 @@ func (l *lateRequests) hold() (arrive func()) {
 	}
 }
 
-// sent is called when the session sends a request. It reports whether the
+// sent is called when the session sends a request, and reports whether the
 // request is held.
 func (l *lateRequests) sent(request func()) bool {
 	l.mu.Lock()
@@ -159,8 +159,7 @@ func (l *lateRequests) sent(request func()) bool {
 // errReset is the error of a call whose connection broke.
 var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
 
-// perStore returns a function that returns the same T in each call for one
-// store, and another T for each other store.
+// perStore returns a function that creates one T for each store.
 func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 	var all sync.Map
 	return func(st *memdriver.Store) *T {
@@ -171,12 +170,12 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// sabotageEnv is the name of an environment variable. Its value tells a child
-// process of the test which sabotage to run.
+// sabotageEnv is the environment variable that tells a child process of the
+// test which sabotage to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
-// sabotagedConfig gives a sabotaged driver little time, because such a driver
-// may hang in every case.
+// sabotagedConfig sets short time limits, because a sabotaged driver may hang
+// in every case.
 func sabotagedConfig(wrap wrap) Config {
 	closeGrace = 500 * time.Millisecond
 	config := configOf(wrap)
@@ -184,7 +183,7 @@ func sabotagedConfig(wrap wrap) Config {
 	return config
 }
 
-// TestSabotaged runs in a process of its own, for one of the sabotages.
+// TestSabotaged runs one of the sabotages, in a child process.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
 	if name == "" {
@@ -203,8 +202,8 @@ func TestSabotaged(t *testing.T) {
 	t.Fatalf("no sabotage %q", name)
 }
 
-// errPlain returns an error that matches no error of package driver. A driver
-// returns such an error if its author has forgotten to wrap the right one.
+// errPlain returns an error that matches no error of package driver, as if the
+// driver's author had forgotten to wrap the right one.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }
 
 func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {

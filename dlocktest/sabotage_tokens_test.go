@@ -67,7 +67,7 @@ func (c *counts) next(queue string, anew bool) int64 {
 }
 
 // renumbered is a session that returns wrong tokens. It remembers the right
-// ones, because it needs them to find its nodes.
+// ones, which it needs to find its nodes.
 type renumbered struct {
 	base
 	token func(queue string, p driver.Place) int64

@@ -77,8 +77,7 @@ var watchSabotages = []sabotage{
 }
 
 // announcements holds each node whose session has announced that it will delete
-// or replace the node. An operator, or a store that drops a session, announces
-// nothing.
+// or replace it. Operators, and stores that drop a session, announce nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
@@ -87,7 +86,7 @@ type announced struct {
 	mine sync.Map // the sequence of each node of the session; Close announces all of them
 }
 
-// sequence identifies a node, whatever its prefix is.
+// sequence identifies a node, whatever its prefix.
 type sequence struct {
 	queue      string
 	seq, epoch int64
@@ -119,8 +118,8 @@ func (s *announced) Close() error {
 	return s.base.Close()
 }
 
-// toldOf reports whether a session has announced that it deletes or replaces
-// one of the nodes.
+// toldOf reports whether the deletion or replacement of one of the nodes was
+// announced.
 func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
 	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
 		_, told := s.told.nodes.Load(sequenceOf(queue, n))
@@ -131,14 +130,13 @@ func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bo
 func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
-		return w, err // the session does notice a node that was gone before
+		return w, err // notices a node that was gone before
 	}
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome is a session whose watches leave out some nodes. If from is
-// negative, they leave out the own node. Otherwise they leave out the nodes ahead
-// whose index is from or higher.
+// forgetsSome is a session whose watches leave out the own node if from is
+// negative, and otherwise the nodes ahead with an index of from or higher.
 type forgetsSome struct {
 	base
 	from int
@@ -202,8 +200,8 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return w, err
 }
 
-// lastWatchOnly is a session that forgets a watch when a newer watch of the
-// same node or queue is armed.
+// lastWatchOnly is a session that forgets a watch when a newer one of the same
+// node or queue is armed.
 type lastWatchOnly struct {
 	base
 	mu   sync.Mutex
@@ -235,8 +233,8 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 }
 
 // endsWithCtx is a session whose watches stop working when the ctx of the call
-// that armed them ends. If closes is true, the watches end at that moment.
-// Otherwise they stay open and report nothing more.
+// that armed them ends. If closes is set, they end at that moment. Otherwise
+// they stay open and report nothing more.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -280,7 +278,7 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 }
 
 // sharedFate is a session that wrongly stops all watches of a node ahead when
-// one of these watches is stopped.
+// one of them is stopped.
 type sharedFate struct {
 	base
 	mu    sync.Mutex
@@ -319,7 +317,7 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 }
 
 // stopsOnce is a session whose watches hang when they are stopped twice. A real
-// driver with this mistake would panic, but a panic would end the kit.
+// driver with this mistake would panic, but that would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -336,8 +334,8 @@ func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahea
 	}), nil
 }
 
-// asksInStop is a session in which Stop of a watch waits until the store can be
-// reached.
+// asksInStop is a session in which stopping a watch waits for the store to be
+// reachable.
 type asksInStop struct {
 	base
 	cutState
@@ -357,8 +355,8 @@ func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ah
 	}), nil
 }
 
-// forgetsWatches is a session whose watches do not survive a cut or a reset. A
-// watch that was armed before the cut or the reset passes on no news after it.
+// forgetsWatches is a session whose watches send nothing more after a cut or a
+// reset.
 type forgetsWatches struct {
 	base
 	atCut  bool
@@ -383,7 +381,7 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// trustsSilence is a session that misses what happens while notices do not reach it.
+// trustsSilence is a session that misses what happens while it gets no notices.
 type trustsSilence struct {
 	base
 	silent atomic.Bool
@@ -403,9 +401,9 @@ func (s *trustsSilence) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return passIf(s, w, s.heard), err
 }
 
-// trustsCopy is a session that notices what it has missed, but only for nodes that it
-// knows from a notice or from Watch. So a watch that Create arms misses the end of its
-// nodes.
+// trustsCopy is a session that notices what it has missed, but only for nodes
+// that it knows from a notice or from Watch, and not for those of a watch armed
+// by Create.
 type trustsCopy struct {
 	base
 	silent atomic.Bool
@@ -420,9 +418,8 @@ func (s *trustsCopy) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// pollsQueues is a session that watches a queue by polling: it lists the queue
-// now and then. The field version is a function that makes a text of each list.
-// A watch ends when this text has changed.
+// pollsQueues is a session that watches a queue by listing it now and then. A
+// watch ends when the text that version makes of the list has changed.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64 // the latest token of the store
@@ -455,11 +452,11 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 	}), nil
 }
 
-// seesOthers is a session whose watches of queues miss every change while no other
-// session lives.
+// seesOthers is a session whose watches of queues miss every change while it is
+// the only session.
 type seesOthers struct {
 	base
-	live *atomic.Int64 // the number of sessions of the store that were not closed
+	live *atomic.Int64 // how many sessions of the store were not closed
 }
 
 func (s *seesOthers) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
@@ -504,8 +501,7 @@ func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return poll(s, missing), nil
 }
 
-// poll returns a watch that ends when the function over returns true, or with
-// its session.
+// poll returns a watch that ends when over returns true, or with its session.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {
@@ -521,8 +517,8 @@ func poll(s base, over func() bool) driver.Watch {
 	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
-// neverCloses is a session whose watches send Changed at their end, and do not
-// close the channel.
+// neverCloses is a session whose watches send Changed at their end instead of
+// closing the channel.
 type neverCloses struct{ base }
 
 func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {

@@ -14,7 +14,7 @@ import (
 // soundTimeout is short, because the kit waits for it about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
-// base is a correct session with every ability, which broken sessions wrap.
+// base is a correct session with every ability, for broken sessions to wrap.
 type base interface {
 	driver.Session
 	driver.Replacer
@@ -28,7 +28,7 @@ type store struct {
 	wrap func(base, *memdriver.Store) driver.Session
 }
 
-var owners sync.Map // for each driver.Session that Connect has returned, its store's Faults and the session that it wraps
+var owners sync.Map // the memory session and the Faults behind each session returned by Connect
 
 type owner struct {
 	memdriver.Faults
@@ -56,8 +56,8 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf is the configuration of a memory store with every fault. Its sessions
-// are wrapped if wrap is not nil.
+// configOf returns the configuration of a memory store with every hook. If wrap
+// is not nil, it wraps the sessions.
 func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	open := func(opts ...memdriver.Option) driver.Connector {
 		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
@@ -93,7 +93,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
-		// The memory store loses no notices, but a broken session may lose them.
+		// The memory store loses no notices, but a broken session may.
 		SilenceNotices: func(_ *testing.T, s driver.Session) {
 			if l, ok := s.(silenceListener); ok {
 				l.silenced()
@@ -163,7 +163,6 @@ func (s plain) Watch(ctx context.Context, queue string, p driver.Place, ahead ..
 	return withoutReleased(w), err
 }
 
-// TestPlainDriverPasses runs the kit against sessions without any ability.
 func TestPlainDriverPasses(t *testing.T) {
 	Run(t, configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} }))
 }

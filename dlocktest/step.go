@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The functions below make calls of the driver that have to succeed. If a call
-// fails with an error that may pass, they repeat it, as locks do.
+// The methods below make calls of the driver that have to succeed. Like locks,
+// they retry while the store is unavailable.
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats the function call as long as its error matches ErrUnavailable,
-// and fails the case on any other error.
+// retry repeats call as long as its error matches ErrUnavailable, and fails the
+// case on any other error.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
 	for {
@@ -38,7 +38,6 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-// eventually waits until the condition holds.
 func (c *check) eventually(holds func() bool, what string, args ...any) {
 	wait := c.startWait()
 	for pause := time.Millisecond; !holds(); pause = min(2*pause, 20*time.Millisecond) {
@@ -52,7 +51,7 @@ func (c *check) eventually(holds func() bool, what string, args ...any) {
 }
 
 // together calls f in n goroutines that start at the same time, waits for them,
-// and ends the calling goroutine if the case has failed.
+// and exits the calling goroutine if the case has failed.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -69,15 +68,13 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
-// pauseBriefly pauses between two requests of a loop, so that heartbeats get
-// their turn.
+// pauseBriefly lets heartbeats run between two requests of a loop.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
-// holdBriefly holds a lock for a moment, so that other contenders come
-// meanwhile.
+// holdBriefly holds a lock for a moment, so that other contenders arrive.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-// session begins a session, which is closed when the attempt ends.
+// session begins a session that is closed when the attempt ends.
 func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
 
 func (c *check) sessionOf(store driver.Connector) driver.Session {
@@ -103,7 +100,6 @@ func (c *check) close(s driver.Session) {
 	}
 }
 
-// awaitSessionEnd waits until Done of a session closes.
 func (c *check) awaitSessionEnd(s driver.Session, after string) {
 	c.expectEnd(s)
 	wait := c.startWait()
@@ -125,7 +121,7 @@ func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]
 	return j
 }
 
-// create creates a node, and returns nothing but its place.
+// create creates a node without a watch.
 func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
 	j := c.join(s, queue, prefix, nil)
 	j.Watch.Stop()
@@ -138,13 +134,13 @@ func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver
 		text = string(d)
 		j, err := s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d})
 		p = j.Place
-		clear(d) // a caller may change its data when Create has returned
+		clear(d) // the caller may change its data after Create has returned
 		return err
 	})
 	return p, text
 }
 
-// createMany creates 2n nodes from each of three sessions at the same time, and
+// createMany creates 2n nodes from each of three sessions concurrently, and
 // returns them in the order of their tokens.
 func createMany(c *check, queue string, n int) []driver.Place {
 	var sessions [3]driver.Session
@@ -165,12 +161,12 @@ func createMany(c *check, queue string, n int) []driver.Place {
 	return all
 }
 
-// aroundUnsequenced creates a node, puts nodes without a sequence into the
-// queue, and creates another node.
+// aroundUnsequenced creates a node, adds nodes without a sequence to the queue,
+// and creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// No name here ends in ten digits, because a driver may count such a node
-	// as a contender, even if there is no dash before the digits.
+	// None of these ends in ten digits, because a driver may count such a node
+	// as a contender even if there is no dash before the digits.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}
@@ -185,9 +181,9 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 	return nodes
 }
 
-// listAfterWrite lists a queue as it is now. List alone may show the session an
-// older state, since a server of the store may lag behind the others. After a
-// write of its own the session sees everything that came before that write.
+// listAfterWrite lists the current state of a queue. List alone may return an
+// older state, from a server that lags behind the others, but sees everything
+// that came before the session's own latest write.
 func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -215,13 +211,13 @@ func (c *check) delete(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Changed)
 }
 
-// release deletes a node as the holder of an exclusive lock does in Unlock.
+// release deletes a node as Unlock of an exclusive lock does.
 func (c *check) release(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node. If the outcome of a call is unknown, remove repeats
-// it, and the node may be gone by then.
+// remove deletes a node. If it has to retry after an unknown outcome, the node
+// may be gone.
 func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	doubt := false
 	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {

@@ -14,16 +14,14 @@ func (c *check) wantAlive(s driver.Session, after string) {
 	}
 }
 
-// wantNodes compares a list with the nodes that were expected.
 func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
 	if !slices.Equal(got, want) {
 		c.fatalf("%s: List returned %v, expected %v", what, got, want)
 	}
 }
 
-// wantAhead compares the nodes ahead that Create returned with the nodes that
-// are ahead in the queue. It accepts that Create returned none, because a
-// driver may leave them out.
+// wantAhead compares the nodes ahead returned by Create, if any, with those
+// expected. A driver may leave them out.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -47,8 +45,8 @@ func checkName(c *check, p driver.Place, prefix string) {
 	}
 }
 
-// wantName checks the error of a call with a bad name: it has to match
-// ErrBadName, and must not match ErrUnavailable.
+// wantName checks the error of a call with an invalid name. It must not match
+// ErrUnavailable.
 func (c *check) wantName(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrBadName):
@@ -58,8 +56,8 @@ func (c *check) wantName(what string, err error) {
 	}
 }
 
-// wantGone checks the error of a call for a node that is gone: it has to match
-// ErrGone, and must not match ErrUnavailable.
+// wantGone checks the error of a call for a node that is gone. It must not
+// match ErrUnavailable.
 func (c *check) wantGone(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrGone):
@@ -69,8 +67,7 @@ func (c *check) wantGone(what string, err error) {
 	}
 }
 
-// wantDeleted checks the error of a Delete that repeats a successful one: it
-// has to be nil or match ErrGone.
+// wantDeleted checks the error of a Delete that repeats a successful one.
 func (c *check) wantDeleted(what string, err error) {
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		c.errorf("%s after a Delete of the node that succeeded returned %q, expected nil or an error that matches ErrGone", what, err)
@@ -83,9 +80,9 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls returns, by name, calls of all methods that ask the store. If a session
-// does not support an optional method, the call of that method returns Err of
-// the session instead.
+// calls returns calls of all methods that ask the store, by name. For an
+// optional method that is not supported, the call returns the session's Err
+// instead.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -109,8 +106,7 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 	}
 }
 
-// checkEnded calls all methods of a session that has ended, and requires that
-// each says so.
+// checkEnded expects every method to report that the session has ended.
 func checkEnded(c *check, s driver.Session, p driver.Place) {
 	for name, call := range calls(c.ctx, s, p) {
 		c.wantEnded(name, call())

@@ -34,14 +34,14 @@ func (c *check) wantChannel(what string, w driver.Watch) {
 	}
 }
 
-// waitFor creates a node of s at the end of the queue, and watches that node and
-// nodes ahead of it.
+// waitFor creates a node of s at the end of the queue, and watches it and the
+// nodes ahead.
 func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
 	p := c.create(s, queue, "wait-R-")
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-// waitOnce lets the session s wait in the queue, behind a node of another session.
+// waitOnce has s wait in the queue once, behind a node of another session.
 func (c *check) waitOnce(s, other driver.Session, queue string) {
 	ahead := c.create(other, queue, writer)
 	p, w := c.waitFor(s, queue, ahead.Node)
@@ -65,7 +65,7 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	}
 }
 
-// isReleased reports whether a value that a watch has sent is Released.
+// isReleased reports whether a value sent by a watch is Released.
 func (c *check) isReleased(cause driver.Cause) bool {
 	if cause != driver.Released && cause != driver.Changed {
 		c.fatalf("the watch sent the unknown Cause %d", cause)
@@ -82,8 +82,8 @@ func hasNews(ch <-chan driver.Cause) bool {
 	}
 }
 
-// awaitNews waits for the first value that a watch sends, or for its end. It
-// reports whether the watch has sent Released.
+// awaitNews waits until a watch sends a value or ends, and reports whether it
+// has sent Released.
 func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	select {
@@ -95,8 +95,8 @@ func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released b
 	return false
 }
 
-// awaitEnd waits for the end of a watch, and reports whether the watch sent
-// Released before that.
+// awaitEnd waits until a watch ends, and reports whether it sent Released
+// before.
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	for {
@@ -117,22 +117,22 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 	}
 }
 
-// wantUnreleasedEnd waits for the end of a watch that must not send Released.
+// wantUnreleasedEnd waits until a watch ends, which must not send Released.
 func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	if c.awaitEnd(w, after, args...) {
 		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
 	}
 }
 
-// wantUnreleasedEnds waits for the ends of all watches at the same time.
+// wantUnreleasedEnds waits for the ends of all watches concurrently.
 func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	c.together(len(watches), func(i int) {
 		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
 	})
 }
 
-// wantEndedWatch expects that the watch w has ended. It is for watches of a
-// node that is not in the queue: such a watch has to end before Watch returns.
+// wantEndedWatch expects that w has ended already. It is for watches of a node
+// that is not in the queue, which must end before Watch returns.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
@@ -140,8 +140,7 @@ func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	c.wantUnreleasedEnd(w, after, args...)
 }
 
-// endsEarly waits for a moment, and reports whether the watch sent a value or
-// ended.
+// endsEarly reports whether the watch sends a value or ends within a moment.
 func (c *check) endsEarly(w driver.Watch) bool {
 	select {
 	case <-w.C:
@@ -151,9 +150,8 @@ func (c *check) endsEarly(w driver.Watch) bool {
 	}
 }
 
-// nodeWithWatches creates a node of session a, and watches it from both
-// sessions: as the own node of a, as a node ahead of nodes of b, and with a
-// watch of the queue.
+// nodeWithWatches creates a node of session a, and watches it as a's own node,
+// as a node ahead of nodes of b, and with a watch of the queue.
 func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -163,9 +161,9 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 	}
 }
 
-// Each case below removes a node that is watched, and does not release it. The
-// cases belong to rule 6, because every watch has to end. They belong to rule
-// 13 as well, because no watch may send Released.
+// The cases below remove a watched node without releasing it. They belong to
+// rule 6, because every watch must end, and to rule 13, because none may send
+// Released.
 
 func watchOwnerCloses(c *check) {
 	a, b := c.twoSessions()
@@ -213,8 +211,8 @@ func watchReplaced(c *check) {
 	}
 }
 
-// watchMeetsDelete deletes a node while watches of it are being armed: two by
-// the session of the next node, and one by its own session.
+// watchMeetsDelete deletes a node while watches of it are being armed, two by
+// the session of the next node and one by its own session.
 func watchMeetsDelete(why driver.Cause) func(c *check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -247,7 +245,7 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 }
 
 // queueSees returns a case that watches a queue from two sessions. Both watches
-// have to end after the change that prepare returns.
+// must end after the change that prepare returns.
 func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
