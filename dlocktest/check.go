@@ -86,7 +86,7 @@ type check struct {
 	heals     []func()
 	cuts      map[driver.Session]bool        // sessions that are cut off
 	drops     map[driver.Session]driver.Node // sessions ended by Drop, with a node of each
-	suspect   string                         // a hook that seems to have had no effect
+	suspect   string                         // why a hook seems to have had no effect; empty if none does
 	clients   []*dlock.Client
 
 	making sync.Mutex

@@ -34,9 +34,9 @@ const (
 
 // row is a row of the tables of the page, about one sabotage.
 type row struct {
-	caught []string // named cases of the broken rule, in the kit's order
-	more   bool     // whether more cases of the broken rule fail
-	also   []string // the other rules with cases that fail
+	caught []string // cases of the broken rule that the row names, in the kit's order
+	more   bool     // whether other cases of the broken rule fail, too
+	also   []string // other rules with cases that fail
 }
 
 func TestEverySabotageIsSeen(t *testing.T) {

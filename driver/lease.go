@@ -188,11 +188,10 @@ func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 // condition stated at [Lease.Do].
 //
 // Begin returns the error of request. If request succeeds only after the term
-// has passed, the lease has ended, and the error matches [ErrUnavailable] but
-// not
-// [ErrSessionEnded]: Connect fails with it, and since there was no session yet,
-// another attempt may succeed. If the lease had already ended, Begin returns
-// the lease's error without calling request.
+// has passed, the lease has ended. Connect then fails, but another attempt may
+// succeed, so the error matches [ErrUnavailable] and not [ErrSessionEnded]. If
+// the lease had already ended, Begin returns the lease's error without calling
+// request.
 func (l *Lease) Begin(request func() error) error {
 	answered := false
 	err := l.Do(func() error {

@@ -37,12 +37,12 @@ type Request struct {
 	Op    Op
 	Stage Stage
 
-	// Session is the number of the session, which counts the calls of Connect
-	// from 1. It includes calls that failed, unless their ctx had ended before.
+	// Session is the number of the session. Calls of Connect are numbered from
+	// 1, including those that fail, unless their ctx had ended before.
 	Session int
-	// Nth counts the requests with the same Op and Queue in the session from 1.
-	// A request, its reply and its watch events have the same Nth. It is always
-	// 1 for OpConnect.
+	// Nth numbers the session's requests with the same Op and Queue from 1. A
+	// request, its reply and its watch events have the same Nth. For OpConnect
+	// it is always 1.
 	Nth int
 
 	// Queue is the queue, or the prefix passed to Walk.
@@ -59,8 +59,9 @@ type Request struct {
 	Err error
 }
 
-// String describes the request, for example `delete "stock/42"
-// "web1-W-0000000007", reply`.
+// String describes the request, for example
+//
+//	delete "stock/42" "web1-W-0000000007", reply
 func (r Request) String() string {
 	s, prefix := r.Op.String(), r.Prefix
 	if r.Op == OpCreate && r.Place.Name != "" {

@@ -31,7 +31,7 @@ type session struct {
 
 	calls *calls.Group // requests in flight, including those whose callers gave up
 
-	gate calls.Gate // the method calls in flight, and all goroutines except those of calls
+	gate calls.Gate // method calls in flight, and goroutines that do not belong to calls
 
 	mu   sync.Mutex
 	sent map[kind]int // how many requests were sent, by kind
