@@ -11,17 +11,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A case that fails and has lost a session that it did not end itself is
-// repeated, with at most this many attempts. If the latest attempt was stalled,
-// as on a very busy machine, the driver is not to blame and may have more of
-// them. A driver that loses its sessions by mistake loses one in every attempt
-// and so fails.
+// A case that fails is repeated if it lost a session that it did not end
+// itself. A driver that loses sessions by mistake loses one in every attempt,
+// and so fails in the end.
 const (
 	attempts        = 5
-	stalledAttempts = 12
+	stalledAttempts = 12 // if the machine was too busy to run the latest attempt properly
 )
 
-// runCase runs one case, with repetitions as described at attempts.
+// runCase runs one case, and repeats it if necessary: see attempts.
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {

@@ -69,8 +69,6 @@ func readOwner(c *check) {
 	}
 }
 
-// readCopy removes the session's node with its queue, and has another program
-// create one with the same name and data. The session does not own that node.
 func readCopy(c *check) {
 	s := c.session()
 	p, text := c.createWithData(s, "q", writer)

@@ -71,8 +71,6 @@ func tokensOverClose(c *check) {
 	}
 }
 
-// tokensUntilClose checks the tokens of two nodes of a new session, and closes
-// the session.
 func tokensUntilClose(c *check, t *tokens) {
 	s := c.session()
 	t.wantHigher(c, c.create(s, "q", writer))
@@ -99,8 +97,6 @@ func tokensOverRemovalAndClose(c *check) {
 	}
 }
 
-// tokensOverRollOver creates enough nodes for the sequences to be used up once,
-// and deletes each immediately.
 func tokensOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)

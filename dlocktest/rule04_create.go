@@ -142,8 +142,6 @@ func createSparesCopy(c *check) {
 
 func bySeq(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// createCutOff gives up creates while the session is cut off. Their requests
-// may arrive after the cut has healed, but must leave no node.
 func createCutOff(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -164,8 +162,6 @@ func createCutOff(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
-// createLate has the request of a Create arrive only after Create has returned
-// an error.
 func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)

@@ -32,8 +32,6 @@ var aheadCases = []testCase{
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// aheadAsListed creates nodes of readers and writers from two sessions in turn.
-// If Create returns the nodes ahead, they must be the ones that List shows.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -255,8 +253,6 @@ func armedEndsWithOwn(c *check) {
 	}
 }
 
-// armedMeetsDelete deletes a node while another session creates the next node
-// and asks for a watch of the deleted one. If Create returns it, it must end.
 func armedMeetsDelete(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -47,8 +47,6 @@ func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (c
 	}
 }
 
-// watchThenList lists the queue after arming a watch. The watch must end for
-// each change that the list did not show.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(150, func(int) {
@@ -80,8 +78,6 @@ func watchThenList(c *check) {
 	})
 }
 
-// watchQueueInSilence adds nodes whose notices do not reach the watching
-// session.
 func watchQueueInSilence(c *check) {
 	a, b := c.twoSessions()
 	watches := []driver.Watch{c.watchQueue(b, "q")}

@@ -100,8 +100,6 @@ func watchNeverWas(c *check) {
 	}
 }
 
-// watchSeveral watches an own node and two nodes ahead, and deletes one of
-// them, each in turn.
 func watchSeveral(c *check) {
 	a, b := c.twoSessions()
 	for i := range 3 {
@@ -176,8 +174,6 @@ func watchByName(c *check) {
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
-// watchNameComesAgain removes a queue with nodes that are watched, and creates
-// nodes that may get the same names. The watches must end all the same.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
 	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -190,9 +186,8 @@ func watchNameComesAgain(c *check) {
 	}
 }
 
-// watchAcrossCut cuts the watching session off for a while. It deletes one node
-// during the cut and another one after it. If the cut ends the session, its
-// watches must end as well.
+// watchAcrossCut deletes one node during the cut and another one after it. If
+// the cut ends the session, its watches must end as well.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -206,8 +201,6 @@ func watchAcrossCut(c *check) {
 	c.wantUnreleasedEnd(after, "Delete of the node ahead after the watching session had been cut off for a while")
 }
 
-// watchAcrossReset breaks the connection of the watching session. It deletes
-// one node at once, and others after the driver has reconnected.
 func watchAcrossReset(c *check) {
 	a, b := c.twoSessions()
 	for range 3 {
@@ -360,8 +353,6 @@ func watchStopped(c *check) {
 	}
 }
 
-// stopAnyTime stops open and ended watches from many goroutines, and while the
-// watches end.
 func stopAnyTime(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(30, func(int) {

@@ -68,8 +68,6 @@ func deleteTwice(c *check) {
 	}
 }
 
-// deleteGone returns a case that calls Delete after remove has removed the
-// node.
 func deleteGone(remove func(c *check, p driver.Place)) func(c *check) {
 	return func(c *check) {
 		s := c.session()

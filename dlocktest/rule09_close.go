@@ -52,8 +52,6 @@ func closeSpares(c *check) {
 	c.wantAlive(b, "Close of another session")
 }
 
-// closeOrder checks that Done of a closed session is closed by the time another
-// session sees that its node is gone.
 func closeOrder(c *check) {
 	next := c.session()
 	for range 10 {
@@ -118,9 +116,6 @@ func closeConcurrently(c *check) {
 	}
 }
 
-// closeInFlight closes sessions while other goroutines create nodes, some with
-// a ctx that ends soon. A driver that sends a request after Close leaves a
-// node.
 func closeInFlight(c *check) {
 	b := c.session()
 	usual := createTime(c, b)
@@ -154,7 +149,6 @@ func closeInFlight(c *check) {
 	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }
 
-// createAfterClose has a Create arrive at the store after Close has returned.
 func createAfterClose(c *check) {
 	b := c.session()
 	for range 3 {

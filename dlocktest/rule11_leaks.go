@@ -109,8 +109,6 @@ func closeLeaksNothing(c *check) {
 	})
 }
 
-// closeLeaksNoFile counts the open files and connections of the process, if the
-// system shows them.
 func closeLeaksNoFile(c *check) {
 	const n = 8
 	visit := func() {
@@ -188,8 +186,6 @@ func closeCutOffLeaksNothing(c *check) {
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 
-// callsEndWithClose closes a session that is cut off while calls are in flight.
-// Close has to end the calls and wait for them.
 func callsEndWithClose(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {

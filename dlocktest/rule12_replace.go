@@ -36,8 +36,6 @@ func checkReplaced(c *check, was, now driver.Place, prefix string) {
 	}
 }
 
-// replaceKeeps replaces the second of three nodes several times. It must stay
-// second.
 func replaceKeeps(c *check) {
 	a, b := c.twoSessions()
 	first, p, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
@@ -55,8 +53,6 @@ func replaceKeeps(c *check) {
 	c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
 }
 
-// replaceAtomic lists the queue while a node is renamed repeatedly. Each list
-// must show the node once, under one of its names.
 func replaceAtomic(c *check) {
 	a := c.session()
 	observers := []driver.Session{a, c.session(), c.session()}
@@ -96,9 +92,8 @@ func replaceTwice(c *check) {
 	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 }
 
-// deleteEveryPlace replaces a node once or twice, and then deletes it with any
-// of the places that it has had. A driver that remembers only one old name
-// fails.
+// deleteEveryPlace also replaces nodes twice, because a driver may remember
+// only one old name.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

@@ -111,8 +111,6 @@ func releasedIsListed(c *check) {
 	})
 }
 
-// releasedGoesOn watches three nodes ahead and releases one of them. After that
-// the watch goes on for the own node alone, whatever happens to the other two.
 func releasedGoesOn(c *check) {
 	a, b := c.twoWaiters()
 	early := 0
@@ -226,8 +224,6 @@ func goneIsNotReleased(c *check) {
 	}
 }
 
-// resetIsNotReleased breaks the connections of both sessions, and then deletes
-// the node without releasing it.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
 	p, watches := nodeWithWatches(c, a, b)
@@ -237,8 +233,6 @@ func resetIsNotReleased(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
 }
 
-// otherReleaseIsNotReleased releases one node and deletes another. Watches of
-// the deleted node must not send Released.
 func otherReleaseIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
 	for range 5 {
@@ -250,8 +244,6 @@ func otherReleaseIsNotReleased(c *check) {
 	}
 }
 
-// lateReleaseIsNotReleased repeats the release of a node after another node has
-// taken its name. Watches of that other node must not send Released.
 func lateReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)

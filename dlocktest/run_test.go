@@ -16,7 +16,6 @@ import (
 
 const configEnv = "DLOCKTEST_CONFIG"
 
-// bare is a session without optional interfaces.
 type bare struct{ driver.Session }
 
 // configs holds configurations that lack a field or whose hooks fail. Each is

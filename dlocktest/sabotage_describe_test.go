@@ -27,7 +27,6 @@ var describeSabotages = []sabotage{
 		})},
 }
 
-// misdescribed is a session with a wrong description.
 type misdescribed struct {
 	base
 	change func(*driver.SessionInfo)

@@ -32,7 +32,6 @@ var methodSabotages = []sabotage{
 		of(func(s base) *oneAtATime { return &oneAtATime{base: s} })},
 }
 
-// ownDeadline is a session with a time limit for lists.
 type ownDeadline struct{ base }
 
 func (s ownDeadline) List(ctx context.Context, queue string) ([]driver.Node, error) {
@@ -67,7 +66,6 @@ func (s *endsWithConnect) connectedWith(ctx context.Context) {
 	})
 }
 
-// oneAtATime is a session that holds a mutex during each request.
 type oneAtATime struct {
 	base
 	mu sync.Mutex

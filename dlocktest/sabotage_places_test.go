@@ -6,7 +6,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// places are the nodes that a session has made.
 type places struct {
 	mu    sync.Mutex
 	queue map[string][]driver.Place

@@ -66,7 +66,6 @@ func (s releasesAll) Delete(ctx context.Context, queue string, p driver.Place, _
 	return s.base.Delete(ctx, queue, p, driver.Released)
 }
 
-// releasesAtEnd is a session that releases its nodes when it ends.
 type releasesAtEnd struct {
 	base
 	places  places

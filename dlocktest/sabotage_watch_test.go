@@ -473,7 +473,6 @@ func (s *seesOthers) Close() error {
 	return s.base.Close()
 }
 
-// pollsNames is a session that watches nodes by polling for their names.
 type pollsNames struct{ base }
 
 func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {

@@ -149,7 +149,6 @@ func TestSoundDriverPasses(t *testing.T) {
 	Run(t, config)
 }
 
-// plain is a session without any ability.
 type plain struct{ driver.Session }
 
 func (s plain) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
