@@ -14,8 +14,8 @@ import (
 // queue. It makes one entry after another until one is granted or the call has
 // to end. An entry is a node in the queue, with what the client knows about it.
 type call struct {
-	m     *RWMutex
-	mode  Mode
+	*queue
+	want  *want
 	try   bool
 	began time.Time
 
@@ -23,46 +23,52 @@ type call struct {
 	retries  engine.Retries
 	restarts int           // how often the node of an entry had vanished from the queue
 	slow     *time.Timer   // when slowAfter has passed, logs that the call still waits
-	share    chan struct{} // closed if the attempt has to go on in the mode Shared; nil: it never has to
+	share    chan struct{} // closed if the call has to go on with want.downgraded; nil: it never has to
 }
 
-func newCall(m *RWMutex, mode Mode) *call {
-	return &call{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
+func newCall(q *queue, w *want) *call {
+	return &call{queue: q, want: w, began: time.Now(), retries: engine.Retries{New: q.options.backOff}}
 }
 
-func (m *RWMutex) acquire(ctx context.Context, mode Mode, try bool) (*Lock, error) {
-	if m == nil || m.client == nil {
-		return nil, errNoClient
-	}
-	c := newCall(m, mode)
+// acquire is the body of Lock, RLock, TryLock and TryRLock.
+func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
+	c := newCall(q, w)
 	c.try = try
-	l, err := m.obtain(ctx, c)
-	if hook := m.options.trace.Failed; err != nil && hook != nil {
+	l, err := q.obtain(ctx, c)
+	if hook := q.options.trace.Failed; err != nil && hook != nil {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		hook(ctx, FailedInfo{Lock: m.name, Node: c.progress.now().node, Mode: mode, Try: try, Waited: c.elapsed(), Err: err})
+		hook(ctx, FailedInfo{Lock: q.name, Node: c.progress.now().node, Mode: w.mode(), Try: try, Waited: c.elapsed(), Err: err})
 	}
 	return l, err
 }
 
-func (m *RWMutex) obtain(ctx context.Context, c *call) (*Lock, error) {
-	if err := m.usable(ctx); err != nil {
+// usable returns why a call with that context cannot use the queue, or nil.
+func (q *queue) usable(ctx context.Context) error {
+	if ctx == nil {
+		return lockError(q.name, errors.New("nil context"))
+	}
+	return q.err
+}
+
+func (q *queue) obtain(ctx context.Context, c *call) (*Lock, error) {
+	if err := q.usable(ctx); err != nil {
 		return nil, err
 	}
-	if l, err := m.reenter(ctx, c.mode); l != nil || err != nil {
+	if l, err := q.reenter(ctx, c.want); l != nil || err != nil {
 		return l, err
 	}
-	if err := m.client.beginCall(); err != nil {
-		return nil, lockError(m.name, err)
+	if err := q.client.beginCall(); err != nil {
+		return nil, lockError(q.name, err)
 	}
-	defer m.client.endCall()
-	if m.options.timeout > 0 {
-		limited, cancel := context.WithTimeout(ctx, m.options.timeout)
+	defer q.client.endCall()
+	if q.options.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, q.options.timeout)
 		defer cancel()
 		ctx = limited
 	}
-	from, done := m.acquirer()
+	from, done := q.acquirer()
 	defer done()
 	return from.acquire(ctx, c)
 }
@@ -78,11 +84,11 @@ type acquirer interface {
 // Lock, RLock, TryLock or TryRLock. If the lock has retention, this is the
 // client's cohort. Otherwise it is a new contention. When the call ends, it has
 // to run the function done.
-func (m *RWMutex) acquirer() (from acquirer, done func()) {
-	if m.options.retention == nil {
+func (q *queue) acquirer() (from acquirer, done func()) {
+	if q.options.retention == nil {
 		return new(contention), func() {}
 	}
-	c := m.client.cohorts.use(m)
+	c := q.client.cohorts.use(q)
 	return c, c.unuse
 }
 
@@ -113,8 +119,8 @@ func (c *call) contendOnce(ctx context.Context, g granter) error {
 		return engine.ErrCallOver
 	}
 	select {
-	case <-c.share:
-		c.mode = Shared
+	case <-c.Interrupt():
+		c.want = c.want.downgraded
 	default:
 	}
 	e, err := c.newEntry(ctx)
@@ -148,7 +154,7 @@ func (c *call) contendOnce(ctx context.Context, g granter) error {
 
 // newEntry makes a node in the queue.
 func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
-	err = c.m.client.onSession(ctx, func(s *session) error {
+	err = c.client.onSession(ctx, func(s *session) error {
 		e, err = c.createEntry(ctx, s)
 		return err
 	})
@@ -157,22 +163,25 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 
 func (c *call) createEntry(ctx context.Context, s *session) (*engine.Entry, error) {
 	if c.try {
-		nodes, err := s.List(ctx, c.m.name)
+		nodes, err := s.List(ctx, c.name)
 		if err != nil {
 			return nil, err
 		}
-		if !free(nodes, c.mode) {
+		if c.want.rule(nodes) >= 0 {
 			return nil, ErrLocked // the call ends without a node in the queue
 		}
 	}
-	return engine.Join(ctx, s.Session, c.m.queue, engine.Spec{
-		Prefix:    c.m.options.prefix[c.mode],
-		Data:      newRecord(c.began, c.m.options.record),
-		Blocks:    rules[c.mode],
-		Exclusive: c.mode == Exclusive,
+	return engine.Join(ctx, s.Session, c.engine, engine.Spec{
+		Prefix:    c.prefix(c.want),
+		Data:      newRecord(c.began, c.options.record),
+		Blocks:    c.want.rule,
+		Exclusive: c.want.exclusive,
 		Waits:     !c.try,
 	})
 }
+
+// prefix returns what the names of a contender's nodes begin with.
+func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
 // awaitTurn returns nil once no node blocks the entry. A call of TryLock or TryRLock
 // looks at the queue only once, and gets ErrLocked if a node blocks the entry.
@@ -193,8 +202,8 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 // waitShared goes on with the wait of a writer's entry as with one of a reader. If
 // the driver cannot rename the node, the attempt makes another.
 func (c *call) waitShared(ctx context.Context, e *engine.Entry) error {
-	c.mode = Shared
-	if err := e.WaitAs(ctx, c.m.options.prefix[Shared], rules[Shared]); err != nil {
+	c.want = c.want.downgraded
+	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
 		return errNotRenamed
 	}
 	c.progress.set(func(p *progress) { p.node = e.Place().Name })
@@ -203,7 +212,7 @@ func (c *call) waitShared(ctx context.Context, e *engine.Entry) error {
 
 // Interrupt ends the wait of a writer's entry when share closes.
 func (c *call) Interrupt() <-chan struct{} {
-	if c.mode == Shared {
+	if c.want.downgraded == nil {
 		return nil
 	}
 	return c.share
@@ -221,8 +230,8 @@ func (c *call) retry(ctx context.Context, err error) error {
 		return err // this is an error that Pause has returned
 	}
 	switch {
-	case c.m.client.closedOr(nil) != nil:
-		return lockError(c.m.name, ErrClosed)
+	case c.client.closedOr(nil) != nil:
+		return lockError(c.name, ErrClosed)
 	case ctx.Err() != nil:
 		c.unanswered(err)
 		return c.interrupted(ctx)
@@ -234,14 +243,14 @@ func (c *call) retry(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, engine.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
 		if c.try {
-			return lockError(c.m.name, unavailable(err))
+			return lockError(c.name, unavailable(err))
 		}
 		if errors.Is(err, driver.ErrSessionEnded) {
 			err = unavailable(err) // if the call ends before it has another session
 		}
 		return c.Pause(ctx, err)
 	}
-	return lockError(c.m.name, err)
+	return lockError(c.name, err)
 }
 
 // Pause waits after an error of the store, for as long as the back-off says. It
@@ -251,7 +260,7 @@ func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
 	delay := c.retries.Next()
 	if delay < 0 {
-		return lockError(c.m.name, fmt.Errorf("gave up after %v: %w", c.waited(), err))
+		return lockError(c.name, fmt.Errorf("gave up after %v: %w", c.waited(), err))
 	}
 	c.reportRetry(ctx, err, delay)
 	t := time.NewTimer(delay)
@@ -261,8 +270,8 @@ func (c *call) Pause(ctx context.Context, err error) error {
 		return nil
 	case <-ctx.Done():
 		return c.interrupted(ctx)
-	case <-c.m.client.done:
-		return lockError(c.m.name, ErrClosed)
+	case <-c.client.done:
+		return lockError(c.name, ErrClosed)
 	}
 }
 
@@ -288,7 +297,7 @@ func (own *contention) acquire(ctx context.Context, c *call) (*Lock, error) {
 // grantEntry makes the hold and the Lock of the call, and grants the entry to the
 // hold.
 func (own *contention) grantEntry(_ context.Context, c *call, e *engine.Entry) error {
-	h, l := newHold(c.m, e, ownEntry{e}, c.mode)
+	h, l := newHold(c.queue, c.want, e, ownEntry{e})
 	own.lock = l
 	return e.Grant(h)
 }
@@ -302,15 +311,15 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 			_ = l.Unlock()
 		}
 	}()
-	l.hold.reportsEnd(ctx, c.m.options.trace, func() { c.traceGranted(ctx, l.hold.entry) })
+	l.hold.reportsEnd(ctx, c.options.trace, func() { c.traceGranted(ctx, l.hold.entry) })
 	returned = true
 }
 
 func (c *call) reportQueued(ctx context.Context, p driver.Place) {
 	c.Answered()
 	c.progress.set(func(own *progress) { own.node = p.Name })
-	if hook := c.m.options.trace.Queued; hook != nil {
-		hook(ctx, QueuedInfo{Lock: c.m.name, Place: p})
+	if hook := c.options.trace.Queued; hook != nil {
+		hook(ctx, QueuedInfo{Lock: c.name, Place: p})
 	}
 }
 
@@ -318,9 +327,9 @@ func (c *call) reportQueued(ctx context.Context, p driver.Place) {
 // on. The RWMutex of the hold may be another one of the same name, if the hold
 // belongs to a cohort.
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
-	if hook := c.m.options.trace.Granted; hook != nil {
+	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()
-		hook(ctx, GrantedInfo{Lock: c.m.name, Node: p.Name, Mode: c.mode, Token: p.Token, Waited: c.elapsed()})
+		hook(ctx, GrantedInfo{Lock: c.name, Node: p.Name, Mode: c.want.mode(), Token: p.Token, Waited: c.elapsed()})
 	}
 }
 

@@ -14,7 +14,7 @@ import "sync"
 // goroutine that holds one of those must not lock mu, since the two could then
 // block each other for ever.
 type cohort struct {
-	m     *RWMutex
+	queue *queue
 	users int // how many calls, attempts and entries use the cohort; guarded by cohorts.mu
 
 	mu         sync.Mutex
@@ -32,16 +32,16 @@ type cohorts struct {
 
 // use returns the cohort for a call of Lock, RLock, TryLock or TryRLock, and
 // makes the cohort if there is none. When that call ends, it has to call unuse.
-func (cs *cohorts) use(m *RWMutex) *cohort {
+func (cs *cohorts) use(q *queue) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.byName[m.name]
+	c := cs.byName[q.name]
 	if c == nil {
 		if cs.byName == nil {
 			cs.byName = make(map[string]*cohort)
 		}
-		c = &cohort{m: m}
-		cs.byName[m.name] = c
+		c = &cohort{queue: q}
+		cs.byName[q.name] = c
 	}
 	c.users++
 	return c
@@ -51,18 +51,18 @@ func (cs *cohorts) use(m *RWMutex) *cohort {
 // cohort is not dropped. unuse has to be called when the attempt or the entry
 // has ended.
 func (c *cohort) addUser() {
-	cs := &c.m.client.cohorts
+	cs := &c.queue.client.cohorts
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c.users++
 }
 
 func (c *cohort) unuse() {
-	cs := &c.m.client.cohorts
+	cs := &c.queue.client.cohorts
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if c.users--; c.users == 0 {
-		delete(cs.byName, c.m.name)
+		delete(cs.byName, c.queue.name)
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *cohort) unuse() {
 // may not hold the entry now.
 func (c *cohort) admitWaiters() {
 	for len(c.waiters) > 0 && c.shared != nil {
-		l := c.shared.admit(c.waiters[0].mode)
+		l := c.shared.admit(c.waiters[0].want)
 		if l == nil {
 			break
 		}
@@ -98,13 +98,13 @@ func (c *cohort) detachIfOthersWait() {
 // contend for another entry.
 func (c *cohort) detach() {
 	s := c.shared
-	if s.mode() != Shared || s.entry.Loss() != nil {
+	if held, exclusively := s.inUse(); !held || exclusively || s.entry.Loss() != nil {
 		return
 	}
 	c.drop()
 	c.contendForAll()
-	if s.exclusive && s.entry.MarkRenamed(c.m.options.prefix[Shared]) {
-		c.m.client.spawn(s.tellShared)
+	if w := s.want.downgraded; w != nil && s.entry.MarkRenamed(c.queue.prefix(w)) {
+		c.queue.client.spawn(s.tellShared)
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	c.drop()
 	done := make(chan struct{})
 	// While the client is being closed, no goroutine starts, and no call waits.
-	c.m.client.spawn(func() {
+	c.queue.client.spawn(func() {
 		defer close(done)
 		_ = s.removeNode()
 	})

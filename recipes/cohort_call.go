@@ -8,7 +8,7 @@ import (
 
 // waiter is a call that waits for an entry of its cohort.
 type waiter struct {
-	mode    Mode
+	want    *want
 	granted chan *Lock // receives the Lock if the call gets it; capacity 1
 	failed  chan error // receives the error if the call fails; capacity 1
 }
@@ -22,7 +22,7 @@ type cohortCall struct {
 	ended  chan struct{} // closed when the attempt has ended
 
 	// Guarded by cohort.mu:
-	wanted    Mode // the mode that the attempt contends in, or was told to contend in
+	wanted    *want // what the call contends for, or was told to contend for
 	cancelled bool
 }
 
@@ -47,7 +47,7 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	}
 	c.mu.Lock()
 	if len(c.waiters) == 0 && c.shared != nil {
-		if l := c.shared.admit(call.mode); l != nil {
+		if l := c.shared.admit(call.want); l != nil {
 			c.mu.Unlock()
 			return l, nil
 		}
@@ -68,7 +68,7 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 		}
 		return c.tryEnter(ctx, call, taken)
 	}
-	w := &waiter{mode: call.mode, granted: make(chan *Lock, 1), failed: make(chan error, 1)}
+	w := &waiter{want: call.want, granted: make(chan *Lock, 1), failed: make(chan error, 1)}
 	c.waiters = append(c.waiters, w)
 	if removed == nil { // otherwise the waiters contend when the entry is removed
 		c.contendForAll()
@@ -88,8 +88,8 @@ func (c *cohort) awaitRemoval(ctx context.Context, call *call, removed <-chan st
 		return nil
 	case <-ctx.Done():
 		return call.interrupted(ctx)
-	case <-call.m.client.done:
-		return lockError(call.m.name, ErrClosed)
+	case <-call.client.done:
+		return lockError(call.name, ErrClosed)
 	}
 }
 
@@ -107,9 +107,9 @@ func (c *cohort) awaitLock(ctx context.Context, call *call, w *waiter) (*Lock, e
 		case <-ctx.Done():
 			c.giveUp(call, w)
 			return nil, call.interrupted(ctx)
-		case <-call.m.client.done:
+		case <-call.client.done:
 			c.giveUp(call, w)
-			return nil, lockError(call.m.name, ErrClosed)
+			return nil, lockError(call.name, ErrClosed)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (c *cohort) logSlow(call *call) {
 		return
 	}
 	node := shared.entry.Place().Name
-	call.m.options.logger.Debug("dlock: still waiting", "lock", call.m.name, "behind", node, "holder", node,
+	call.options.logger.Debug("dlock: still waiting", "lock", call.name, "behind", node, "holder", node,
 		"waited", call.waited())
 }
 
@@ -202,7 +202,7 @@ func (c *cohort) discard(l *Lock) {
 	}
 	// If the client is being closed, no goroutine is started. Unlock then does
 	// not wait for the store, so it runs here.
-	if !c.m.client.spawn(unlock) {
+	if !c.queue.client.spawn(unlock) {
 		unlock()
 		return
 	}
@@ -221,8 +221,8 @@ func (c *cohort) discard(l *Lock) {
 func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
-	case call.m.client.closedOr(nil) != nil:
-		err = lockError(call.m.name, ErrClosed)
+	case call.client.closedOr(nil) != nil:
+		err = lockError(call.name, ErrClosed)
 	case l.hold.ended() != nil:
 		c.discard(l)
 		return nil, nil
@@ -243,12 +243,12 @@ func (c *cohort) contendForAll() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	call := newCall(c.m, c.waiters[0].mode)
+	call := newCall(c.queue, c.waiters[0].want)
 	call.share = make(chan struct{})
-	shared := &cohortCall{call: call, cancel: cancel, ended: make(chan struct{}), wanted: call.mode}
+	shared := &cohortCall{call: call, cancel: cancel, ended: make(chan struct{}), wanted: call.want}
 	c.contending = shared
 	c.addUser()
-	spawned := c.m.client.spawn(func() {
+	spawned := c.queue.client.spawn(func() {
 		defer c.unuse()
 		defer close(shared.ended)
 		defer cancel()
@@ -293,7 +293,7 @@ func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	switch {
 	case err == nil && c.install(s):
 		if c.passOn(s) {
-			c.m.client.spawn(func() { _ = s.removeNode() })
+			c.queue.client.spawn(func() { _ = s.removeNode() })
 		}
 	case err == nil: // the entry is lost already
 		c.contendForAll()
@@ -327,9 +327,9 @@ func (c *cohort) fitCall() {
 	call := c.contending
 	switch {
 	case call == nil || call.cancelled:
-	case len(c.waiters) > 0 && c.waiters[0].mode == call.wanted:
-	case len(c.waiters) > 0 && call.wanted == Exclusive:
-		call.wanted = Shared
+	case len(c.waiters) > 0 && c.waiters[0].want == call.wanted:
+	case len(c.waiters) > 0 && c.waiters[0].want == call.wanted.downgraded:
+		call.wanted = call.wanted.downgraded
 		close(call.share)
 	default:
 		call.cancelled = true
@@ -353,7 +353,7 @@ func (c *cohort) unwanted() <-chan struct{} {
 // cohort, unless the cohort has got another entry or an attempt meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
-		return nil, lockError(call.m.name, ErrLocked)
+		return nil, lockError(call.name, ErrLocked)
 	}
 	s, err := c.contendShared(ctx, call)
 	if err != nil {
@@ -364,5 +364,5 @@ func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, e
 	if c.shared == nil && c.contending == nil && c.install(s) {
 		s.turns = 1
 	}
-	return s.lend(call.mode), nil
+	return s.lend(call.want), nil
 }

@@ -17,9 +17,9 @@ import (
 // A turn is a time in which one goroutine holds the entry exclusively, or a
 // time in which goroutines hold it shared without a gap.
 type sharedEntry struct {
-	cohort    *cohort
-	entry     *engine.Entry
-	exclusive bool // whether the node was created for a writer
+	cohort *cohort
+	entry  *engine.Entry
+	want   *want // what the node was created for
 
 	holds  []*hold            // the holds that use the entry now
 	turns  int                // how many turns count towards Retention.Turns, the present one included
@@ -40,17 +40,18 @@ const (
 // grantEntry is called when the attempt of the cohort has got an entry e. It grants
 // e to s, for the cohort.
 func (s *sharedEntry) grantEntry(_ context.Context, call *call, e *engine.Entry) error {
-	s.entry, s.exclusive = e, call.mode == Exclusive
+	s.entry, s.want = e, call.want
 	return e.Grant(s)
 }
 
-// mode returns how the goroutines hold the entry now, or zero if none does.
-func (s *sharedEntry) mode() Mode {
-	var strongest Mode
+// inUse reports whether a goroutine holds the entry now, and whether one holds
+// it exclusively.
+func (s *sharedEntry) inUse() (held, exclusively bool) {
 	for _, h := range s.holds {
-		strongest = max(strongest, h.modeNow())
+		some, exclusive := h.heldNow()
+		held, exclusively = held || some, exclusively || exclusive
 	}
-	return strongest
+	return held, exclusively
 }
 
 // spent reports whether the cohort has used up Retention.Turns, so that no
@@ -58,7 +59,7 @@ func (s *sharedEntry) mode() Mode {
 // answered, spent assumes that no other contender waits, but for no longer than
 // Retention.Idle.
 func (s *sharedEntry) spent() bool {
-	retention := s.cohort.m.options.retention
+	retention := s.cohort.queue.options.retention
 	if s.others == none || s.others == unknown && time.Since(s.entry.Since()) < retention.Idle {
 		return false
 	}
@@ -67,15 +68,15 @@ func (s *sharedEntry) spent() bool {
 
 // admit returns a Lock of a new hold, or nil if a caller that wants that mode
 // has to wait. A reader that joins other readers begins no new turn.
-func (s *sharedEntry) admit(mode Mode) *Lock {
-	held := s.mode()
-	if s.entry.Loss() != nil || held == Exclusive {
+func (s *sharedEntry) admit(w *want) *Lock {
+	held, exclusively := s.inUse()
+	if s.entry.Loss() != nil || exclusively {
 		return nil
 	}
-	if mode == Exclusive && (held == Shared || !s.exclusive || s.entry.IsRenamed()) {
+	if w.exclusive && (held || !s.want.exclusive || s.entry.IsRenamed()) {
 		return nil
 	}
-	if held == 0 {
+	if !held {
 		if s.spent() {
 			return nil
 		}
@@ -83,11 +84,11 @@ func (s *sharedEntry) admit(mode Mode) *Lock {
 			s.turns++
 		}
 	}
-	return s.lend(mode)
+	return s.lend(w)
 }
 
-func (s *sharedEntry) lend(mode Mode) *Lock {
-	h, l := newHold(s.cohort.m, s.entry, s, mode)
+func (s *sharedEntry) lend(w *want) *Lock {
+	h, l := newHold(s.cohort.queue, w, s.entry, s)
 	s.holds = append(s.holds, h)
 	if s.idle != nil {
 		s.idle.Stop()
@@ -98,7 +99,7 @@ func (s *sharedEntry) lend(mode Mode) *Lock {
 // keepIdle keeps an entry without holds for a while. If the entry still has no
 // holds after that, it is removed.
 func (s *sharedEntry) keepIdle() {
-	d := s.cohort.m.options.retention.Idle
+	d := s.cohort.queue.options.retention.Idle
 	if s.idle == nil {
 		s.idle = time.AfterFunc(d, s.removeIdle)
 	} else {
@@ -121,7 +122,7 @@ func (s *sharedEntry) retire() {
 func (s *sharedEntry) watchOthers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.cohort.m.client.spawn(func() {
+	s.cohort.queue.client.spawn(func() {
 		defer cancel()
 		s.lookForOthers(ctx)
 	})
@@ -179,10 +180,10 @@ func (s *sharedEntry) removeNode() error {
 // removeIdle removes the entry if it has no holds.
 func (s *sharedEntry) removeIdle() {
 	c := s.cohort
-	if c.m.client.beginCall() != nil {
+	if c.queue.client.beginCall() != nil {
 		return // the client is being closed; the store removes the node with the session
 	}
-	defer c.m.client.endCall()
+	defer c.queue.client.endCall()
 	c.mu.Lock()
 	unused := c.shared == s && len(s.holds) == 0
 	if unused {
@@ -239,7 +240,7 @@ func callAll(fs []func()) {
 // gives its entry up although no contender waits, and has to create another
 // node, which does no other harm.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
-	pause := engine.Retries{New: s.cohort.m.options.backOff}
+	pause := engine.Retries{New: s.cohort.queue.options.backOff}
 	early := 0 // how many watches in a row have ended early
 	for ctx.Err() == nil && !s.entry.SessionOver() {
 		began := time.Now()
@@ -304,15 +305,14 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 // entry. If the list does not show the entry itself, othersIn returns what was
 // known before.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
-	own := s.entry.Place().Node
-	i := engine.Index(nodes, own)
+	i := engine.Index(nodes, s.entry.Place().Node)
 	// If the list does not show the node under this name, the node was renamed
 	// or removed. The entry's own watch finds out which.
 	if i < 0 {
 		return s.others
 	}
 	for _, n := range nodes[i+1:] {
-		if modeOf(own) == Exclusive || modeOf(n) == Exclusive {
+		if wantOf(n).rule(nodes[i:i+1]) >= 0 {
 			return waiting
 		}
 	}

@@ -69,9 +69,9 @@ func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	client := NewClient(s)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	m := client.RWMutex("q", WithRetention(Retention{}))
-	c := client.cohorts.use(m)
+	c := client.cohorts.use(m.queue)
 	t.Cleanup(c.unuse)
-	shared, err := c.contendShared(context.Background(), newCall(m, Exclusive))
+	shared, err := c.contendShared(context.Background(), newCall(m.queue, writer))
 	require.NoError(t, err)
 	return m, c, shared
 }

@@ -65,36 +65,38 @@ func (c Contender) String() string {
 // if the driver can read nodes. The queue may have changed when Queue returns:
 // the result is for people, and not for decisions.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
-	if err := m.usable(ctx); err != nil {
+	if err := m.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.client.beginCall(); err != nil {
-		return nil, lockError(m.name, err)
+	return m.queue.list(ctx)
+}
+
+func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
+	if err := q.client.beginCall(); err != nil {
+		return nil, lockError(q.name, err)
 	}
-	defer m.client.endCall()
-	var contenders []Contender
-	err := m.client.onSession(ctx, func(s *session) (err error) {
-		contenders, err = m.contenders(ctx, s)
+	defer q.client.endCall()
+	err = q.client.onSession(ctx, func(s *session) (err error) {
+		contenders, err = s.contenders(ctx, q.name)
 		return err
 	})
 	if err != nil {
-		return nil, lockError(m.name, m.client.requestError(ctx, err))
+		return nil, lockError(q.name, q.client.requestError(ctx, err))
 	}
 	return contenders, nil
 }
 
-func (m *RWMutex) contenders(ctx context.Context, s *session) ([]Contender, error) {
-	nodes, err := s.List(ctx, m.name)
+func (s *session) contenders(ctx context.Context, queue string) ([]Contender, error) {
+	nodes, err := s.List(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
-	since := s.heldSince(m.name)
+	since := s.heldSince(queue)
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
-		mode := modeOf(n)
-		c := Contender{Node: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
-			HeldSince: since[n]}
-		switch err := s.describe(ctx, m.name, &c); {
+		w := wantOf(n)
+		c := Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Holds: w.rule(nodes[:i]) < 0, HeldSince: since[n]}
+		switch err := s.describe(ctx, queue, &c); {
 		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
 		case errors.Is(err, fs.ErrPermission): // this contender is shown without the fields that describe fills in
 			contenders = append(contenders, c)

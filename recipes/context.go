@@ -50,9 +50,9 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	if c := l.contexts[key]; c != nil && h.lost == nil {
 		return c.Context
 	}
-	outer, _ := parent.Value(h.m.key).(*heldIn)
+	outer, _ := parent.Value(h.queue.key).(*heldIn)
 	ctx, cancel := context.WithCancelCause(parent)
-	ctx = context.WithValue(ctx, h.m.key, &heldIn{lock: l, outer: outer})
+	ctx = context.WithValue(ctx, h.queue.key, &heldIn{lock: l, outer: outer})
 	switch {
 	case l.unlocked:
 		cancel(l.notHeld())

@@ -28,7 +28,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	}
 	h := l.hold
 	if ctx == nil {
-		return lockError(h.m.name, errors.New("nil context"))
+		return lockError(h.queue.name, errors.New("nil context"))
 	}
 	h.check()
 	h.mu.Lock()
@@ -40,7 +40,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		defer h.mu.Unlock()
 		return h.lost
 	}
-	l.mode = Shared
+	l.exclusive = false
 	shared := h.markShared()
 	h.mu.Unlock()
 	if !shared {
@@ -69,10 +69,10 @@ func (l *Lock) downgradeRest() error {
 // marks the entry: its node has to get the name of a reader's node. markShared
 // then returns true, and the caller sends the request that renames the node.
 func (h *hold) markShared() bool {
-	if h.granted != Exclusive || h.mode() != Shared {
+	if h.want.downgraded == nil || len(h.locks) == 0 || h.exclusive() {
 		return false
 	}
-	h.entry.MarkRenamed(h.m.options.prefix[Shared])
+	h.entry.MarkRenamed(h.queue.prefix(h.want.downgraded))
 	return true
 }
 
@@ -90,6 +90,6 @@ func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error
 	if err == nil {
 		return nil
 	}
-	return failed(h.m.name, fmt.Errorf("%w: the downgrade of %s goes on in the background: %w",
+	return failed(h.queue.name, fmt.Errorf("%w: the downgrade of %s goes on in the background: %w",
 		driver.ErrUnavailable, h.entry.Place().Name, err))
 }

@@ -32,7 +32,7 @@ func FuzzMode(f *testing.F) {
 		if m := aReader.FindStringSubmatch(name); m != nil && strings.TrimLeft(m[1], "0") == strings.TrimLeft(strconv.FormatInt(seq, 10), "0") {
 			want = Shared
 		}
-		require.Equal(t, want, modeOf(driver.Node{Name: name, Seq: seq}), "%q", name)
+		require.Equal(t, want, wantOf(driver.Node{Name: name, Seq: seq}).mode(), "%q", name)
 	})
 }
 

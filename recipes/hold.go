@@ -16,11 +16,11 @@ const unlockTimeout = 2 * time.Second
 // granted, and the Locks of its re-entries. The hold ends when the last of them
 // is unlocked.
 type hold struct {
-	m       *RWMutex
-	entry   *engine.Entry
-	lender  lender
-	granted Mode
-	since   time.Time
+	queue  *queue
+	want   *want
+	entry  *engine.Entry
+	lender lender
+	since  time.Time
 
 	mu    sync.Mutex
 	locks []*Lock // the Locks that are not yet unlocked
@@ -44,15 +44,20 @@ type lender interface {
 }
 
 // newHold returns a hold with one Lock.
-func newHold(m *RWMutex, e *engine.Entry, from lender, mode Mode) (*hold, *Lock) {
-	h := &hold{m: m, entry: e, lender: from, granted: mode, since: time.Now()}
-	return h, h.addLock(mode)
+func newHold(q *queue, w *want, e *engine.Entry, from lender) (*hold, *Lock) {
+	made := &struct {
+		hold  hold
+		first [1]*Lock // saves an allocation
+	}{hold: hold{queue: q, want: w, entry: e, lender: from, since: time.Now()}}
+	h := &made.hold
+	h.locks = made.first[:0]
+	return h, h.addLock(w.exclusive)
 }
 
-// addLock adds a Lock of that mode to the hold. It is called with mu held, or
-// before other goroutines know the hold.
-func (h *hold) addLock(mode Mode) *Lock {
-	l := newLock(lockState{hold: h, mode: mode})
+// addLock adds a Lock to the hold. It is called with mu held, or before other
+// goroutines know the hold.
+func (h *hold) addLock(exclusive bool) *Lock {
+	l := newLock(lockState{hold: h, exclusive: exclusive})
 	h.locks = append(h.locks, l)
 	return l
 }
@@ -124,13 +129,13 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 }
 
 func (h *hold) lostError(loss engine.Loss) *lostError {
-	return &lostError{lock: h.m.name, node: loss.Node, cause: loss.Cause}
+	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 
 // reportLoss logs a loss and, if the hook Granted had returned before it, calls the
 // hook Lost. Otherwise announce calls Lost.
 func (h *hold) reportLoss(err *lostError, granted bool) {
-	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
+	h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
 	if granted {
 		h.traceLost(err)
 	}
@@ -173,21 +178,18 @@ func (h *hold) hooks() (*Trace, context.Context) {
 	return trace, ctx
 }
 
-// mode returns how the contender holds the lock, or zero if it does not. It is
-// called with mu held.
-func (h *hold) mode() Mode {
-	var strongest Mode
-	for _, l := range h.locks {
-		strongest = max(strongest, l.mode)
-	}
-	return strongest
+// exclusive reports whether one of the Locks is exclusive. It is called with mu
+// held.
+func (h *hold) exclusive() bool {
+	return slices.ContainsFunc(h.locks, func(l *Lock) bool { return l.exclusive })
 }
 
-// modeNow does what mode does. It locks mu itself.
-func (h *hold) modeNow() Mode {
+// heldNow reports whether a Lock of the hold is not unlocked, and whether one of
+// these is exclusive.
+func (h *hold) heldNow() (held, exclusive bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mode()
+	return len(h.locks) > 0, h.exclusive()
 }
 
 // ended returns why the hold has ended, or nil. It reads the clocks.
@@ -199,7 +201,7 @@ func (h *hold) ended() error {
 	case h.lost != nil:
 		return h.lost
 	case len(h.locks) == 0:
-		return h.m.notHeld
+		return h.queue.notHeld
 	}
 	return nil
 }

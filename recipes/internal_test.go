@@ -39,8 +39,15 @@ func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 		for i, kind := range c.queue {
 			nodes = append(nodes, driver.Node{Name: fmt.Sprintf("h-%c-%010d", kind, i), Seq: int64(i)})
 		}
-		assert.Equal(t, c.want, blocker(nodes[:c.i], c.mode), "%v", c)
+		assert.Equal(t, c.want, wantFor(c.mode).rule(nodes[:c.i]), "%v", c)
 	}
+}
+
+func wantFor(m Mode) *want {
+	if m == Shared {
+		return reader
+	}
+	return writer
 }
 
 func TestModeIsReadFromTheRight(t *testing.T) {
@@ -61,7 +68,7 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 		{"web1-R-000000000000000000", 0, Shared},
 		{"web1-\x1b[31m-R-0000000000007", 7, Shared},
 	} {
-		assert.Equal(t, c.want, modeOf(driver.Node{Name: c.name, Seq: c.seq}), c.name)
+		assert.Equal(t, c.want, wantOf(driver.Node{Name: c.name, Seq: c.seq}).mode(), c.name)
 	}
 }
 
@@ -73,7 +80,7 @@ func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // nodes of other lock libraries
 		"job-R-20240000000007", // the prefix of another program, job-R-2024, and the sequence 7
 	} {
-		assert.Equal(t, Exclusive, modeOf(driver.Node{Name: name, Seq: 7}), name)
+		assert.Equal(t, Exclusive, wantOf(driver.Node{Name: name, Seq: 7}).mode(), name)
 	}
 }
 
@@ -90,7 +97,7 @@ func TestHostnameIsMadeFitForNames(t *testing.T) {
 	} {
 		got := encodeHostname(in)
 		assert.Equal(t, want, got)
-		assert.NoError(t, driver.CheckPrefix(Exclusive.prefix(got)))
+		assert.NoError(t, driver.CheckPrefix(got+exclusiveKind))
 	}
 }
 
@@ -99,10 +106,10 @@ func FuzzHostname(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		for _, mode := range []Mode{Shared, Exclusive} {
-			prefix := mode.prefix(encodeHostname(name))
+		for _, w := range []*want{reader, writer} {
+			prefix := encodeHostname(name) + w.kind
 			require.NoError(t, driver.CheckPrefix(prefix))
-			require.Equal(t, mode, modeOf(driver.Node{Name: driver.FormatName(prefix, 7), Seq: 7}))
+			require.Same(t, w, wantOf(driver.Node{Name: driver.FormatName(prefix, 7), Seq: 7}))
 		}
 	})
 }

@@ -32,11 +32,11 @@ type lockState struct {
 	hold *hold
 
 	// Guarded by hold.mu:
-	mode     Mode
-	unlocked bool
-	end      error                // what a second Unlock returns
-	lost     chan struct{}        // what Lost returns; made by the first call of Lost
-	contexts map[any]*lockContext // the contexts to cancel when this Lock ends; the key is contextKey(parent)
+	exclusive bool
+	unlocked  bool
+	end       error                // what a second Unlock returns
+	lost      chan struct{}        // what Lost returns; made by the first call of Lost
+	contexts  map[any]*lockContext // the contexts to cancel when this Lock ends; the key is contextKey(parent)
 }
 
 // errNoLock is the error of a Lock that is the zero value or nil.
@@ -52,7 +52,15 @@ func (l *Lock) Mode() Mode {
 	}
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
-	return l.mode
+	return l.mode()
+}
+
+// mode does what Mode does. It is called with mu held.
+func (l *Lock) mode() Mode {
+	if l.exclusive {
+		return Exclusive
+	}
+	return Shared
 }
 
 // Node returns the present name of the lock's node, such as
@@ -130,10 +138,10 @@ func (l *Lock) Err() error {
 // notHeld returns the error of a Lock after its Unlock. It is called with mu
 // held.
 func (l *Lock) notHeld() error {
-	if l.end == l.hold.m.notHeld {
+	if l.end == l.hold.queue.notHeld {
 		return l.end
 	}
-	return bothError{l.hold.m.notHeld, l.end}
+	return bothError{l.hold.queue.notHeld, l.end}
 }
 
 // bothError has the text of its first error, and matches both errors.
@@ -171,7 +179,7 @@ func (l *Lock) String() string {
 	case l.unlocked, h.lost != nil, ended:
 		state = "lost"
 	}
-	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(place.Name), place.Token, state)
+	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.queue.name), l.mode(), printable(place.Name), place.Token, state)
 }
 
 // GoString returns "dlock.Lock(...)" with the result of String in the brackets.

@@ -21,25 +21,13 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// prefix returns the prefix of the nodes that a host creates for this mode.
-func (m Mode) prefix(host string) string {
-	if m == Shared {
-		return host + sharedKind
-	}
-	return host + exclusiveKind
-}
-
-// modeOf returns the mode of a node that a driver has listed. It takes the mode
-// from the node's name, which it reads from the right, because the host name
-// may itself look like a mode and a sequence. Any other name counts as
-// exclusive, so that no contender is granted the lock beside a node whose mode
-// is unknown.
-func modeOf(n driver.Node) Mode {
+// isReader reports whether a listed node is a reader's. It reads the name from
+// the right, because the host name may itself look like a kind and a sequence.
+// Any other node counts as a writer's, so that no contender is granted the lock
+// beside a node of unknown kind.
+func isReader(n driver.Node) bool {
 	prefix, seq, ok := driver.ParseName(n.Name)
-	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
-		return Shared
-	}
-	return Exclusive
+	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
 // hostOf returns the host name that the name of a listed node contains. It is

@@ -17,7 +17,7 @@ type Option func(*options)
 type options struct {
 	timeout   time.Duration
 	backOff   func() engine.BackOff
-	prefix    [Exclusive + 1]string // what the names of nodes begin with, by mode
+	host      string // what the names of nodes begin with
 	logger    *slog.Logger
 	trace     *Trace
 	wait      Wait
@@ -36,19 +36,12 @@ func (o options) with(opts []Option) options {
 }
 
 func defaults() options {
-	o := options{
+	return options{
 		backOff: engineBackOff(defaultBackOff),
 		logger:  slog.New(slog.DiscardHandler),
 		trace:   new(Trace),
 		record:  recordTail(nil),
-	}
-	o.setHostname(systemHostname())
-	return o
-}
-
-func (o *options) setHostname(encoded string) {
-	for _, mode := range []Mode{Shared, Exclusive} {
-		o.prefix[mode] = mode.prefix(encoded)
+		host:    systemHostname(),
 	}
 }
 
@@ -120,7 +113,7 @@ func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
 // have the same name.
 func WithHostname(name string) Option {
 	encoded := encodeHostname(name)
-	return func(o *options) { o.setHostname(encoded) }
+	return func(o *options) { o.host = encoded }
 }
 
 // WithLogger sets where to log what an operator should know: sessions that

@@ -57,9 +57,9 @@ func (c *call) unanswered(err error) {
 func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last = err }) }
 
 func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
-	c.m.options.logger.Warn("dlock: trying again", "lock", c.m.name, "in", delay, "error", err)
-	if hook := c.m.options.trace.Retrying; hook != nil {
-		hook(ctx, RetryingInfo{Lock: c.m.name, Err: err, Delay: delay})
+	c.options.logger.Warn("dlock: trying again", "lock", c.name, "in", delay, "error", err)
+	if hook := c.options.trace.Retrying; hook != nil {
+		hook(ctx, RetryingInfo{Lock: c.name, Err: err, Delay: delay})
 	}
 }
 
@@ -68,8 +68,8 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
-	if hook := c.m.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: c.m.name, Node: node, Predecessor: v.Behind, Position: v.Position})
+	if hook := c.options.trace.Waiting; hook != nil {
+		hook(ctx, WaitingInfo{Lock: c.name, Node: node, Predecessor: v.Behind, Position: v.Position})
 	}
 }
 
@@ -79,7 +79,7 @@ const slowAfter = 5 * time.Second
 
 // logsSlow reports whether the call has to log that it waits for long.
 func (c *call) logsSlow(ctx context.Context) bool {
-	return !c.try && c.m.options.logger.Enabled(ctx, slog.LevelDebug)
+	return !c.try && c.options.logger.Enabled(ctx, slog.LevelDebug)
 }
 
 func (c *call) startSlow(ctx context.Context) {
@@ -96,7 +96,7 @@ func (c *call) stopSlow() {
 
 func (c *call) logSlow() {
 	p := c.progress.now()
-	c.m.options.logger.Debug("dlock: still waiting", "lock", c.m.name, "node", p.node,
+	c.options.logger.Debug("dlock: still waiting", "lock", c.name, "node", p.node,
 		"behind", printable(p.view.Behind), "holder", printable(p.view.First), "position", p.view.Position,
 		"waited", c.waited())
 }
@@ -108,13 +108,13 @@ func (c *call) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(c.m.name, engine.WithCause(ctx, err))
+		return lockError(c.name, engine.WithCause(ctx, err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return c.timedOut(ctx)
 	case cause != err:
-		return lockError(c.m.name, fmt.Errorf("%w: %w", err, cause))
+		return lockError(c.name, fmt.Errorf("%w: %w", err, cause))
 	}
-	return lockError(c.m.name, err)
+	return lockError(c.name, err)
 }
 
 func (c *call) timedOut(ctx context.Context) error {
@@ -124,13 +124,13 @@ func (c *call) timedOut(ctx context.Context) error {
 	}
 	p := c.progress.now()
 	joined := p.view.Behind != ""
-	if reason := c.m.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
+	if reason := c.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
 		p.last = reason
 	}
-	err := &timeoutError{lock: c.m.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
-	if mine := c.m.client.heldNode(c.m.name); mine != "" && joined {
+	err := &timeoutError{lock: c.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
+	if mine := c.client.heldNode(c.name); mine != "" && joined {
 		err.holder, err.mine = mine, true
-	} else if p.view.First != p.view.Behind && c.m.queue.Wait.Kind == engine.WatchPredecessor {
+	} else if p.view.First != p.view.Behind && c.engine.Wait.Kind == engine.WatchPredecessor {
 		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
 	}
 	return err

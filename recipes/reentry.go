@@ -60,8 +60,8 @@ func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Con
 
 // reenter takes a lock again if ctx says that its caller holds the lock. If ctx
 // does not say that, reenter returns neither a Lock nor an error.
-func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
-	in, _ := ctx.Value(m.key).(*heldIn)
+func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
+	in, _ := ctx.Value(q.key).(*heldIn)
 	for ; in != nil; in = in.outer {
 		lost, held := in.lock.state()
 		if lost != nil {
@@ -71,9 +71,9 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, newCall(m, mode).interrupted(ctx)
+			return nil, newCall(q, w).interrupted(ctx)
 		}
-		if l, err := in.lock.lockAgain(mode); l != nil || err != nil {
+		if l, err := in.lock.lockAgain(w); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -98,7 +98,7 @@ func (l *Lock) state() (lost error, held bool) {
 
 // lockAgain returns another Lock of the hold of l, without a request. If l is
 // unlocked, reenter returns neither a Lock nor an error.
-func (l *Lock) lockAgain(mode Mode) (*Lock, error) {
+func (l *Lock) lockAgain(w *want) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *Lock) lockAgain(mode Mode) (*Lock, error) {
 		return nil, h.lost
 	case l.unlocked:
 		return nil, nil
-	case mode == Exclusive && h.mode() == Shared:
-		return nil, lockError(h.m.name, ErrUpgrade)
+	case w.exclusive && !h.exclusive():
+		return nil, lockError(h.queue.name, ErrUpgrade)
 	}
-	return h.addLock(mode), nil
+	return h.addLock(w.exclusive), nil
 }

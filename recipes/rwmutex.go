@@ -1,13 +1,11 @@
 package recipes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // RWMutex is a read-write lock that all clients of a store share under one
@@ -23,14 +21,45 @@ import (
 // An RWMutex comes from a client. The zero value and nil belong to no client:
 // every use of them returns an error that matches [ErrClosed].
 type RWMutex struct {
-	_       noCopy
-	client  *Client
-	name    string
-	options options
-	queue   *engine.Queue
-	err     error // why the lock cannot be used; nil if it can
-	notHeld error // what calls of an unlocked Lock return
-	key     any   // the key under which a context of Lock.Context carries its Lock
+	_     noCopy
+	queue *queue // nil in the zero value
+}
+
+// What readers and writers ask of the queue.
+var (
+	reader = &want{kind: sharedKind, rule: behindWriter}
+	writer = &want{kind: exclusiveKind, rule: behindAll, exclusive: true, downgraded: reader}
+)
+
+// behindAll is the rule for writers: a writer waits for the node just before its
+// own.
+func behindAll(ahead []driver.Node) int { return len(ahead) - 1 }
+
+// behindWriter is the rule for readers: a reader waits for the last writer
+// before it.
+func behindWriter(ahead []driver.Node) int {
+	for i := len(ahead) - 1; i >= 0; i-- {
+		if !isReader(ahead[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// wantOf returns what the contender of a listed node asks of the queue.
+func wantOf(n driver.Node) *want {
+	if isReader(n) {
+		return reader
+	}
+	return writer
+}
+
+// mode returns the Mode that hooks report for a contender.
+func (w *want) mode() Mode {
+	if w.exclusive {
+		return Exclusive
+	}
+	return Shared
 }
 
 // RWMutex returns the read-write lock of that name. It does no I/O.
@@ -44,25 +73,7 @@ type RWMutex struct {
 //
 // The options are applied after those of the client, for this RWMutex only.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	c = c.opened()
-	m := &RWMutex{
-		client:  c,
-		name:    name,
-		options: c.options.with(opts),
-		key:     holdsKey{c, name},
-		notHeld: lockError(name, ErrNotHeld),
-	}
-	m.queue = &engine.Queue{
-		Name:    name,
-		Wait:    m.options.wait.wait,
-		BackOff: m.options.backOff,
-		Renamed: m.reportDowngraded,
-		Reaped:  m.reportReaped,
-	}
-	if err := cmp.Or(driver.CheckQueue(name), m.options.recordErr); err != nil {
-		m.err = lockError(name, err)
-	}
-	return m
+	return &RWMutex{queue: newQueue(c.opened(), name, opts)}
 }
 
 // Lock waits until it holds the lock exclusively.
@@ -85,13 +96,13 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // on a new session. With a context of [Lock.Context], Lock takes the same lock
 // again: see there.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, Exclusive, false)
+	return m.lock(ctx, writer, false)
 }
 
 // RLock waits until it holds the lock shared. Otherwise it is like Lock, but it
 // never returns [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, Shared, false)
+	return m.lock(ctx, reader, false)
 }
 
 // TryLock is like Lock, but does not wait for other contenders. If another
@@ -118,13 +129,13 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // tries once more only if the session turns out to have ended, or the new node
 // to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, Exclusive, true)
+	return m.lock(ctx, writer, true)
 }
 
 // TryRLock is like RLock, but does not wait for other contenders. It returns
 // [ErrLocked] if a writer holds the lock or waits for it. See TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, Shared, true)
+	return m.lock(ctx, reader, true)
 }
 
 // WithLock calls f while it holds the lock exclusively, and unlocks. If f
@@ -151,23 +162,30 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // may have got these two from another lock, and they would be mistaken for
 // errors of this lock.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.with(ctx, Exclusive, f)
+	return m.with(ctx, writer, f)
 }
 
 // WithRLock calls f while it holds the lock shared, and unlocks. Otherwise it
 // is like WithLock.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.with(ctx, Shared, f)
+	return m.with(ctx, reader, f)
 }
 
-func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Context) error) error {
-	err := m.usable(ctx)
+func (m *RWMutex) lock(ctx context.Context, w *want, try bool) (*Lock, error) {
+	if m.fromNoClient() {
+		return nil, errNoClient
+	}
+	return m.queue.acquire(ctx, w, try)
+}
+
+func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context) error) error {
+	err := m.check(ctx)
 	if err == nil && f == nil {
-		err = lockError(m.name, errors.New("nil function"))
+		err = lockError(m.queue.name, errors.New("nil function"))
 	}
 	var l *Lock
 	if err == nil {
-		l, err = m.acquire(ctx, mode, false)
+		l, err = m.queue.acquire(ctx, w, false)
 	}
 	if err != nil {
 		return bothError{err, ErrNotRun}
@@ -188,18 +206,18 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 
 // Name returns the lock's name.
 func (m *RWMutex) Name() string {
-	if m == nil {
+	if m.fromNoClient() {
 		return ""
 	}
-	return m.name
+	return m.queue.name
 }
 
 // String returns the lock's name, quoted if it would not print.
 func (m *RWMutex) String() string {
-	if m == nil || m.client == nil {
+	if m.fromNoClient() {
 		return "no lock"
 	}
-	return printable(m.name)
+	return printable(m.queue.name)
 }
 
 // GoString returns "dlock.RWMutex(...)" with the result of String in the
@@ -209,38 +227,13 @@ func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")"
 // errNoClient is the error of an RWMutex that is the zero value or nil.
 var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
 
-// usable returns nil, or the reason why a call with that context cannot use the
-// lock at all.
-func (m *RWMutex) usable(ctx context.Context) error {
-	if m == nil || m.client == nil {
+// fromNoClient reports whether the RWMutex is the zero value or nil.
+func (m *RWMutex) fromNoClient() bool { return m == nil || m.queue == nil }
+
+// check returns why a call with that context cannot use the lock, or nil.
+func (m *RWMutex) check(ctx context.Context) error {
+	if m.fromNoClient() {
 		return errNoClient
 	}
-	if ctx == nil {
-		return lockError(m.name, errors.New("nil context"))
-	}
-	return m.err
+	return m.queue.usable(ctx)
 }
-
-// blocker returns the index of the node that a contender has to wait for, in
-// the list of the nodes ahead of its own node. If the contender need not wait,
-// blocker returns -1. A writer waits for the node just before its own, a reader
-// for the last writer before it.
-func blocker(ahead []driver.Node, mode Mode) int {
-	for i := len(ahead) - 1; i >= 0; i-- {
-		if mode == Exclusive || modeOf(ahead[i]) == Exclusive {
-			return i
-		}
-	}
-	return -1
-}
-
-// rules holds the function blocker for each mode, in the form that the engine
-// needs.
-var rules = [...]engine.Rule{
-	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
-	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
-}
-
-// free reports whether a new contender of that mode would hold the lock at
-// once.
-func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0 }

@@ -51,16 +51,16 @@ func (l *Lock) Unlock() error {
 		defer h.mu.Unlock()
 		return l.end
 	}
-	lost, before := h.lost, h.mode()
+	lost, before := h.lost, h.exclusive()
 	l.unlocked = true
-	l.end = h.m.notHeld
+	l.end = h.queue.notHeld
 	if lost != nil {
 		l.end = lost
 	}
 	contexts, cause := l.takeContexts(), l.end
 	h.dropLock(l)
 	last := len(h.locks) == 0
-	shared := lost == nil && before == Exclusive && h.markShared()
+	shared := lost == nil && before && h.markShared()
 	h.mu.Unlock()
 
 	for _, c := range contexts {
@@ -103,7 +103,7 @@ func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *engine.Loss
 	if !errors.As(err, &loss) {
-		return unlockError(h.m.name, h.m.client.closedOr(err))
+		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}
 	lost := h.lostError(*loss) // the removal has found that the node was gone
 	l.endedBy(lost)
@@ -116,7 +116,7 @@ func (l *Lock) explain(err error) error {
 func (h *hold) reportReleased(err error) {
 	if trace, ctx := h.hooks(); trace.Released != nil {
 		trace.Released(ctx, ReleasedInfo{
-			Lock: h.m.name,
+			Lock: h.queue.name,
 			Node: h.entry.Place().Name,
 			Held: time.Since(h.since),
 			Err:  err,
