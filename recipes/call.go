@@ -10,31 +10,28 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// call is one call of Lock, RLock, TryLock or TryRLock that contends in the
-// queue. It makes one entry after another until one is granted or the call has
-// to end. An entry is a node in the queue, with what the client knows about it.
+// call is one call that contends, until its grant or error. A cohort makes one
+// for its goroutines.
 type call struct {
 	*queue
 	want  *want
-	try   bool
+	try   bool // returns ErrLocked instead of waiting
 	began time.Time
 
-	progress progress
-	retries  engine.Retries
-	restarts int           // how often the node of an entry had vanished from the queue
-	slow     *time.Timer   // when slowAfter has passed, logs that the call still waits
-	share    chan struct{} // closed if the call has to go on with want.downgraded; nil: it never has to
+	retries  *engine.Retries // nil until a request fails
+	vanished bool            // an entry's node vanished; the second time is an error
+	slow     *time.Timer     // logs that the call still waits; nil until it waits
+	share    chan struct{}   // closed when want.downgraded is enough from now on; nil: never
+	progress progress        // for errors and logs
 }
 
-func newCall(q *queue, w *want) *call {
-	return &call{queue: q, want: w, began: time.Now(), retries: engine.Retries{New: q.options.backOff}}
-}
+func newCall(q *queue, w *want) *call { return &call{queue: q, want: w, began: time.Now()} }
 
-// acquire is the body of Lock, RLock, TryLock and TryRLock.
+// acquire makes a call for the want, and reports if it fails.
 func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	c := newCall(q, w)
 	c.try = try
-	l, err := q.obtain(ctx, c)
+	l, err := c.obtain(ctx)
 	if hook := q.options.trace.Failed; err != nil && hook != nil {
 		if ctx == nil {
 			ctx = context.Background()
@@ -52,57 +49,49 @@ func (q *queue) usable(ctx context.Context) error {
 	return q.err
 }
 
-func (q *queue) obtain(ctx context.Context, c *call) (*Lock, error) {
-	if err := q.usable(ctx); err != nil {
+func (c *call) obtain(ctx context.Context) (*Lock, error) {
+	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
-	if l, err := q.reenter(ctx, c.want); l != nil || err != nil {
+	if l, err := c.reenter(ctx, c.want); l != nil || err != nil {
 		return l, err
 	}
-	if err := q.client.beginCall(); err != nil {
-		return nil, lockError(q.name, err)
+	if err := c.client.beginCall(); err != nil {
+		return nil, lockError(c.name, err)
 	}
-	defer q.client.endCall()
-	if q.options.timeout > 0 {
-		limited, cancel := context.WithTimeout(ctx, q.options.timeout)
+	defer c.client.endCall()
+	if c.options.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, c.options.timeout)
 		defer cancel()
 		ctx = limited
 	}
-	from, done := q.acquirer()
-	defer done()
-	return from.acquire(ctx, c)
-}
-
-// acquirer gets a lock for a call that is not a re-entry. There are two kinds:
-// a contention has a node for this call alone, and the calls of a cohort share
-// a node.
-type acquirer interface {
-	acquire(ctx context.Context, c *call) (*Lock, error)
-}
-
-// acquirer returns the value whose method acquire gets the lock for one call of
-// Lock, RLock, TryLock or TryRLock. If the lock has retention, this is the
-// client's cohort. Otherwise it is a new contention. When the call ends, it has
-// to run the function done.
-func (q *queue) acquirer() (from acquirer, done func()) {
-	if q.options.retention == nil {
-		return new(contention), func() {}
+	if c.options.retention != nil {
+		cohort := c.client.cohorts.use(c.queue)
+		defer cohort.unuse()
+		return cohort.enter(ctx, c)
 	}
-	c := q.client.cohorts.use(q)
-	return c, c.unuse
+	var l *Lock
+	err := c.contend(ctx, func(e *engine.Entry) (err error) {
+		l, err = c.holdAlone(e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.reportGranted(ctx, l)
+	return l, nil
 }
 
-// granter grants an entry that no node blocks, to the call itself or to its
-// cohort. If the entry's Grant fails, grant returns its error.
-type granter interface {
-	grantEntry(ctx context.Context, c *call, e *engine.Entry) error
-}
-
-// contend contends until an entry is granted or there is a reason to give up.
-func (c *call) contend(ctx context.Context, g granter) error {
-	defer c.stopSlow()
+// contend makes one entry after another until one is unblocked and own grants
+// it. After an error no node stays.
+func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
+	defer func() {
+		if c.slow != nil {
+			c.slow.Stop()
+		}
+	}()
 	for {
-		err := c.contendOnce(ctx, g)
+		err := c.contendOnce(ctx, own)
 		if err == nil {
 			return nil
 		}
@@ -112,9 +101,9 @@ func (c *call) contend(ctx context.Context, g granter) error {
 	}
 }
 
-// contendOnce contends with one entry. If once returns an error or panics, the entry's
-// node is not in the queue, or is being removed.
-func (c *call) contendOnce(ctx context.Context, g granter) error {
+// contendOnce contends with one entry. If it returns an error or panics, the
+// entry's node is removed or being removed.
+func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
 	}
@@ -129,9 +118,8 @@ func (c *call) contendOnce(ctx context.Context, g granter) error {
 	}
 	granted := false
 	defer func() {
-		// One error of wait says that a list of the queue did not show the node. The
-		// node is removed in that case, too, because the server that made
-		// the list may be wrong.
+		// Also after ErrVanished, because the server that listed the queue without
+		// the node may be wrong.
 		if !granted {
 			e.Abandon()
 		}
@@ -139,7 +127,7 @@ func (c *call) contendOnce(ctx context.Context, g granter) error {
 	c.reportQueued(ctx, e.Place())
 	err = c.awaitTurn(ctx, e)
 	if errors.Is(err, engine.ErrInterrupted) {
-		err = c.waitShared(ctx, e)
+		err = c.waitDowngraded(ctx, e)
 	}
 	if err != nil {
 		return err
@@ -147,44 +135,40 @@ func (c *call) contendOnce(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
 	}
-	err = g.grantEntry(ctx, c, e)
+	err = own(e)
 	granted = err == nil
 	return err
 }
 
-// newEntry makes a node in the queue.
+// newEntry joins the queue. A call of TryLock first makes sure that the queue is
+// free, so that a failing one seldom leaves a node to remove.
 func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 	err = c.client.onSession(ctx, func(s *session) error {
-		e, err = c.createEntry(ctx, s)
+		if c.try {
+			nodes, err := s.List(ctx, c.name)
+			if err != nil {
+				return err
+			}
+			if c.want.rule(nodes) >= 0 {
+				return ErrLocked
+			}
+		}
+		e, err = engine.Join(ctx, s.Session, c.engine, engine.Spec{
+			Prefix:    c.prefix(c.want),
+			Data:      newRecord(c.began, c.options.record),
+			Blocks:    c.want.rule,
+			Exclusive: c.want.exclusive,
+			Waits:     !c.try,
+		})
 		return err
 	})
 	return e, err
 }
 
-func (c *call) createEntry(ctx context.Context, s *session) (*engine.Entry, error) {
-	if c.try {
-		nodes, err := s.List(ctx, c.name)
-		if err != nil {
-			return nil, err
-		}
-		if c.want.rule(nodes) >= 0 {
-			return nil, ErrLocked // the call ends without a node in the queue
-		}
-	}
-	return engine.Join(ctx, s.Session, c.engine, engine.Spec{
-		Prefix:    c.prefix(c.want),
-		Data:      newRecord(c.began, c.options.record),
-		Blocks:    c.want.rule,
-		Exclusive: c.want.exclusive,
-		Waits:     !c.try,
-	})
-}
-
 // prefix returns what the names of a contender's nodes begin with.
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn returns nil once no node blocks the entry. A call of TryLock or TryRLock
-// looks at the queue only once, and gets ErrLocked if a node blocks the entry.
+// awaitTurn returns nil once no node blocks the entry.
 func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	if e.Alone() {
 		return nil
@@ -199,9 +183,9 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// waitShared goes on with the wait of a writer's entry as with one of a reader. If
-// the driver cannot rename the node, the attempt makes another.
-func (c *call) waitShared(ctx context.Context, e *engine.Entry) error {
+// waitDowngraded goes on waiting, at the same position, for want.downgraded. If
+// the driver cannot rename the node, the call has to make another.
+func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
 	c.want = c.want.downgraded
 	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
 		return errNotRenamed
@@ -210,7 +194,9 @@ func (c *call) waitShared(ctx context.Context, e *engine.Entry) error {
 	return c.awaitTurn(ctx, e)
 }
 
-// Interrupt ends the wait of a writer's entry when share closes.
+var errNotRenamed = errors.New("the writer's node cannot become a reader's")
+
+// Interrupt ends a wait that goes on in waitDowngraded.
 func (c *call) Interrupt() <-chan struct{} {
 	if c.want.downgraded == nil {
 		return nil
@@ -218,16 +204,12 @@ func (c *call) Interrupt() <-chan struct{} {
 	return c.share
 }
 
-var errNotRenamed = errors.New("the writer's node cannot become a reader's")
-
-// retry is called after an error. It decides whether the call
-// contends once more. If so, it returns nil, in most cases after the pause that
-// the back-off asks for. Otherwise it returns the error with which the call
-// ends.
+// retry returns nil if the call has to contend once more after err, in most
+// cases after a pause, and otherwise the error with which the call ends.
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // this is an error that Pause has returned
+		return err // from Pause
 	}
 	switch {
 	case c.client.closedOr(nil) != nil:
@@ -237,8 +219,8 @@ func (c *call) retry(ctx context.Context, err error) error {
 		return c.interrupted(ctx)
 	case errors.Is(err, errNotRenamed):
 		return nil
-	case errors.Is(err, engine.ErrVanished) && c.restarts == 0:
-		c.restarts++
+	case errors.Is(err, engine.ErrVanished) && !c.vanished:
+		c.vanished = true
 		c.reportRetry(ctx, err, 0)
 		return nil
 	case errors.Is(err, engine.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
@@ -258,6 +240,9 @@ func (c *call) retry(ctx context.Context, err error) error {
 // has ended, or the client is closed.
 func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
+	if c.retries == nil {
+		c.retries = &engine.Retries{New: c.options.backOff}
+	}
 	delay := c.retries.Next()
 	if delay < 0 {
 		return lockError(c.name, fmt.Errorf("gave up after %v: %w", c.waited(), err))
@@ -275,35 +260,33 @@ func (c *call) Pause(ctx context.Context, err error) error {
 	}
 }
 
-// Answered is called when the store has answered. It forgets the last error of
-// the store, and the next error begins a new back-off.
+// Answered forgets the last error of the store. The next one begins a new
+// back-off.
 func (c *call) Answered() {
-	c.noteError(nil)
-	c.retries.Succeeded()
-}
-
-// contention is the acquirer of a call that contends in the queue by itself,
-// with an entry of its own.
-type contention struct{ lock *Lock }
-
-func (own *contention) acquire(ctx context.Context, c *call) (*Lock, error) {
-	if err := c.contend(ctx, own); err != nil {
-		return nil, err
+	if c.retries != nil {
+		c.noteError(nil)
+		c.retries.Succeeded()
 	}
-	c.reportGranted(ctx, own.lock)
-	return own.lock, nil
 }
 
-// grantEntry makes the hold and the Lock of the call, and grants the entry to the
-// hold.
-func (own *contention) grantEntry(_ context.Context, c *call, e *engine.Entry) error {
-	h, l := newHold(c.queue, c.want, e, ownEntry{e})
-	own.lock = l
-	return e.Grant(h)
+// holdAlone grants an entry to a new hold, which shares it with no other hold.
+func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
+	h, l := newHold(c.queue, c.want, e, nil)
+	return l, e.Grant(h.tellLoss)
 }
 
-// reportGranted calls the hook Granted for a Lock that the call is about to return. If
-// a hook panics, announce unlocks the Lock.
+func (c *call) reportQueued(ctx context.Context, p driver.Place) {
+	c.Answered()
+	c.progress.mu.Lock()
+	c.progress.node = p.Name
+	c.progress.mu.Unlock()
+	if hook := c.options.trace.Queued; hook != nil {
+		hook(ctx, QueuedInfo{Lock: c.name, Place: p})
+	}
+}
+
+// reportGranted reports a Lock that the call is about to return. If a hook
+// panics, the Lock is unlocked.
 func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned := false
 	defer func() {
@@ -315,17 +298,8 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned = true
 }
 
-func (c *call) reportQueued(ctx context.Context, p driver.Place) {
-	c.Answered()
-	c.progress.set(func(own *progress) { own.node = p.Name })
-	if hook := c.options.trace.Queued; hook != nil {
-		hook(ctx, QueuedInfo{Lock: c.name, Place: p})
-	}
-}
-
-// traceGranted calls the hook Granted of the RWMutex that the call was made
-// on. The RWMutex of the hold may be another one of the same name, if the hold
-// belongs to a cohort.
+// traceGranted calls the hook Granted of the call's own queue. With retention,
+// the queue of the hold may be that of another RWMutex with the same name.
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()
@@ -334,10 +308,3 @@ func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 }
 
 func (c *call) elapsed() time.Duration { return time.Since(c.began) }
-
-// ownEntry lends an entry to its only hold.
-type ownEntry struct{ entry *engine.Entry }
-
-func (ownEntry) becameShared() {}
-
-func (o ownEntry) takeBack(*hold) error { return o.entry.Remove(unlockTimeout) }

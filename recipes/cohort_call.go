@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // waiter is a call that waits for an entry of its cohort.
@@ -26,8 +28,8 @@ type cohortCall struct {
 	cancelled bool
 }
 
-// acquire gets a lock for a call of a goroutine of the cohort.
-func (c *cohort) acquire(ctx context.Context, call *call) (*Lock, error) {
+// enter gets a lock for a call of a goroutine of the cohort.
+func (c *cohort) enter(ctx context.Context, call *call) (*Lock, error) {
 	for {
 		l, err := c.enterOnce(ctx, call)
 		if err != nil {
@@ -275,7 +277,7 @@ func (c *cohort) contendAgain() {
 // as a sharedEntry of the cohort.
 func (c *cohort) contendShared(ctx context.Context, call *call) (*sharedEntry, error) {
 	s := &sharedEntry{cohort: c}
-	if err := call.contend(ctx, s); err != nil {
+	if err := call.contend(ctx, func(e *engine.Entry) error { return s.ownEntry(call.want, e) }); err != nil {
 		return nil, err
 	}
 	return s, nil

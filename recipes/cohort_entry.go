@@ -37,11 +37,10 @@ const (
 	waiting
 )
 
-// grantEntry is called when the attempt of the cohort has got an entry e. It grants
-// e to s, for the cohort.
-func (s *sharedEntry) grantEntry(_ context.Context, call *call, e *engine.Entry) error {
-	s.entry, s.want = e, call.want
-	return e.Grant(s)
+// ownEntry grants an unblocked entry to the cohort.
+func (s *sharedEntry) ownEntry(w *want, e *engine.Entry) error {
+	s.entry, s.want = e, w
+	return e.Grant(s.tellHolds)
 }
 
 // inUse reports whether a goroutine holds the entry now, and whether one holds
@@ -136,9 +135,9 @@ const brief = 100 * time.Millisecond
 
 // The methods below are called without cohort.mu.
 
-// becameShared is called when a hold has become shared. It admits the readers
+// admitReaders is called when a hold has become shared. It admits the readers
 // that wait for the entry.
-func (s *sharedEntry) becameShared() {
+func (s *sharedEntry) admitReaders() {
 	c := s.cohort
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,16 +202,16 @@ func (s *sharedEntry) tellShared() {
 	_ = s.entry.Rename(ctx)
 }
 
-// Lose tells the holds that the entry was lost. The waiters of the cohort
+// tellHolds tells the holds that the entry was lost. The waiters of the cohort
 // contend for another entry.
-func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
+func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	c := s.cohort
 	c.mu.Lock()
 	holds := slices.Clone(s.holds) // no hold is added to a lost entry
 	c.mu.Unlock()
 	var reports []func()
 	for _, h := range holds {
-		reports = append(reports, h.Lose(loss))
+		reports = append(reports, h.tellLoss(loss))
 	}
 	c.mu.Lock()
 	unused := len(s.holds) == 0

@@ -76,13 +76,15 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade tells the lender and the store that a hold is shared. If the hold
+// downgrade tells the cohort and the store that a hold is shared. If the hold
 // has ended, downgrade returns why. If the store returns an error, downgrade
 // passes that error to the function failed, and returns the result. The
 // function is lockError for a call of Downgrade, and unlockError for a call of
 // Unlock.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
-	h.lender.becameShared()
+	if h.shared != nil {
+		h.shared.admitReaders()
+	}
 	err := h.entry.Rename(ctx)
 	if ended := h.ended(); ended != nil {
 		return ended

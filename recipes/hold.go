@@ -12,43 +12,37 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one contender's hold of a lock: the Lock that the contender was
-// granted, and the Locks of its re-entries. The hold ends when the last of them
-// is unlocked.
+// hold is one contender's hold of an entry: the Lock of its grant, and those of
+// re-entries. It ends with the last Unlock.
 type hold struct {
 	queue  *queue
 	want   *want
 	entry  *engine.Entry
-	lender lender
+	shared *sharedEntry // lends the entry and takes it back; nil without retention
 	since  time.Time
 
 	mu    sync.Mutex
-	locks []*Lock // the Locks that are not yet unlocked
-	lost  error   // the loss that the Locks were told of; nil: none
-
-	// trace has the hooks Released and Lost, which report how the hold has
-	// ended. It is nil until the hook Granted has returned. The field call is the
-	// context that the two hooks get, or nil if neither of them is set.
-	trace *Trace
-	call  context.Context
+	locks []*Lock // guarded by mu; without the unlocked ones
+	lost  error   // guarded by mu; nil until the Locks know of a loss
+	hooks *ending // guarded by mu; nil until the hook Granted has returned
 }
 
-// lender lends an entry to a hold. The entry belongs to this hold alone, or the
-// goroutines of a cohort share it.
-type lender interface {
-	// becameShared is called when a hold that was exclusive has become shared.
-	becameShared()
-	// giveBack takes the hold back after its last Unlock. If that needs a
-	// request to the store, giveBack returns the store's error.
-	takeBack(h *hold) error
+// ending is how to report the end of a hold.
+type ending struct {
+	trace *Trace          // has the hooks Released and Lost
+	ctx   context.Context // for these hooks
 }
+
+// unreported is the ending of a hold without hooks. It is shared, so that such
+// a hold allocates none.
+var unreported = &ending{new(Trace), context.Background()}
 
 // newHold returns a hold with one Lock.
-func newHold(q *queue, w *want, e *engine.Entry, from lender) (*hold, *Lock) {
+func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *Lock) {
 	made := &struct {
 		hold  hold
 		first [1]*Lock // saves an allocation
-	}{hold: hold{queue: q, want: w, entry: e, lender: from, since: time.Now()}}
+	}{hold: hold{queue: q, want: w, entry: e, shared: shared, since: time.Now()}}
 	h := &made.hold
 	h.locks = made.first[:0]
 	return h, h.addLock(w.exclusive)
@@ -76,15 +70,15 @@ func newLock(state lockState) *Lock {
 // been told of the loss when check returns. It is called without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
-		h.Lose(*loss)()
+		h.tellLoss(*loss)()
 	}
 }
 
-// Lose tells the Locks that they are lost. Only the first loss counts, and none
-// counts after the last Unlock. Before anything else shows the loss, Lose ends the
-// contexts of the Locks. So a caller that has seen the channel of Lost closed finds the
-// contexts ended. The function that Lose returns logs the loss and calls the hook Lost.
-func (h *hold) Lose(loss engine.Loss) (report func()) {
+// tellLoss tells the Locks that they are lost. Only the first loss counts, and
+// none after the last Unlock. The contexts of the Locks end before Lost closes,
+// so a caller that has seen Lost closed finds them ended. report logs the loss
+// and calls the hook Lost.
+func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	err := h.lostError(loss)
 	for {
 		contexts, granted, counts := h.markLost(err)
@@ -100,9 +94,9 @@ func (h *hold) Lose(loss engine.Loss) (report func()) {
 	}
 }
 
-// markLost returns the contexts of the Locks that have not ended. If there are none, it
-// tells the Locks that they are lost. It reports with granted whether the hook Granted
-// has returned, and with counts whether the loss counts.
+// markLost returns the contexts of the Locks that have not ended. If there are
+// none, it marks the Locks as lost. granted reports whether the hook Granted has
+// returned, and counts whether the loss counts.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,15 +119,15 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 			close(l.lost)
 		}
 	}
-	return nil, h.trace != nil, true
+	return nil, h.hooks != nil, true
 }
 
 func (h *hold) lostError(loss engine.Loss) *lostError {
 	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 
-// reportLoss logs a loss and, if the hook Granted had returned before it, calls the
-// hook Lost. Otherwise announce calls Lost.
+// reportLoss logs a loss. It calls the hook Lost, unless the hook Granted has
+// not returned: then reportsEnd calls Lost.
 func (h *hold) reportLoss(err *lostError, granted bool) {
 	h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
 	if granted {
@@ -142,18 +136,21 @@ func (h *hold) reportLoss(err *lostError, granted bool) {
 }
 
 func (h *hold) traceLost(err *lostError) {
-	if trace, ctx := h.hooks(); trace.Lost != nil {
-		trace.Lost(ctx, LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
+	if end := h.ending(); end.trace.Lost != nil {
+		end.trace.Lost(end.ctx, LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
 	}
 }
 
-// reportsEnd calls the function granted, which calls the hook Granted. From then on
-// the hooks of the trace report how the hold ends, also if granted has panicked. If
-// the hold was lost meanwhile, announce calls Lost.
+// reportsEnd calls granted, which calls the hook Granted. From then on the hold
+// reports its end to the trace, also if granted panics. If the hold was lost
+// meanwhile, reportsEnd calls the hook Lost.
 func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
 	defer func() {
 		h.mu.Lock()
-		h.trace, h.call = trace, trace.keep(ctx)
+		h.hooks = unreported
+		if trace.Released != nil || trace.Lost != nil {
+			h.hooks = &ending{trace, context.WithoutCancel(ctx)}
+		}
 		lost, _ := h.lost.(*lostError)
 		h.mu.Unlock()
 		if lost != nil {
@@ -163,19 +160,13 @@ func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
 	granted()
 }
 
-// hooks returns the hooks that report how the hold has ended, and their
-// context.
-func (h *hold) hooks() (*Trace, context.Context) {
+func (h *hold) ending() *ending {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	trace, ctx := h.trace, h.call
-	if trace == nil {
-		trace = new(Trace)
+	if h.hooks == nil {
+		return unreported
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	return trace, ctx
+	return h.hooks
 }
 
 // exclusive reports whether one of the Locks is exclusive. It is called with mu

@@ -88,12 +88,6 @@ func (c *call) startSlow(ctx context.Context) {
 	}
 }
 
-func (c *call) stopSlow() {
-	if c.slow != nil {
-		c.slow.Stop()
-	}
-}
-
 func (c *call) logSlow() {
 	p := c.progress.now()
 	c.options.logger.Debug("dlock: still waiting", "lock", c.name, "node", p.node,

@@ -111,15 +111,6 @@ func both[Info any](first, second func(context.Context, Info)) func(context.Cont
 	}
 }
 
-// keep returns a context with the values of ctx, for the hooks that run after
-// the call has returned. It returns nil if there are no such hooks.
-func (t *Trace) keep(ctx context.Context) context.Context {
-	if t.Released == nil && t.Lost == nil {
-		return nil
-	}
-	return context.WithoutCancel(ctx)
-}
-
 // ConnectedInfo is the argument of Trace.Connected.
 type ConnectedInfo struct {
 	Took    time.Duration

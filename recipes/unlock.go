@@ -77,13 +77,13 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// release returns the hold to its lender after the last Unlock, and returns
-// the error of that Unlock. If the caller knows already that the lock was lost,
+// release ends the hold after the last Unlock, and returns the error of that
+// Unlock. If the caller knows already that the lock was lost,
 // it passes that loss, and giveBack returns it: a loss explains every other
 // error.
 func (l *Lock) release(lost error) error {
 	h := l.hold
-	err := h.lender.takeBack(h)
+	err := h.giveEntryBack()
 	if lost != nil {
 		return lost
 	}
@@ -94,6 +94,13 @@ func (l *Lock) release(lost error) error {
 		h.reportReleased(err)
 	}
 	return err
+}
+
+func (h *hold) giveEntryBack() error {
+	if h.shared != nil {
+		return h.shared.takeBack(h)
+	}
+	return h.entry.Remove(unlockTimeout)
 }
 
 // explain returns the error of Unlock if the removal of the node has returned
@@ -114,8 +121,8 @@ func (l *Lock) explain(err error) error {
 // reportReleased calls the hook Released for a hold that was not lost. It is
 // called after everything else is done, because a hook may panic.
 func (h *hold) reportReleased(err error) {
-	if trace, ctx := h.hooks(); trace.Released != nil {
-		trace.Released(ctx, ReleasedInfo{
+	if end := h.ending(); end.trace.Released != nil {
+		end.trace.Released(end.ctx, ReleasedInfo{
 			Lock: h.queue.name,
 			Node: h.entry.Place().Name,
 			Held: time.Since(h.since),

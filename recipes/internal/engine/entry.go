@@ -41,10 +41,10 @@ type Entry struct {
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
-	since    time.Time // the time of the grant; zero before
-	owner    Owner     // the argument of Grant; told if the entry is lost
-	loss     *Loss     // how the entry was lost; nil: it was not lost
-	inUse    bool      // set when the entry is lost, as callers may still work under it; cleared by SeeLoss and beginRemoval
+	since    time.Time                  // the time of the grant; zero before
+	lost     func(Loss) (report func()) // from Grant; tells the owner of a loss
+	loss     *Loss                      // how the entry was lost; nil: it was not lost
+	inUse    bool                       // set when the entry is lost, as callers may still work under it; cleared by SeeLoss and beginRemoval
 	watching nodeWatch
 	rename   rename
 }
@@ -107,24 +107,19 @@ func (e *Entry) joined(j driver.Joined) {
 	e.first, e.place = j, j.Place
 }
 
-// Owner is what an entry is granted to. The package that uses this one
-// implements it, to be told of a loss.
-type Owner interface {
-	// Lose is called once if the entry is lost, with no mutex of this package
-	// held. Lose returns a function that reports the loss to hooks. That
-	// function is called when the owners of all entries that were lost together
-	// have been told, so that a slow hook delays no owner.
-	Lose(Loss) (report func())
-}
-
 // Grant is the transition from waiting to granted. If the session has ended,
 // Grant returns why; the entry then stays in the state waiting, and the caller
 // has to remove it.
 //
+// If the entry is lost later, lost is called once to tell the owner, with no
+// mutex of this package held. The function report that it returns runs the
+// hooks. It is called once the owners of all entries that were lost together
+// know, so that a slow hook delays no owner.
+//
 // The watch of the entry's own node starts watchAfter later. An entry that is
 // removed before that needs no watch, because Remove itself finds out whether
 // the node was gone already.
-func (e *Entry) Grant(to Owner) error {
+func (e *Entry) Grant(lost func(Loss) (report func())) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
 	}
@@ -135,7 +130,7 @@ func (e *Entry) Grant(to Owner) error {
 		return err
 	}
 	e.move(granted)
-	e.owner, e.since = to, time.Now()
+	e.lost, e.since = lost, time.Now()
 	e.watching.timer = time.AfterFunc(watchAfter, func() { e.session.client.Go(e.watchNode) })
 	return nil
 }
@@ -164,8 +159,7 @@ func (s *Session) ungrant(e *Entry) {
 
 // lose is the transition from granted to gone: the session has ended, or the
 // node is not in the queue. If the entry is not granted, lose does nothing: the
-// entry has no owner yet, or none any more. The result is the function that
-// Owner.Lose has returned.
+// entry has no owner yet, or none any more.
 func (e *Entry) lose(cause error) (report func()) {
 	e.mu.Lock()
 	if e.state != granted {
@@ -179,7 +173,7 @@ func (e *Entry) lose(cause error) (report func()) {
 	e.stop()
 	e.mu.Unlock()
 	e.session.ungrant(e)
-	return e.owner.Lose(loss)
+	return e.lost(loss)
 }
 
 // beginRemoval is the transition from waiting or granted to removing: the owner
