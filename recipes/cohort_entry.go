@@ -127,14 +127,6 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// brief is the shortest time that a watch normally lasts. But the queue may
-// change all the time, or a driver may end watches without a change. So if more
-// than two watches in a row end sooner, lookForOthers pauses before it arms the
-// next one: otherwise it would send request after request.
-const brief = 100 * time.Millisecond
-
-// The methods below are called without cohort.mu.
-
 // admitReaders is called when a hold has become shared. It admits the readers
 // that wait for the entry.
 func (s *sharedEntry) admitReaders() {
@@ -235,37 +227,20 @@ func callAll(fs []func()) {
 }
 
 // lookForOthers watches the queue until another contender waits. It may notice
-// a contender so late that the contender has given up again. The cohort then
-// gives its entry up although no contender waits, and has to create another
-// node, which does no other harm.
+// one so late that it has given up again. The cohort then gives its entry up for
+// nothing, which costs another node and does no other harm.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
-	pause := engine.Retries{New: s.cohort.queue.options.backOff}
-	early := 0 // how many watches in a row have ended early
-	for ctx.Err() == nil && !s.entry.SessionOver() {
-		began := time.Now()
-		watch, nodes, err := s.entry.WatchQueue(ctx)
+	waits := false
+	s.entry.Observe(ctx, func(nodes []driver.Node, err error) (more bool) {
 		if err != nil {
 			s.forgetOthers()
-			engine.Sleep(pause.NextEndless(), ctx.Done())
-			continue
+			return true
 		}
-		pause.Succeeded()
-		if s.noteOthers(nodes) == waiting {
-			watch.Stop()
-			s.removeIdle()
-			return
-		}
-		select {
-		case <-watch.C:
-		case <-ctx.Done():
-		}
-		watch.Stop()
-		if early++; time.Since(began) > brief {
-			early = 0
-		}
-		if early > 2 { // a driver may end watches early, again and again
-			engine.Sleep(time.Millisecond<<min(early-2, 7), ctx.Done())
-		}
+		waits = s.noteOthers(nodes) == waiting
+		return !waits
+	})
+	if waits {
+		s.removeIdle()
 	}
 }
 

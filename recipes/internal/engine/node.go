@@ -13,10 +13,9 @@ const (
 	// watchAfter is the time from the grant of an entry to the start of the
 	// watch of its own node.
 	watchAfter = 300 * time.Millisecond
-	// early is the shortest time that a watch normally lasts. But a driver may
-	// end a watch sooner, although its node still exists. Then watchNode pauses
-	// before it arms the next one: otherwise it would send request after
-	// request.
+	// early is the shortest time that a watch normally lasts. A driver may end one
+	// sooner, although nothing has changed. The loops that watch then pause, because
+	// otherwise they would send request after request.
 	early = 100 * time.Millisecond
 )
 

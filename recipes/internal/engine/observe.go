@@ -2,13 +2,45 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// WatchQueue watches the whole queue, and then lists it. In this order, a
-// change that the list does not show ends the watch.
-func (e *Entry) WatchQueue(ctx context.Context) (driver.Watch, []driver.Node, error) {
+// Observe passes the nodes of the queue to see, now and after each change, until
+// see returns false, ctx ends or the session ends. If the queue cannot be
+// watched, see gets the error, and Observe tries again.
+func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err error) (more bool)) {
+	pause := Retries{New: e.queue.BackOff}
+	idle := 0 // how many watches in a row have ended early
+	for ctx.Err() == nil && !e.SessionOver() {
+		began := time.Now()
+		watch, nodes, err := e.watchAndList(ctx)
+		if err != nil {
+			see(nil, err)
+			Sleep(pause.NextEndless(), ctx.Done())
+			continue
+		}
+		pause.Succeeded()
+		if !see(nodes, nil) {
+			watch.Stop()
+			return
+		}
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+		}
+		watch.Stop()
+		if idle++; time.Since(began) > early {
+			idle = 0
+		}
+		throttle(idle, ctx.Done())
+	}
+}
+
+// watchAndList lists the queue after it has begun to watch it, so that a change
+// which the list does not show ends the watch.
+func (e *Entry) watchAndList(ctx context.Context) (driver.Watch, []driver.Node, error) {
 	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
 	if err != nil {
 		return driver.Watch{}, nil, err

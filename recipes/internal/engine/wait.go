@@ -115,7 +115,9 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 		return true, nil
 	}
 	w.see(ctx, View{ahead[0].Name, ahead[b].Name, len(ahead) + 1, time.Now()})
-	w.slowDown(ctx)
+	if w.queue.Wait.Kind != Poll {
+		throttle(w.idle, ctx.Done())
+	}
 	if w.queue.Wait.Kind == WatchPredecessor {
 		if watch, err = w.watchAhead(ctx, ahead[b]); err != nil {
 			return false, err
@@ -186,12 +188,12 @@ func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watc
 	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
 
-// slowDown pauses if the watches of an entry end again and again although
-// nothing has changed. Without the pause, the entry would send requests in quick
-// succession. The first two times there is no pause.
-func (w *waiter) slowDown(ctx context.Context) {
-	if w.idle > 2 && w.queue.Wait.Kind != Poll {
-		Sleep(time.Millisecond<<min(w.idle-2, 7), ctx.Done())
+// throttle pauses a loop whose watches have ended n times in a row without a
+// reason, which would otherwise send requests in quick succession. The first two
+// times there is no pause.
+func throttle(n int, stop <-chan struct{}) {
+	if n > 2 {
+		Sleep(time.Millisecond<<min(n-2, 7), stop)
 	}
 }
 
