@@ -33,8 +33,9 @@ func (e *Entry) Remove(limit time.Duration) error {
 		e.removed()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer time.AfterFunc(limit, cancel).Stop() // no deadline, which a driver's client would send to the store
 	place := e.lastPlace(ctx)
 	err := e.session.Delete(ctx, e.queue.Name, place, e.removalCause())
 	if err != nil && e.session.Err() == nil && mayPass(err) {
@@ -111,7 +112,7 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	case <-e.session.client.Closed:
 		return errClosing
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v", limit)
 	}
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
