@@ -124,8 +124,9 @@
 //   - The clock of the server must not be set forward. Sessions would end early in the
 //     database, and their processes would not know until their next heartbeat. A clock
 //     that is set back keeps the nodes of dead processes longer. Tokens rise in either
-//     case. After a failover or a restart, each session gets its full timeout by the
-//     clock of the new server before it can be ended.
+//     case. Let the time service of the machine slow down or speed up the clock, and
+//     not set it. After a failover or a restart, each session gets its full timeout by
+//     the clock of the new server before it can be ended.
 //   - Each user with rights on the tables may remove the nodes of others. Use a
 //     database of its own for locks if you do not trust such users.
 //

@@ -30,10 +30,11 @@ CREATE TABLE IF NOT EXISTS dlock_lease (
     deadline BIGINT NOT NULL,              -- after it, any session may end this one
     -- The server whose clock the deadline is from, and its start: UUID() ends with a number
     -- that a server draws when it starts. After a promotion or a restart the clock may be
-    -- another one, so dlock_expire first renews a deadline that has passed.
+    -- another one, so dlock_expire first renews the deadline.
     server VARBINARY(64) NOT NULL,
     PRIMARY KEY (session),
-    KEY deadline (deadline)
+    KEY deadline (deadline),
+    KEY server (server)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
@@ -89,21 +90,22 @@ END
 //
 
 -- Moves the deadline of a session. The second column is the number of microseconds
--- until the earliest deadline of any session.
+-- until dlock_expire has work: until the earliest deadline of any session. It is not
+-- positive if that has passed or a deadline is of another server.
 CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_timeout, v_next BIGINT;
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
         IF v_timeout IS NOT NULL THEN
-            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout,
-                    server = CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20))
+            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout, server = v_here
                 WHERE session = p_session;
-            SELECT MIN(deadline) INTO v_next FROM dlock_lease;
+            SELECT IF(MIN(server) = v_here AND MAX(server) = v_here, MIN(deadline), 0) INTO v_next FROM dlock_lease;
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
         SELECT IF(v_timeout IS NULL, 'unknown', 'ok'),
@@ -124,7 +126,7 @@ BEGIN
     DECLARE v_deadline BIGINT DEFAULT -9223372036854775808;
     DECLARE v_dead, v_server VARBINARY(64);
     DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
-    DECLARE v_free, v_nodes BIGINT;
+    DECLARE v_free, v_nodes, v_latest BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'locked';
     WHILE v_status = 'locked' DO
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -132,9 +134,12 @@ BEGIN
         BEGIN
             DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
             SET v_dead = NULL;
+            -- Unless a deadline is of another server, the search locks no row of a live session.
+            SELECT IF(MIN(server) = v_here AND MAX(server) = v_here, v_now, 9223372036854775807) INTO v_latest FROM dlock_lease;
             SELECT l.session, l.deadline, l.server INTO v_dead, v_deadline, v_server
                 FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
-                WHERE l.deadline < v_now AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
+                WHERE l.deadline <= v_latest AND (l.deadline < v_now OR l.server <> v_here)
+                    AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
                 ORDER BY l.deadline, l.session LIMIT 1 FOR UPDATE SKIP LOCKED;
             IF v_dead IS NULL THEN
                 SET v_status = 'none';

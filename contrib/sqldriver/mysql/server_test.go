@@ -666,9 +666,11 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	server.SQL(t, database, "CALL dlock_begin('A7', 600000000)")
 	server.SQL(t, database, "CALL dlock_append('A7', 1, 'q', 'a-W-', '')")
 	var status string
+	at := func(clock time.Duration) *sql.DB {
+		return openDB(t, server, database, fmt.Sprint("timestamp=", time.Now().Add(clock).Unix()))
+	}
 	expire := func(clock time.Duration) string {
-		db := openDB(t, server, database, fmt.Sprint("timestamp=", time.Now().Add(clock).Unix()))
-		if err := db.QueryRow("CALL dlock_expire()").Scan(&status); err != nil {
+		if err := at(clock).QueryRow("CALL dlock_expire()").Scan(&status); err != nil {
 			t.Fatal(err)
 		}
 		return status
@@ -687,6 +689,37 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	}
 	if status := expire(2*time.Hour + 20*time.Minute); status != "ok" {
 		t.Errorf("after the session timeout: status %q, want ok", status)
+	}
+
+	// The clock of the next server is behind. That keeps no dead session any longer.
+	beat := func(clock time.Duration) (next int64) {
+		if err := at(clock).QueryRow("CALL dlock_beat('B8')").Scan(&status, &next); err != nil || status != "ok" {
+			t.Fatalf("status %q, error %v", status, err)
+		}
+		return next
+	}
+	for _, id := range []string{"3", "1"} {
+		server.SQL(t, database, "CALL dlock_begin('A8', 600000000)")
+		server.SQL(t, database, "SET GLOBAL server_id = "+id)
+		if _, err := at(-time.Hour).Exec("CALL dlock_begin('B8', 600000000)"); err != nil {
+			t.Fatal(err)
+		}
+		if next := beat(-time.Hour); next > 0 {
+			t.Errorf("after a promotion a heartbeat asks for expire in %d microseconds", next)
+		}
+		if status := expire(-time.Hour); status != "none" {
+			t.Errorf("after a promotion: status %q, want none", status)
+		}
+		if next := beat(-55 * time.Minute); next <= 0 {
+			t.Errorf("within the session timeout a heartbeat asks for expire in %d microseconds", next)
+		}
+		if status := expire(-47 * time.Minute); status != "ok" {
+			t.Errorf("after the session timeout: status %q, want ok", status)
+		}
+		if left := server.SQL(t, database, "SELECT session FROM dlock_lease"); left != "B8" {
+			t.Errorf("the sessions %q are left", left)
+		}
+		server.SQL(t, database, "CALL dlock_end('B8')")
 	}
 }
 
