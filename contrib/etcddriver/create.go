@@ -99,7 +99,7 @@ func (s *session) watchAhead(
 	}
 	var f *far
 	if i >= farBehind {
-		f = &far{members[i].id, members[len(members)-1].id, i}
+		f = &far{members[i].id, members[len(members)-1].id}
 	}
 	_ = s.following(ctx, queue, f, func(q *queueWatch, _ bool) (armed bool, err error) {
 		w, armed = q.arm(j.Token, j.Place, j.Ahead[i])

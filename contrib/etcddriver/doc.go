@@ -55,9 +55,7 @@
 // A waiter that joins with more than 16 nodes ahead is far behind. If its session has
 // no other use for the queue, it watches only the node ahead and the waiter's own node,
 // and receives nothing else. It is not told of a release, so the waiter lists the queue
-// when its turn comes: its hand-over takes two requests, one after the other. A session
-// that has had the lock, or has begun to wait, less than 100 ms before follows the
-// queue all the same if at most 48 nodes are ahead.
+// when its turn comes: its hand-over takes two requests, one after the other.
 //
 // A watch of etcd that is lost is opened again, and then the queue is listed. The same
 // happens if etcd has compacted the changes that were missed. If a server gives no

@@ -55,18 +55,11 @@ type queueWatch struct {
 // when one of the two has changed.
 type far struct {
 	ahead, own string
-	before     int // how many nodes were before ahead
 }
 
 // A waiter is far behind if at least farBehind nodes are before the node ahead of it.
-//
-// But a session that has used the queue within comesAgain follows it if fewer than
-// three times as many are: to watch two nodes anew for each lock costs more than to
-// receive the changes of a few contenders. Tests change both variables.
-var (
-	farBehind  = 16
-	comesAgain = 100 * time.Millisecond
-)
+// Tests change it.
+var farBehind = 16
 
 func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
 	q := &queueWatch{
@@ -398,8 +391,7 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.armed || q.s.watches.Has(q.queue) ||
-		f != nil && f.before < 3*farBehind && driver.Now().Sub(q.used) < comesAgain {
+	if !q.armed || q.s.watches.Has(q.queue) {
 		f = nil
 	}
 	if q.far == nil && f == nil {

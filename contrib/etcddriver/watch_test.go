@@ -326,28 +326,3 @@ func TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother(t *testing.T) {
 	require.NoError(t, holder.Delete(within(t), "q", ahead[3].Place, driver.Released))
 	require.Equal(t, driver.Released, <-last.Watch.C)
 }
-
-// Otherwise a few contenders that come again and again would watch two nodes anew for
-// each lock.
-func TestAWaiterThatComesAgainAtOnceFollowsTheQueue(t *testing.T) {
-	waitFarBehind(t, 3)
-	holder, _, waiter, last, _ := line(t)
-	far := func() bool { return waiter.followed()[0].far != nil }
-	require.True(t, far())
-	defer func(d time.Duration) { comesAgain = d }(comesAgain)
-	again := func(limit time.Duration) {
-		comesAgain = limit
-		last.Watch.Stop()
-		require.NoError(t, waiter.Delete(within(t), "q", last.Place, driver.Released))
-		last = joinLast(t, waiter)
-	}
-	again(time.Hour)
-	require.False(t, far())
-	again(0)
-	require.True(t, far())
-	for range 6 {
-		create(t, holder, "q", "h-W-")
-	}
-	again(time.Hour)
-	require.True(t, far(), "too many are ahead")
-}
