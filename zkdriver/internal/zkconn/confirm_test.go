@@ -73,6 +73,29 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	}
 }
 
+// If the latest write is recent, a grant sets the lease back to it. Syncs that were
+// answered since then may have come from a deposed leader.
+func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{waits, waitsStated} {
+			t.Run(how, func(t *testing.T) {
+				for hundredths := range 13 {
+					inBubble(t, c, func(w *world) {
+						after := func(part float64, do func()) { time.AfterFunc(part100(c.timeout, part), do) }
+						after(float64(hundredths)/100, func() { w.request(toServer, false, func() {}) })
+						after(.36, func() { w.request(toLeader, false, func() {}) })
+						after(.37, func() {
+							w.does.Store(int32(Holding))
+							require.True(w.t, w.keepalive.confirmed())
+						})
+						require.GreaterOrEqual(w.t, w.spare(fail, false), c.margin)
+					})
+				}
+			})
+		}
+	}
+}
+
 // A waiting session accepts the answers of a deposed leader. So its contenders
 // do not act as holders before a write was answered: a deposed leader cannot
 // answer writes.
