@@ -162,14 +162,8 @@ func (c *cohort) giveUp(call *call, w *waiter) {
 	c.admitWaiters() // the waiter may have blocked the waiters behind it
 	ended := c.unwanted()
 	c.mu.Unlock()
-	if ended == nil {
-		return
-	}
-	t := time.NewTimer(giveUpTimeout)
-	defer t.Stop()
-	select {
-	case <-ended:
-	case <-t.C:
+	if ended != nil {
+		awaitBriefly(ended)
 	}
 }
 
@@ -208,12 +202,7 @@ func (c *cohort) discard(l *Lock) {
 		unlock()
 		return
 	}
-	t := time.NewTimer(giveUpTimeout)
-	defer t.Stop()
-	select {
-	case <-unlocked:
-	case <-t.C:
-	}
+	awaitBriefly(unlocked)
 }
 
 // confirm checks once more whether the caller may have the Lock, just as

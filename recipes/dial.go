@@ -86,10 +86,15 @@ func (c *Client) giveUp(a *dialAttempt) {
 	a.anew = make(chan struct{})
 	a.cancel(errStartsAnew)
 	c.mu.Unlock()
+	awaitBriefly(a.anew)
+}
+
+// awaitBriefly waits until done is closed, for giveUpTimeout at most.
+func awaitBriefly(done <-chan struct{}) {
 	t := time.NewTimer(giveUpTimeout)
 	defer t.Stop()
 	select {
-	case <-a.anew:
+	case <-done:
 	case <-t.C:
 	}
 }
