@@ -153,16 +153,14 @@ func (c comparison) between() string {
 // minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// comparisons returns all comparisons, in the order in which docs/use/benchmarks.md shows
-// the workloads.
 func (r *report) comparisons() (all []comparison) {
-	for _, w := range r.inOrder() {
+	for _, w := range r.workloads {
 		for _, c := range r.competitors {
 			older := olderName(c.name)
 			if _, measured := r.Samples[w.name][older]; !measured {
 				continue
 			}
-			ratios := r.ratios(w.workload, c.name, older)
+			ratios := r.ratios(w, c.name, older)
 			all = append(all, comparison{
 				workload: w.name, label: c.label,
 				current:  median(r.spreadOf(w.name, c.name, w.figure)) + w.suffix(),

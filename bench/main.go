@@ -1,5 +1,5 @@
-// Command bench measures this library and other distributed locks side by side on one
-// machine. It writes docs/use/benchmarks.md and the charts of that page. To set up what it
+// Command bench measures this library and other distributed locks side by side on
+// one machine. It writes the tables of docs/use/benchmarks.md. To set up what it
 // needs and to run it with its defaults:
 //
 //	make bench
@@ -71,7 +71,7 @@ func command(args []string) error {
 	flags.StringVar(&o.workloads, "workloads", "", known(mapped(workloads(), func(w workload) string { return w.name })))
 	flags.StringVar(&o.competitors, "competitors", "", known(mapped(competitors(), func(c competitor) string { return c.name })))
 	flags.StringVar(&o.against, "against", "", "also measure this older git revision of dlock; without -competitors, measure dlock and it only")
-	flags.StringVar(&o.docs, "docs", "../docs/use", "the directory of benchmarks.md")
+	flags.StringVar(&o.docs, "docs", pageDir, "the directory of benchmarks.md")
 	flags.BoolVar(&o.write, "write", false, "write the page even if -workloads or -competitors is given")
 	flags.BoolVar(&o.render, "render", false, "measure nothing: write the page from the results of earlier runs")
 	flags.StringVar(&o.child, "child", "", "for bench itself: run as the child that works with this library")

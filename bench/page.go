@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// chartDir is the directory of the charts and the results, beside the page.
-const chartDir = "benchmarks"
+// pageDir is the directory of the page.
+const pageDir = "../docs/use"
 
 // resultsFile returns the path of the results of a setup. docs is the directory of the
 // page.
 func resultsFile(docs, setup string) string {
-	return filepath.Join(docs, chartDir, "results-"+setup+".json")
+	return filepath.Join(docs, "benchmarks", "results-"+setup+".json")
 }
 
-// publish writes the generated parts of the page and the charts, from the saved
+// publish writes the generated parts of the page from the saved
 // results of all setups.
 func publish(docs string) error {
 	path := filepath.Join(docs, "benchmarks.md")
@@ -37,14 +37,8 @@ func publish(docs string) error {
 		if err != nil {
 			return err
 		}
-		r := newReport(found)
-		if text, err = fill(text, r.regions()); err != nil {
+		if text, err = fill(text, newReport(found).regions()); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
-		}
-		for name, c := range r.charts() {
-			if err := os.WriteFile(filepath.Join(docs, chartDir, name+".svg"), []byte(c.svg()), 0o644); err != nil {
-				return err
-			}
 		}
 	}
 	return os.WriteFile(path, []byte(text), 0o644)

@@ -1,22 +1,13 @@
 package main
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
-
-func copyPage(t *testing.T, dir string) {
-	t.Helper()
-	page, err := os.ReadFile("../docs/use/benchmarks.md")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "benchmarks.md"), page, 0o600))
-}
 
 func TestFiguresArePerAcquisition(t *testing.T) {
 	report := work.Report{Seconds: 2, CPU: 0.001, Counts: []int64{4, 6}, Allocs: 50}

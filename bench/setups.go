@@ -15,10 +15,8 @@ type setup struct {
 	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
 	delayed bool   // clients reach the servers through a network with the delay settings.Delay
 	// sessionSeconds is the timeout of the sessions; 0 stands for that of the settings.
-	sessionSeconds int
-	// inFull reports whether the page has a section for each kind of workload. Other
-	// setups have one table for all of their workloads.
-	inFull bool
+	sessionSeconds   int
+	describesMachine bool // the page describes the machine as of this setup's run
 	// workloads and competitors name those that are measured. An empty list stands for
 	// all.
 	workloads, competitors []string
@@ -28,7 +26,7 @@ func setups() []setup {
 	few := []string{"free", "contend-2", "contend-8", "queue-200", "readers", "pass"}
 	some := []string{"dlock", "dlock-list", "zk.Lock", "curator", "curator-rw", "bare"}
 	return []setup{
-		{name: "one", phrase: "one server", members: 1, inFull: true},
+		{name: "one", phrase: "one server", members: 1, describesMachine: true},
 		{name: "three", phrase: "an ensemble of three servers", members: 3, workloads: few, competitors: some},
 		{name: "delayed", phrase: "one server behind a network delay", members: 1, delayed: true, workloads: few, competitors: some},
 		{name: "waited", phrase: "one server, with sessions of the default timeout of dlock", members: 1, sessionSeconds: 10,

@@ -10,17 +10,13 @@ import (
 // workload is a task. It is measured with every competitor that can do it.
 type workload struct {
 	name   string // the name that file names, flags and results use
+	title  string // the name on the page
 	unit   string // what the rate and the costs count, in the plural, such as "acquisitions"
 	figure string // the figure by which competitors are compared: p50, rate or won
 	plan   work.Plan
 	age    time.Duration // drain: how long all contenders have waited when the holder releases the lock; 0: until the server is idle
 	only   string        // the only setup that has the workload; empty if all may have it
-	// cannot says, by the name of a competitor, why that competitor cannot do
-	// the workload.
-	cannot map[string]string
-	// levelOnOneServer is true if it is good enough that dlock is as fast as the best
-	// peer on one server. For other workloads dlock has to be faster.
-	levelOnOneServer bool
+	cannot []string      // the names of competitors that cannot do the workload
 }
 
 // waitingSessions is the number of sessions that share the contenders of a queue. They
@@ -33,42 +29,40 @@ const waitingSessions = 20
 // grants after that are slow with every competitor.
 const untimedGrants = 50
 
-const noShared = "has no shared lock"
-
 func workloads() []workload {
-	loop := func(name string, sessions, contenders int) workload {
-		return workload{name: name, unit: "acquisitions", figure: "rate",
+	loop := func(name, title string, sessions, contenders int) workload {
+		return workload{name: name, title: title, unit: "acquisitions", figure: "rate",
 			plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
 	}
-	drain := func(name string, contenders int) workload {
-		return workload{name: name, unit: "hand-overs", figure: "rate",
+	drain := func(name, title string, contenders int) workload {
+		return workload{name: name, title: title, unit: "hand-overs", figure: "rate",
 			plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: untimedGrants + contenders, Untimed: untimedGrants}}
 	}
-	try := func(name, figure string, held bool) workload {
-		return workload{name: name, unit: "tries", figure: figure, cannot: map[string]string{"zk.Lock": "has no try"},
+	try := func(name, title, figure string, held bool) workload {
+		return workload{name: name, title: title, unit: "tries", figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
 	// In the drains of contenders that have waited, each contender has a session of
 	// its own, as most waiters have that wait for long.
-	waited := func(name, figure string, hold int) workload {
-		return workload{name: name, unit: "hand-overs", figure: figure, age: 6 * time.Second, only: "waited",
+	waited := func(name, title, figure string, hold int) workload {
+		return workload{name: name, title: title, unit: "hand-overs", figure: figure, age: 6 * time.Second, only: "waited",
 			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}
 	}
-	free := loop("free", 1, 1)
+	free := loop("free", "a free lock: lock and unlock", 1, 1)
 	free.figure = "p50"
-	contend2 := loop("contend-2", 2, 2)
-	contend2.levelOnOneServer = true
-	readers := loop("readers", 8, 8)
+	readers := loop("readers", "8 sessions, 95% readers", 8, 8)
 	readers.plan.Reads = 95
-	readers.cannot = map[string]string{"zk.Lock": noShared, "curator": noShared, "etcd": noShared}
+	readers.cannot = []string{"zk.Lock", "curator", "etcd"} // have no shared lock
 	return []workload{
-		free, contend2, loop("contend-8", 8, 8), loop("contend-32", 32, 32),
-		drain("queue-100", 100), drain("queue-200", 200), drain("queue-400", 400), drain("queue-1000", 1000),
+		free,
+		loop("contend-2", "2 sessions contend", 2, 2), loop("contend-8", "8 sessions contend", 8, 8), loop("contend-32", "32 sessions contend", 32, 32),
+		drain("queue-100", "100 wait, drained", 100), drain("queue-200", "200 wait, drained", 200),
+		drain("queue-400", "400 wait, drained", 400), drain("queue-1000", "1,000 wait, drained", 1000),
 		readers,
-		loop("process", 1, 64), loop("processes", 2, 64),
-		try("try-held", "rate", true), try("try-free", "won", false),
-		{name: "pass", unit: "hand-overs", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
-		waited("waited", "rate", 0), waited("waited-hold", "p50", 5),
+		loop("process", "64 contenders of one process", 1, 64), loop("processes", "2 processes of 32 contenders", 2, 64),
+		try("try-held", "tries of a lock that is held", "rate", true), try("try-free", "locks taken by trying", "won", false),
+		{name: "pass", title: "from release to grant", unit: "hand-overs", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
+		waited("waited", "200 have waited for 6 s, drained", "rate", 0), waited("waited-hold", "the same with holds of 5 ms, from release to grant", "p50", 5),
 	}
 }
 
@@ -85,12 +79,5 @@ func (w workload) suffix() string {
 
 // measures reports whether the competitor takes part in the workload.
 func (w workload) measures(c competitor) bool {
-	_, cannot := w.cannot[c.name]
-	return !cannot && w.isFor(c)
-}
-
-// isFor reports whether the competitor is meant for the workload. If it is not,
-// the report of the workload does not mention it.
-func (w workload) isFor(c competitor) bool {
-	return len(c.only) == 0 || slices.Contains(c.only, w.name)
+	return !slices.Contains(w.cannot, c.name) && (len(c.only) == 0 || slices.Contains(c.only, w.name))
 }
