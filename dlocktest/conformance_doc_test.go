@@ -23,8 +23,7 @@ const (
 	soundName = "is sound"
 	// shown is how many cases the page names, at most, for one
 	// sabotage (a driver with one deliberate mistake).
-	shown  = 2
-	others = " and others"
+	shown = 2
 	// rounds is how often a case must catch a sabotage before the page names
 	// it.
 	rounds = 2
@@ -35,8 +34,6 @@ const (
 // row is a row of the tables of the page, about one sabotage.
 type row struct {
 	caught []string // cases of the broken rule that the row names, in the kit's order
-	more   bool     // whether other cases of the broken rule fail, too
-	also   []string // other rules with cases that fail
 }
 
 func TestEverySabotageIsSeen(t *testing.T) {
@@ -92,7 +89,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 		}
 	}
 	if len(want.caught) == 0 {
-		t.Errorf("no case of %v catches a driver that %s; these failed: %v", r, s.does, slices.Sorted(maps.Keys(failed)))
+		t.Errorf("no case of %v catches a driver that %s (%s); these failed: %v", r, s.does, s.where, slices.Sorted(maps.Keys(failed)))
 	}
 	for _, text := range []string{r.String() + " broken: ", "why it matters: "} {
 		if !strings.Contains(out, text) {
@@ -153,19 +150,9 @@ func observe(t *testing.T, rows map[string]row) {
 }
 
 func rowOf(r rule, failed map[string]bool) (w row) {
-	for _, other := range rules {
-		var cases []string
-		for _, k := range other.cases {
-			if failed[other.id()+"/"+k.name] {
-				cases = append(cases, k.name)
-			}
-		}
-		switch {
-		case other.id() == r.id():
-			w.caught = cases[:min(len(cases), shown)]
-			w.more = len(cases) > shown
-		case len(cases) > 0:
-			w.also = append(w.also, other.label())
+	for _, k := range r.cases {
+		if failed[r.id()+"/"+k.name] && len(w.caught) < shown {
+			w.caught = append(w.caught, k.name)
 		}
 	}
 	return w
@@ -180,10 +167,9 @@ func tables(rows map[string]row) string {
 		}
 		heading := r.String()
 		fmt.Fprintf(&b, "\n### %s\n\n", strings.ToUpper(heading[:1])+heading[1:])
-		b.WriteString("| A driver that | how this happens | is caught by | and also breaks |\n|---|---|---|---|\n")
+		b.WriteString("| A driver that | is caught by |\n|---|---|\n")
 		for _, s := range sabotages[r.id()] {
-			w := rows[s.does]
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.does, s.where, w.cases(), strings.Join(w.also, ", "))
+			fmt.Fprintf(&b, "| %s | %s |\n", s.does, rows[s.does].cases())
 		}
 	}
 	return b.String() + "\n"
@@ -197,14 +183,11 @@ func (w row) cases() string {
 		}
 		b.WriteString("`" + name + "`")
 	}
-	if w.more {
-		b.WriteString(others)
-	}
 	return b.String()
 }
 
 var (
-	rowLine  = regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \| ([^|]*) \| ([^|]*) \|$`)
+	rowLine  = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]*) \|$`)
 	caseName = regexp.MustCompile("`([^`]+)`")
 )
 
@@ -216,10 +199,6 @@ func parseTables(t *testing.T, page string) map[string]row {
 		var w row
 		for _, c := range caseName.FindAllStringSubmatch(m[2], -1) {
 			w.caught = append(w.caught, c[1])
-		}
-		w.more = strings.HasSuffix(m[2], others)
-		if m[3] != "" {
-			w.also = strings.Split(m[3], ", ")
 		}
 		rows[m[1]] = w
 	}
