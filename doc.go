@@ -31,7 +31,7 @@
 // This holds as long as the store keeps what it has confirmed, and the clocks of
 // process and store run at the same rate, within a margin. A fail-over to an
 // asynchronous replica or a paused virtual machine breaks that. The list for each
-// store is in docs/guarantees.md, under "What breaks the guarantees".
+// store is in docs/use/guarantees.md, under "What breaks the guarantees".
 //
 //   - Exclusion: at any time one writer holds a lock, or any number of readers
 //     hold it, as the store sees it.
@@ -52,7 +52,7 @@
 // another one. Where that would do harm, send the token (Lock.Token) with each
 // write, and let the resource refuse a token that is smaller than the greatest
 // one that it has seen. Tokens of two stores cannot be compared: before a change
-// to another store, read about the epoch in docs/guarantees.md.
+// to another store, read about the epoch in docs/use/guarantees.md.
 //
 // # Open a client
 //

@@ -358,7 +358,7 @@ func ExampleWithWait() {
 	// Output: exclusive <nil>
 }
 
-// Account is a resource that checks tokens. docs/guarantees.md has statements
+// Account is a resource that checks tokens. docs/use/guarantees.md has statements
 // that do the same in a database.
 type Account struct {
 	mu      sync.Mutex

@@ -361,7 +361,7 @@ func TestTheReadmeNamesEveryMethod(t *testing.T) {
 }
 
 func TestOperatingNamesEveryHook(t *testing.T) {
-	page := read(t, "docs/operating.md")
+	page := read(t, "docs/operate/operating.md")
 	hooks := reflect.TypeFor[dlock.Trace]()
 	for i := range hooks.NumField() {
 		assert.Contains(t, page, "`"+hooks.Field(i).Name+"`")
@@ -369,7 +369,7 @@ func TestOperatingNamesEveryHook(t *testing.T) {
 }
 
 func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
-	page := read(t, "docs/operating.md")
+	page := read(t, "docs/operate/operating.md")
 	code := readTree(t, "recipes", func(name string) bool {
 		return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 	})
@@ -384,15 +384,15 @@ func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
 }
 
 // TestEveryParameterIsTaken reads the parameters of the data source names from the
-// tables of docs/operating.md. Package zkdriver or memdriver must accept each of them,
-// and the tables must name every parameter of zkdriver.
+// tables of docs/operate/operating.md. Package zkdriver or memdriver must accept each
+// of them, and the tables must name every parameter of zkdriver.
 func TestEveryParameterIsTaken(t *testing.T) {
 	values := map[string]string{
 		"session_timeout": "20s", "connect_timeout": "5s", "lease_margin": "2s", "acl": "open", "tls": "true",
 		"tls_ca": "ca.pem&tls=true", "tls_cert": "cert.pem&tls_key=key.pem&tls=true", "tls_key": "key.pem&tls_cert=cert.pem&tls=true",
 		"tls_server_name": "zk&tls=true", "sequence_limit": "2146435072", "tick_time": "2s", "handover": "list",
 	}
-	zk, mem, found := strings.Cut(read(t, "docs/operating.md"), "`mem` (import")
+	zk, mem, found := strings.Cut(read(t, "docs/operate/operating.md"), "`mem` (import")
 	require.True(t, found)
 	mem, _, _ = strings.Cut(mem, "\n## ")
 	var documented []string
@@ -404,7 +404,7 @@ func TestEveryParameterIsTaken(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^\t"([a-z_]+)": +func`).FindAllStringSubmatch(read(t, "zkdriver/dsn.go"), -1) {
-		assert.Contains(t, documented, m[1], "a parameter that docs/operating.md does not name")
+		assert.Contains(t, documented, m[1], "a parameter that docs/operate/operating.md does not name")
 	}
 	slices.Sort(documented)
 	assert.Equal(t, slices.Compact(slices.Clone(documented)), documented, "a parameter is there twice")

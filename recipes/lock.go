@@ -80,7 +80,7 @@ func (l *Lock) Node() string {
 // The token of an exclusive lock is greater than that of every earlier
 // exclusive lock of this name, within one history of one store. After a change to
 // another store, or to one that was restored or set up anew, tokens may be
-// smaller, and the resource would refuse them: docs/guarantees.md says what to do.
+// smaller, and the resource would refuse them: docs/use/guarantees.md says what to do.
 // The token of a shared lock is
 // compared with the greatest exclusive token and never raises it, because
 // readers hold the lock together. A re-entry has the token of the lock that it

@@ -288,7 +288,7 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 }
 
 // This test shows what ZooKeeper's ACLs do not hide, and what they do not
-// prevent. Neither is a fault of this driver. docs/guarantees.md says what
+// prevent. Neither is a fault of this driver. docs/use/guarantees.md says what
 // operators can do about both.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")

@@ -185,7 +185,7 @@ func TestWithoutTLSTheLoginCanBeReadOnTheWay(t *testing.T) {
 	server := record(t, nil, sessionReply(time.Minute, 7))
 	err := refused(t, "zk://alice:geheim@"+server.addr()+"?connect_timeout=1s")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.Contains(t, server.heard(), "alice:geheim", "docs/guarantees.md says that the login can be read")
+	require.Contains(t, server.heard(), "alice:geheim", "docs/use/guarantees.md says that the login can be read")
 }
 
 func TestACertificateIsTheNameOfAClient(t *testing.T) {

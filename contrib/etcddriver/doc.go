@@ -74,7 +74,7 @@
 //
 // BenchmarkFreeLock, BenchmarkContended and BenchmarkDrain compare the driver with
 // etcd's own lock in one run. On a machine with two cores, for clients and server
-// together, on 23 November 2026 (docs/choosing-a-store.md has more contenders):
+// together, on 23 November 2026 (docs/use/choosing-a-store.md has more contenders):
 //
 //	                    this driver   Mutex
 //	a free lock         0.86 ms       0.86 ms

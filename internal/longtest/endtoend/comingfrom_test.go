@@ -15,10 +15,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-var update = flag.Bool("update", false, "write into docs/coming-from.md who respects whom")
+var update = flag.Bool("update", false, "write into docs/use/coming-from.md who respects whom")
 
 const (
-	comingFrom  = "../../../docs/coming-from.md"
+	comingFrom  = "../../../docs/use/coming-from.md"
 	tablesBegin = "<!-- tables: go test ./internal/longtest/endtoend -run TestLocksOfOtherLibraries -update -->\n"
 	tablesEnd   = "<!-- end of tables -->\n"
 )
@@ -59,7 +59,7 @@ var foreignLocks = []foreignLock{
 
 // TestLocksOfOtherLibraries tries the locks of other libraries together with
 // this one, on one server and path. It compares the results with
-// docs/coming-from.md.
+// docs/use/coming-from.md.
 func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	clients := w.clients(2)

@@ -235,7 +235,7 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 }
 
 // recordStore records the paths and the data of all nodes. It leaves out the
-// ACLs, because they contain a digest of the password: see docs/guarantees.md.
+// ACLs, because they contain a digest of the password: see docs/use/guarantees.md.
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))

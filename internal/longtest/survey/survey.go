@@ -3,8 +3,8 @@
 //
 // A server of ZooKeeper 3.8.0 that was killed may disagree with the two other servers
 // for good: it shows a node that they do not have, or does not show a node that they
-// have (see the section about ZooKeeper's servers in docs/operating.md). A waiter that
-// is connected to it may then wait for ever, which no lock can prevent. So a test that
+// have (see the faults of ZooKeeper in docs/operate/operating.md). A waiter that is
+// connected to it may then wait for ever, which no lock can prevent. So a test that
 // kills servers and is stuck asks every server, several times over some 40 seconds. If
 // the servers disagree about the same node each time, they have diverged.
 package survey

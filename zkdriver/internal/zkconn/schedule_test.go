@@ -369,12 +369,12 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// The table in docs/operating.md is right. When an outage begins, the lease lasts
+// docs/operate/operating.md has the right table. When an outage begins, the lease lasts
 // at least as long as the table says, and a session survives the outages and the
 // round trips that the table names. The test also requires that the table does
 // not understate the lease and the round trips by much.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/operating.md")
+	page, err := os.ReadFile("../../../docs/operate/operating.md")
 	require.NoError(t, err)
 	rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (not stated|\d+s) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$`).FindAllStringSubmatch(string(page), -1)
 	require.Len(t, rows, 8)

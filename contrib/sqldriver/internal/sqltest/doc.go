@@ -7,7 +7,7 @@
 //     checks the error of a lock that is lost because the server was killed.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows.
-//   - [Fencing] runs the statements of docs/guarantees.md that compare fencing tokens.
+//   - [Fencing] runs the statements of docs/use/guarantees.md that compare tokens.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
 //   - [SilentConnection] makes one connection of a session silent during a request.
 //     [ForgottenConnections] makes all of them silent.

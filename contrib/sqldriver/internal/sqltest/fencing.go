@@ -11,7 +11,7 @@ import (
 )
 
 // table is a table account whose rows are fenced by the statements of
-// docs/guarantees.md.
+// docs/use/guarantees.md.
 type table struct {
 	*testing.T
 	db         *sql.DB
@@ -20,7 +20,7 @@ type table struct {
 
 // fencing returns the statements of the page, without comments.
 func fencing(t *testing.T) (statements []string) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guarantees.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "use", "guarantees.md"))
 	require.NoError(t, err)
 	_, text, found := strings.Cut(string(page), "```sql\n")
 	require.True(t, found)
@@ -73,7 +73,7 @@ func (t table) has(id string, epoch, token int64) {
 	require.Equal(t, []int64{epoch, token}, []int64{e, n})
 }
 
-// Fencing runs the statements of docs/guarantees.md that compare fencing tokens.
+// Fencing runs the statements of docs/use/guarantees.md that compare fencing tokens.
 // unchanged is how many rows the database counts for an UPDATE of one row that leaves
 // all values as they were.
 func Fencing(t *testing.T, db *sql.DB, unchanged int64) {
