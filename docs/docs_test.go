@@ -335,31 +335,6 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 	}
 }
 
-func TestTheReadmeNamesEveryOptionAndError(t *testing.T) {
-	readme := read(t, "README.md")
-	names := regexp.MustCompile(`(?m)^func (With\w+)|^\t(Err\w+) +=`).FindAllStringSubmatch(readAll(t, "."), -1)
-	require.Greater(t, len(names), 10)
-	for _, m := range names {
-		assert.Contains(t, readme, "`"+m[1]+m[2]+"`")
-	}
-}
-
-func TestTheReadmeNamesEveryMethod(t *testing.T) {
-	readme := read(t, "README.md")
-	for receiver, of := range map[string]reflect.Type{
-		"client": reflect.TypeFor[*dlock.Client](),
-		"mutex":  reflect.TypeFor[*dlock.RWMutex](),
-		"lock":   reflect.TypeFor[*dlock.Lock](),
-	} {
-		for i := range of.NumMethod() {
-			name := receiver + "." + of.Method(i).Name
-			if name != "mutex.Name" && !strings.HasSuffix(name, "String") { // package fmt calls the methods String
-				assert.Contains(t, readme, "`"+name+"(")
-			}
-		}
-	}
-}
-
 func TestOperatingNamesEveryHook(t *testing.T) {
 	page := read(t, "docs/operate/operating.md")
 	hooks := reflect.TypeFor[dlock.Trace]()

@@ -1,0 +1,166 @@
+package dlock
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// Errors to match with [errors.Is]; the overview of the package explains them.
+var (
+	ErrLocked       = recipes.ErrLocked
+	ErrTimeout      = recipes.ErrTimeout
+	ErrUnavailable  = driver.ErrUnavailable
+	ErrLost         = recipes.ErrLost
+	ErrSessionEnded = driver.ErrSessionEnded
+	ErrUnlock       = recipes.ErrUnlock
+	ErrNotHeld      = recipes.ErrNotHeld
+	ErrNotRun       = recipes.ErrNotRun
+	ErrUpgrade      = recipes.ErrUpgrade
+	ErrClosed       = recipes.ErrClosed
+	ErrBadName      = recipes.ErrBadName
+)
+
+// Client is a client of one store, usually the only one of a program: see
+// [recipes.Client].
+//
+//	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
+//	func (c *Client) Ping(ctx context.Context) error
+//	func (c *Client) Close() error
+//	func (c *Client) String() string
+//	func (c *Client) GoString() string
+type Client = recipes.Client
+
+// RWMutex is a read-write lock that all clients of a store share under one name:
+// see [recipes.RWMutex].
+//
+//	func (m *RWMutex) Lock(ctx context.Context) (*Lock, error)
+//	func (m *RWMutex) RLock(ctx context.Context) (*Lock, error)
+//	func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error)
+//	func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error)
+//	func (m *RWMutex) WithLock(ctx context.Context,
+//		f func(ctx context.Context) error) error
+//	func (m *RWMutex) WithRLock(ctx context.Context,
+//		f func(ctx context.Context) error) error
+//	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
+//	func (m *RWMutex) Name() string
+//	func (m *RWMutex) String() string
+//	func (m *RWMutex) GoString() string
+type RWMutex = recipes.RWMutex
+
+// Lock is a lock that is held until Unlock, or until it is lost: see
+// [recipes.Lock].
+//
+//	func (l *Lock) Unlock() error
+//	func (l *Lock) Context(parent context.Context) context.Context
+//	func (l *Lock) Err() error
+//	func (l *Lock) Lost() <-chan struct{}
+//	func (l *Lock) Token() int64
+//	func (l *Lock) Downgrade(ctx context.Context) error
+//	func (l *Lock) Mode() Mode
+//	func (l *Lock) Node() string
+//	func (l *Lock) String() string
+//	func (l *Lock) GoString() string
+type Lock = recipes.Lock
+
+// WithoutReentry returns a child of ctx with which no lock is taken again: see
+// [recipes.WithoutReentry].
+func WithoutReentry(ctx context.Context) context.Context { return recipes.WithoutReentry(ctx) }
+
+// Mode is how a lock is held or wanted: see [recipes.Mode].
+type Mode = recipes.Mode
+
+const (
+	Shared    Mode = recipes.Shared    // any number of readers hold the lock together
+	Exclusive Mode = recipes.Exclusive // no other contender holds the lock
+)
+
+// ParseMode returns the mode that Mode.String names: see [recipes.ParseMode].
+func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
+
+// Contender is a holder or waiter as RWMutex.Queue shows it: see
+// [recipes.Contender].
+type Contender = recipes.Contender
+
+// Record is what a contender's node says of its process: see [recipes.Record].
+type Record = recipes.Record
+
+// Option is a setting. Options of [Open] and [NewClient] hold for all locks of the
+// client, those of Client.RWMutex for that RWMutex, on top of the former.
+type Option = recipes.Option
+
+// WithTimeout limits how long Lock and RLock wait, not how long a lock is held:
+// see [recipes.WithTimeout].
+func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
+
+// WithBackOff sets how requests are retried after errors of the store that may
+// pass: see [recipes.WithBackOff].
+func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(newBackOff) }
+
+// BackOff returns the pauses between retries: see [recipes.BackOff].
+type BackOff = recipes.BackOff
+
+// WithHostname sets what node names begin with: see [recipes.WithHostname].
+func WithHostname(name string) Option { return recipes.WithHostname(name) }
+
+// WithLogger sets where to log; by default nothing is: see [recipes.WithLogger].
+func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
+
+// WithData adds data to the [Record] of each node: see [recipes.WithData].
+func WithData(data []byte) Option { return recipes.WithData(data) }
+
+// WithRetention lets the goroutines of one client pass a lock on among themselves
+// without a request to the store: see [recipes.WithRetention].
+func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
+
+// WithoutRetention undoes [WithRetention] for one lock: see
+// [recipes.WithoutRetention].
+func WithoutRetention() Option { return recipes.WithoutRetention() }
+
+// Retention limits how long a client keeps a node: see [recipes.Retention].
+type Retention = recipes.Retention
+
+// WithWait sets how a contender waits for others: see [recipes.WithWait].
+func WithWait(w Wait) Option { return recipes.WithWait(w) }
+
+// Wait is a way of waiting for other contenders: see [recipes.Wait].
+type Wait = recipes.Wait
+
+// WatchPredecessor is the default Wait: see [recipes.WatchPredecessor].
+func WatchPredecessor() Wait { return recipes.WatchPredecessor() }
+
+// WatchQueue is a Wait that watches the whole queue: see [recipes.WatchQueue].
+func WatchQueue() Wait { return recipes.WatchQueue() }
+
+// Poll is a Wait for stores that cannot keep a watch: see [recipes.Poll].
+func Poll(d time.Duration) Wait { return recipes.Poll(d) }
+
+// WithTrace adds hooks that see what locks do: see [recipes.WithTrace].
+func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
+
+// Trace is a set of hooks: see [recipes.Trace].
+type Trace = recipes.Trace
+
+// The arguments of the hooks of [Trace].
+type (
+	ConnectedInfo    = recipes.ConnectedInfo
+	SessionEndedInfo = recipes.SessionEndedInfo
+	QueuedInfo       = recipes.QueuedInfo
+	WaitingInfo      = recipes.WaitingInfo
+	GrantedInfo      = recipes.GrantedInfo
+	FailedInfo       = recipes.FailedInfo
+	RetryingInfo     = recipes.RetryingInfo
+	DowngradedInfo   = recipes.DowngradedInfo
+	ReleasedInfo     = recipes.ReleasedInfo
+	LostInfo         = recipes.LostInfo
+	ReapedInfo       = recipes.ReapedInfo
+)
+
+// SessionInfo describes a session in [ConnectedInfo]: see [driver.SessionInfo].
+type SessionInfo = driver.SessionInfo
+
+// Place is a node in a queue, with its token: see [driver.Place].
+type Place = driver.Place
