@@ -149,14 +149,14 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 			if err != nil {
 				return err
 			}
-			if c.want.rule(nodes) >= 0 {
+			if len(c.want.rule(nodes)) > 0 {
 				return ErrLocked
 			}
 		}
 		e, err = engine.Join(ctx, s.Session, c.engine, engine.Spec{
 			Prefix:    c.prefix(c.want),
 			Data:      newRecord(c.began, c.options.record),
-			Blocks:    c.want.rule,
+			Rule:      c.want.rule,
 			Exclusive: c.want.exclusive,
 			Waits:     !c.try,
 		})

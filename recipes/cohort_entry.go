@@ -286,7 +286,7 @@ func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 		return s.others
 	}
 	for _, n := range nodes[i+1:] {
-		if wantOf(n).rule(nodes[i:i+1]) >= 0 {
+		if len(wantOf(n).rule(nodes[i:i+1])) > 0 {
 			return waiting
 		}
 	}

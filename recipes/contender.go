@@ -95,7 +95,7 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
 		w := wantOf(n)
-		c := Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Holds: w.rule(nodes[:i]) < 0, HeldSince: since[n]}
+		c := Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Holds: len(w.rule(nodes[:i])) == 0, HeldSince: since[n]}
 		switch err := s.describe(ctx, queue, &c); {
 		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
 		case errors.Is(err, fs.ErrPermission): // this contender is shown without the fields that describe fills in

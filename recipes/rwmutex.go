@@ -33,17 +33,17 @@ var (
 
 // behindAll is the rule for writers: a writer waits for the node just before its
 // own.
-func behindAll(ahead []driver.Node) int { return len(ahead) - 1 }
+func behindAll(ahead []driver.Node) []driver.Node { return ahead[max(0, len(ahead)-1):] }
 
 // behindWriter is the rule for readers: a reader waits for the last writer
 // before it.
-func behindWriter(ahead []driver.Node) int {
+func behindWriter(ahead []driver.Node) []driver.Node {
 	for i := len(ahead) - 1; i >= 0; i-- {
 		if !isReader(ahead[i]) {
-			return i
+			return ahead[i : i+1]
 		}
 	}
-	return -1
+	return nil
 }
 
 // wantOf returns what the contender of a listed node asks of the queue.

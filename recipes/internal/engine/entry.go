@@ -89,7 +89,7 @@ func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) 
 	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
 	if spec.Waits && q.Wait.Kind == WatchPredecessor {
-		n.Predecessor = spec.Blocks
+		n.Predecessor = spec.Rule.predecessor
 	}
 	j, err := s.Create(ctx, q.Name, n)
 	if err != nil {

@@ -21,16 +21,30 @@ type Queue struct {
 	Reaped func(node string, tries int, err error)
 }
 
-// Rule says for which node an entry has to wait. It gets the nodes before the
-// entry's own, in the order of the queue. It returns the index of the node to
-// wait for, or -1 if the entry may be granted.
-type Rule func(ahead []driver.Node) int
+// Rule returns the part of ahead that an entry has to wait for, or nothing if the
+// entry may be granted. The parameter holds the nodes before the entry's own, in
+// the order of the queue.
+type Rule func(ahead []driver.Node) []driver.Node
+
+// predecessor returns the index of the only node to wait for. If there is none,
+// or more than one, it returns -1, and Create arms no watch.
+func (r Rule) predecessor(ahead []driver.Node) int {
+	blocking := r(ahead)
+	if len(blocking) != 1 {
+		return -1
+	}
+	i := len(ahead) - 1
+	for ahead[i] != blocking[0] {
+		i--
+	}
+	return i
+}
 
 // Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
 	Data   []byte // the content of the node; different in every call of Create
-	Blocks Rule
+	Rule   Rule
 	// Exclusive says that no other entry is granted beside this one. When this
 	// entry is removed, the next entry is granted.
 	Exclusive bool

@@ -93,7 +93,7 @@ func (e *Entry) replace(ctx context.Context) error {
 // exclusive. The rule must not let the entry pass where an entry behind it may have
 // been granted. After an error the node may have either prefix, and the caller has
 // to remove the entry.
-func (e *Entry) WaitAs(ctx context.Context, prefix string, blocks Rule) error {
+func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e *Entry) WaitAs(ctx context.Context, prefix string, blocks Rule) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.place, e.spec.Blocks, e.spec.Exclusive = p, blocks, false
+	e.place, e.spec.Rule, e.spec.Exclusive = p, rule, false
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 		return false, ErrCallOver
 	}
 	ahead, err := e.ahead(ctx)
-	return err == nil && e.spec.Blocks(ahead) >= 0, err
+	return err == nil && len(e.spec.Rule(ahead)) > 0, err
 }
 
 // Wait returns nil once no node blocks the entry, so that it may be granted. It
@@ -109,21 +109,21 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	b := w.spec.Blocks(ahead)
-	if b < 0 {
+	blocking := w.spec.Rule(ahead)
+	if len(blocking) == 0 {
 		watch.Stop()
 		return true, nil
 	}
-	w.see(ctx, View{ahead[0].Name, ahead[b].Name, len(ahead) + 1, time.Now()})
+	w.see(ctx, View{ahead[0].Name, blocking[len(blocking)-1].Name, len(ahead) + 1, time.Now()})
 	if w.queue.Wait.Kind != Poll {
 		throttle(w.idle, ctx.Done())
 	}
 	if w.queue.Wait.Kind == WatchPredecessor {
-		if watch, err = w.watchAhead(ctx, ahead[b]); err != nil {
+		if watch, err = w.watchAhead(ctx, blocking); err != nil {
 			return false, err
 		}
 	}
-	return w.awaitChange(ctx, watch)
+	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
 // watchQueue watches the whole queue, if the queue's way of waiting is
@@ -168,10 +168,9 @@ func Index(nodes []driver.Node, n driver.Node) int {
 	})
 }
 
-// watchAhead returns a watch of the own node and of the node n, which
-// blocks it. The first call returns the watch that Create has armed, if there
-// is one. Every other call arms a new watch.
-func (w *waiter) watchAhead(ctx context.Context, n driver.Node) (driver.Watch, error) {
+// watchAhead returns a watch of the own node and of the nodes to wait for. The
+// first call returns the watch that Create has armed, if there is one.
+func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
 		return first, nil
@@ -179,13 +178,7 @@ func (w *waiter) watchAhead(ctx context.Context, n driver.Node) (driver.Watch, e
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
-	return w.armWatch(ctx, n)
-}
-
-// armWatch watches the entry's own node and, while the entry waits, the nodes
-// that it waits for.
-func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
-	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
+	return w.session.Watch(ctx, w.queue.Name, w.Place(), blocking...)
 }
 
 // throttle pauses a loop whose watches have ended n times in a row without a
@@ -197,16 +190,16 @@ func throttle(n int, stop <-chan struct{}) {
 	}
 }
 
-// awaitChange waits for a reason to look at the queue again. It returns true if the
-// entry may be granted without another look at the queue. Before it returns
-// true, it stores the watch for watchNode, because the watch goes on for the
-// own node alone.
-func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch) (granted bool, err error) {
+// awaitChange waits for a reason to look at the queue again. It returns true if
+// the entry may be granted without another look, and then leaves the watch to
+// watchNode, because it goes on for the own node alone. single says that one node
+// blocks the entry, so that the release of that node unblocks it.
+func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
 	select {
 	case cause, open := <-watch.C:
-		if open && cause == driver.Released && passes(watch) {
+		if single && open && cause == driver.Released && passes(watch) {
 			w.keepWatch(watch)
 			return true, nil
 		}

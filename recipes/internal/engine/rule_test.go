@@ -1,0 +1,87 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+type patient struct{}
+
+func (patient) Answered()                                  {}
+func (patient) Waits(context.Context, string, engine.View) {}
+func (patient) Pause(_ context.Context, err error) error   { return err }
+func (patient) Interrupt() <-chan struct{}                 { return nil }
+
+func all(ahead []driver.Node) []driver.Node { return ahead }
+
+// queueOf returns a function that joins a queue with a rule.
+func queueOf(t *testing.T) func(engine.Rule) *engine.Entry {
+	t.Helper()
+	ds, err := memdriver.New().Connect(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ds.Close()) })
+	s := engine.NewSession(ds, &engine.Client{
+		Go:     func(f func()) bool { go f(); return true },
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	q := &engine.Queue{Name: "q", Reaped: func(string, int, error) {}}
+	return func(rule engine.Rule) *engine.Entry {
+		e, err := engine.Join(t.Context(), s, q, engine.Spec{Prefix: "h-W-", Rule: rule, Exclusive: true, Waits: true})
+		require.NoError(t, err)
+		return e
+	}
+}
+
+func hold(t *testing.T, e *engine.Entry) {
+	t.Helper()
+	require.NoError(t, e.Grant(func(engine.Loss) func() { return func() {} }))
+}
+
+func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		join := queueOf(t)
+		first, second, third := join(all), join(all), join(all)
+		hold(t, first)
+		granted := make(chan error, 1)
+		go func() { granted <- third.Wait(context.Background(), patient{}) }()
+		synctest.Wait()
+		// This is a hand-over to second, which does not take it.
+		require.NoError(t, first.Remove(time.Second))
+		synctest.Wait()
+		require.Empty(t, granted, "second is still ahead")
+		require.NoError(t, second.Remove(time.Second))
+		require.NoError(t, <-granted)
+		require.NoError(t, third.Remove(time.Second))
+	})
+}
+
+func TestAnyNodeOfARuleMayEndTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		twoAtOnce := func(ahead []driver.Node) []driver.Node {
+			if len(ahead) < 2 {
+				return nil
+			}
+			return ahead
+		}
+		join := queueOf(t)
+		first, second, third := join(twoAtOnce), join(twoAtOnce), join(twoAtOnce)
+		granted := make(chan error, 1)
+		go func() { granted <- third.Wait(context.Background(), patient{}) }()
+		synctest.Wait()
+		require.Empty(t, granted)
+		require.NoError(t, second.Remove(time.Second))
+		require.NoError(t, <-granted)
+		require.NoError(t, first.Remove(time.Second))
+		require.NoError(t, third.Remove(time.Second))
+	})
+}
