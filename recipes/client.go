@@ -155,7 +155,7 @@ func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 func (c *Client) Close() error {
 	c = c.opened()
 	if c.beginClose() {
-		c.result = c.close()
+		c.result = c.closeSessions()
 		close(c.finished)
 	}
 	<-c.finished
@@ -179,7 +179,7 @@ func (c *Client) beginClose() bool {
 	return true
 }
 
-func (c *Client) close() error {
+func (c *Client) closeSessions() error {
 	all := c.endSessions()
 	if !c.calls.await(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))

@@ -65,7 +65,7 @@ func (c Contender) String() string {
 // if the driver can read nodes. The queue may have changed when Queue returns:
 // the result is for people, and not for decisions.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
-	if err := m.check(ctx); err != nil {
+	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
 	return m.queue.list(ctx)

@@ -57,7 +57,7 @@ func (l *Lock) downgradeRest() error {
 	err := l.hold.downgrade(ctx, unlockError)
 	switch {
 	case errors.Is(err, ErrLost):
-		l.endedBy(err)
+		l.noteEnd(err)
 	case errors.Is(err, ErrNotHeld):
 		return nil // all Locks of the hold, now shared, were unlocked meanwhile; so the node is gone
 	}

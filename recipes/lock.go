@@ -89,7 +89,7 @@ func (l *Lock) Token() int64 {
 	if l.fromNoCall() {
 		return 0
 	}
-	return l.hold.entry.Token()
+	return l.hold.entry.Place().Token
 }
 
 // Lost returns a channel that closes when the lock is lost: its session has
@@ -152,9 +152,9 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// endedBy stores err, which the first Unlock has found out, as the error that a
+// noteEnd stores err, which the first Unlock has found out, as the error that a
 // second Unlock returns.
-func (l *Lock) endedBy(err error) {
+func (l *Lock) noteEnd(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	l.end = err

@@ -133,7 +133,7 @@ func WithTrace(t *Trace) Option {
 	if t == nil {
 		t = new(Trace)
 	}
-	return func(o *options) { o.trace = o.trace.with(t) }
+	return func(o *options) { o.trace = o.trace.and(t) }
 }
 
 // WithData adds data to the record that the lock's nodes carry, for people who

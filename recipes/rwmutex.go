@@ -179,7 +179,7 @@ func (m *RWMutex) lock(ctx context.Context, w *want, try bool) (*Lock, error) {
 }
 
 func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context) error) error {
-	err := m.check(ctx)
+	err := m.valid(ctx)
 	if err == nil && f == nil {
 		err = lockError(m.queue.name, errors.New("nil function"))
 	}
@@ -230,8 +230,8 @@ var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Clie
 // fromNoClient reports whether the RWMutex is the zero value or nil.
 func (m *RWMutex) fromNoClient() bool { return m == nil || m.queue == nil }
 
-// check returns why a call with that context cannot use the lock, or nil.
-func (m *RWMutex) check(ctx context.Context) error {
+// valid returns why a call with that context cannot use the lock, or nil.
+func (m *RWMutex) valid(ctx context.Context) error {
 	if m.fromNoClient() {
 		return errNoClient
 	}

@@ -81,8 +81,8 @@ type Trace struct {
 	Reaped func(context.Context, ReapedInfo)
 }
 
-// with returns a Trace whose hooks call those of t and then those of u.
-func (t *Trace) with(u *Trace) *Trace {
+// and returns a Trace whose hooks call those of t and then those of u.
+func (t *Trace) and(u *Trace) *Trace {
 	return &Trace{
 		Connected:    both(t.Connected, u.Connected),
 		SessionEnded: both(t.SessionEnded, u.SessionEnded),

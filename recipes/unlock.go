@@ -113,7 +113,7 @@ func (l *Lock) explain(err error) error {
 		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}
 	lost := h.lostError(*loss) // the removal has found that the node was gone
-	l.endedBy(lost)
+	l.noteEnd(lost)
 	h.reportLoss(lost, true)
 	return lost
 }

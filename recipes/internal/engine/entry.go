@@ -83,6 +83,25 @@ func (e *Entry) move(to state) {
 	panic(fmt.Sprintf("dlock: entry %s cannot go from %v to %v", e.place.Name, e.state, to))
 }
 
+// Rule returns the part of ahead that an entry has to wait for, or nothing if the
+// entry may be granted. The parameter holds the nodes before the entry's own, in
+// the order of the queue.
+type Rule func(ahead []driver.Node) []driver.Node
+
+// predecessor returns the index of the only node to wait for. If there is none,
+// or more than one, it returns -1, and Create arms no watch.
+func (r Rule) predecessor(ahead []driver.Node) int {
+	blocking := r(ahead)
+	if len(blocking) != 1 {
+		return -1
+	}
+	i := len(ahead) - 1
+	for ahead[i] != blocking[0] {
+		i--
+	}
+	return i
+}
+
 // Join creates a node in the queue and returns its entry, in the state waiting.
 // If Create fails, there is no node and no entry.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
@@ -260,9 +279,6 @@ func (e *Entry) Place() driver.Place {
 	defer e.mu.Unlock()
 	return e.place
 }
-
-// Token returns the fencing token.
-func (e *Entry) Token() int64 { return e.Place().Token }
 
 // Since returns when the entry was granted.
 func (e *Entry) Since() time.Time {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // Queue names a queue in the store, and holds the settings of its entries. A
@@ -19,25 +17,6 @@ type Queue struct {
 	// Reaped is called when a request that was left to the reaper has been
 	// carried out. If the reaper has given the request up, err says why.
 	Reaped func(node string, tries int, err error)
-}
-
-// Rule returns the part of ahead that an entry has to wait for, or nothing if the
-// entry may be granted. The parameter holds the nodes before the entry's own, in
-// the order of the queue.
-type Rule func(ahead []driver.Node) []driver.Node
-
-// predecessor returns the index of the only node to wait for. If there is none,
-// or more than one, it returns -1, and Create arms no watch.
-func (r Rule) predecessor(ahead []driver.Node) int {
-	blocking := r(ahead)
-	if len(blocking) != 1 {
-		return -1
-	}
-	i := len(ahead) - 1
-	for ahead[i] != blocking[0] {
-		i--
-	}
-	return i
 }
 
 // Spec describes the node of an entry.
