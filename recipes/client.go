@@ -105,11 +105,10 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// requestError returns the error of a call of Ping or Queue, which sends requests
-// and waits for no lock. The parameter err is the error of a request. If the
-// deadline of ctx has passed, or the session has ended, the store has not
-// answered in time. The result then matches driver.ErrUnavailable, too. If ctx
-// has ended and the last attempt to connect has failed, the result says why.
+// requestError returns the error of Ping or Queue, which wait for no lock. If
+// the deadline of ctx has passed or the session has ended, the store has not
+// answered in time, and the result matches driver.ErrUnavailable. After a
+// failed attempt to connect, it says why.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
 	case ctx.Err() != nil && last != nil:
@@ -162,8 +161,8 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes every later call fail. It returns false if Close was called
-// before.
+// beginClose makes every later call fail. It returns false after the first
+// call.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +187,7 @@ func (c *Client) closeSessions() error {
 }
 
 // endSessions waits until every session has ended here and in the store, or
-// could not be ended in the store. Each session notices by itself that the
+// could not be ended in the store. The sessions notice by themselves that the
 // client is being closed.
 func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
@@ -209,8 +208,8 @@ func (c *Client) endSessions() (errs []error) {
 	return errs
 }
 
-// beginCall begins a call that Close has to wait for. If beginCall returns nil,
-// the caller has to call endCall.
+// beginCall registers a call that Close waits for. After nil, the caller has to
+// call endCall.
 func (c *Client) beginCall() error {
 	if !c.calls.begin() {
 		return ErrClosed
@@ -220,8 +219,8 @@ func (c *Client) beginCall() error {
 
 func (c *Client) endCall() { c.calls.end() }
 
-// spawn runs f on a goroutine that Close waits for. It returns false, and does
-// not run f, once Close has begun.
+// spawn runs f on a goroutine that Close waits for. Once Close has begun, it
+// returns false.
 func (c *Client) spawn(f func()) bool {
 	if c.beginCall() != nil {
 		return false
@@ -234,7 +233,7 @@ func (c *Client) spawn(f func()) bool {
 }
 
 // closedOr returns ErrClosed if the client was closed, because that explains
-// every other error. Else it returns err.
+// every other error, and otherwise err.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:
@@ -244,15 +243,13 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// endedBy calls the hook SessionEnded, with the reason why a session has ended.
 func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.SessionEnded; hook != nil {
 		hook(context.Background(), SessionEndedInfo{Err: cause})
 	}
 }
 
-// calls counts the calls and the background work that Close has to wait for.
-// After close no call begins.
+// calls counts what Close has to wait for. After close no call begins.
 type calls struct {
 	mu     sync.Mutex
 	active int
@@ -262,8 +259,7 @@ type calls struct {
 
 func newCalls() *calls { return &calls{ended: make(chan struct{})} }
 
-// begin reports whether a call may begin. After a true result the caller has to
-// call end.
+// begin reports whether a call may begin. If so, the caller has to call end.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +279,7 @@ func (c *calls) end() {
 	}
 }
 
-// close lets no further call begin. It must be called only once.
+// close must be called only once.
 func (c *calls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,8 +289,7 @@ func (c *calls) close() {
 	}
 }
 
-// await waits for the last call to end, but not longer than limit. It reports
-// whether that call has ended.
+// await reports whether the last call has ended within the limit.
 func (c *calls) await(limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -3,35 +3,31 @@ package recipes
 import "sync"
 
 // cohort is the goroutines of one client that use one lock with retention. They
-// share an entry in the queue, and wait for it in the order of arrival.
+// share an entry in the queue, and wait for it in the order of arrival. Through
+// the entry, one of them holds the lock exclusively, or several shared, or none
+// for a while. The cohort contends only while it has no entry.
 //
-// To have the entry does not mean to hold the lock. Through the entry, one
-// goroutine holds the lock exclusively, or several hold it shared, or none
-// holds it for a while. While the cohort has no entry, at most one attempt
-// contends for one. While the cohort has an entry, there is no attempt.
-//
-// A goroutine that holds mu may lock the mutex of a hold or of an entry. A
-// goroutine that holds one of those must not lock mu, since the two could then
-// block each other for ever.
+// A goroutine that holds mu may lock the mutex of a hold or of an entry, but
+// not the other way round.
 type cohort struct {
 	queue *queue
-	users int // how many calls, attempts and entries use the cohort; guarded by cohorts.mu
+	users int // how many calls and entries use the cohort; guarded by cohorts.mu
 
 	mu         sync.Mutex
 	waiters    []*waiter    // in the order of arrival
-	contending *cohortCall  // the attempt to get an entry; nil: none
+	contending *cohortCall  // contends for an entry; nil: none
 	shared     *sharedEntry // the entry of the cohort; nil: none
 }
 
-// cohorts holds the cohorts of a client, by the lock's name. A cohort without
-// users is dropped.
+// cohorts holds the cohorts of a client by the name of their lock. A cohort
+// without users is dropped.
 type cohorts struct {
 	mu     sync.Mutex
 	byName map[string]*cohort
 }
 
-// use returns the cohort for a call of Lock, RLock, TryLock or TryRLock, and
-// makes the cohort if there is none. When that call ends, it has to call unuse.
+// use returns the cohort of a queue, and makes it if there is none. The caller
+// has to call unuse.
 func (cs *cohorts) use(q *queue) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -47,9 +43,7 @@ func (cs *cohorts) use(q *queue) *cohort {
 	return c
 }
 
-// addUser counts an attempt or an entry as a user of the cohort, so that the
-// cohort is not dropped. unuse has to be called when the attempt or the entry
-// has ended.
+// addUser keeps the cohort from being dropped until unuse.
 func (c *cohort) addUser() {
 	cs := &c.queue.client.cohorts
 	cs.mu.Lock()
@@ -68,8 +62,8 @@ func (c *cohort) unuse() {
 
 // The methods below are called with mu held.
 
-// admitWaiters gives Locks to the waiters in their order, up to the first waiter that
-// may not hold the entry now.
+// admitWaiters gives Locks to the waiters in their order, up to the first one
+// that may not hold the entry now.
 func (c *cohort) admitWaiters() {
 	for len(c.waiters) > 0 && c.shared != nil {
 		l := c.shared.admit(c.waiters[0].want)
@@ -83,9 +77,8 @@ func (c *cohort) admitWaiters() {
 	c.detachIfOthersWait()
 }
 
-// detachIfOthersWait gives up an entry that only readers hold if a contender
-// outside the cohort waits for the lock. It is called when such a contender is
-// seen, and when a hold has ended or has become shared.
+// detachIfOthersWait is called when a contender outside the cohort is seen, and
+// when a hold has ended or has become shared.
 func (c *cohort) detachIfOthersWait() {
 	if c.shared != nil && c.shared.others == waiting {
 		c.detach()
@@ -93,9 +86,8 @@ func (c *cohort) detachIfOthersWait() {
 }
 
 // detach gives up an entry that only readers hold, without waiting until they
-// unlock. No hold is added to the entry any more, the store is told that the
-// entry is shared, and the last of the holds removes the entry. The waiters
-// contend for another entry.
+// unlock: it admits no further hold, the store is told that the entry is
+// shared, and the last hold removes it. The waiters contend for another entry.
 func (c *cohort) detach() {
 	s := c.shared
 	if held, exclusively := s.inUse(); !held || exclusively || s.entry.Loss() != nil {
@@ -108,9 +100,8 @@ func (c *cohort) detach() {
 	}
 }
 
-// drop makes the cohort forget its entry, so that the cohort can contend for
-// another one. It is called when the entry was lost, is about to be removed, or
-// is detached.
+// drop makes the cohort forget its entry, so that it can contend for another
+// one.
 func (c *cohort) drop() {
 	s := c.shared
 	c.shared = nil
@@ -118,13 +109,12 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
-// removeUnused removes the entry of the cohort in the background, if there is
-// one that no goroutine holds. It is called after the entry was of no use to a
-// call: a writer cannot hold an entry whose node was created for a reader.
-// Without the removal, the call would wait for as long as Retention.Idle,
-// although no contender holds the lock.
+// removeUnused removes, in the background, an entry that no goroutine holds and
+// that was of no use to a call: a writer cannot hold a reader's entry.
+// Otherwise the call would wait for Retention.Idle, although no contender holds
+// the lock.
 //
-// The result is closed when the removal has ended. It is nil if nothing is removed.
+// removed closes when the removal has ended. It is nil if nothing is removed.
 func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	s := c.shared
 	if s == nil || len(s.holds) > 0 {
@@ -140,11 +130,10 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	return done
 }
 
-// passOn grants the lock to waiters, after a hold has ended or when the entry
-// is new. If the entry then has no holds, passOn decides what becomes of it. It
-// keeps the entry for a while if no contender waits, Retention.Turns is not
-// used up, and the entry was neither dropped nor renamed. Otherwise passOn
-// returns true, and the caller has to unlock mu and then to remove the entry.
+// passOn admits waiters after a hold has ended, or when the entry is new. It
+// keeps an entry without holds for a while if no contender waits and
+// Retention.Turns is not used up. If it returns true, the caller has to remove
+// the entry, without mu.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.admitWaiters()

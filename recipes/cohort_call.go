@@ -15,20 +15,19 @@ type waiter struct {
 	failed  chan error // receives the error if the call fails; capacity 1
 }
 
-// cohortCall contends for an entry on behalf of the waiters of a cohort. It
-// goes on as long as there are waiters. So a waiter that gives up does not cost
-// the others their position in the queue.
+// cohortCall contends on behalf of the waiters of a cohort, for as long as
+// there are any, so that a waiter that gives up does not cost the others their
+// position in the queue.
 type cohortCall struct {
 	*call
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when the attempt has ended
+	ended  chan struct{} // closed when the call has ended
 
 	// Guarded by cohort.mu:
 	wanted    *want // what the call contends for, or was told to contend for
 	cancelled bool
 }
 
-// enter gets a lock for a call of a goroutine of the cohort.
 func (c *cohort) enter(ctx context.Context, call *call) (*Lock, error) {
 	for {
 		l, err := c.enterOnce(ctx, call)
@@ -37,12 +36,11 @@ func (c *cohort) enter(ctx context.Context, call *call) (*Lock, error) {
 		}
 		if l, err = c.confirm(ctx, call, l); l != nil || err != nil {
 			return l, err
-		} // if both are nil, the lock was lost, and the call waits for another Lock
+		}
 	}
 }
 
-// enterOnce waits until the cohort grants the lock to this call, and returns
-// the Lock.
+// enterOnce waits until the cohort admits the call.
 func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, call.interrupted(ctx)
@@ -79,8 +77,8 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	return c.awaitLock(ctx, call, w)
 }
 
-// awaitRemoval waits until removed is closed. It returns an error if the call ends
-// first. A nil channel says that there is nothing to wait for.
+// awaitRemoval waits until removed closes, or the call ends. It returns at once
+// if removed is nil.
 func (c *cohort) awaitRemoval(ctx context.Context, call *call, removed <-chan struct{}) error {
 	if removed == nil {
 		return nil
@@ -124,9 +122,8 @@ func slowTimer(ctx context.Context, call *call) (c <-chan time.Time, stop func()
 	return t.C, t.Stop
 }
 
-// logSlow logs that a call waits for another call of the same client. While the
-// cohort has no entry, logSlow logs nothing: the attempt of the cohort logs for
-// which node it waits.
+// logSlow logs that a call waits for another one of the same client. While the
+// cohort has no entry, it logs nothing: cohortCall does.
 func (c *cohort) logSlow(call *call) {
 	c.mu.Lock()
 	shared := c.shared
@@ -139,11 +136,9 @@ func (c *cohort) logSlow(call *call) {
 		"waited", call.waited())
 }
 
-// giveUp is called when the context of a waiting call has ended. It removes the
-// waiter from the cohort, and stores for the error of the call what the waiter
-// has waited for. If the waiter was granted a Lock meanwhile, giveUp gives the
-// Lock back. If it was the last waiter, giveUp waits for the removal of the cohort's
-// node, for giveUpTimeout at most.
+// giveUp removes a waiter whose context has ended, and discards a Lock that it
+// was granted meanwhile. After the last waiter, it gives the cohort
+// giveUpTimeout to remove its node.
 func (c *cohort) giveUp(call *call, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)
@@ -167,16 +162,15 @@ func (c *cohort) giveUp(call *call, w *waiter) {
 	}
 }
 
-// noteProgress notes for a call what it has waited for, so that the error of
-// the call can name it. The call's waiter is at index i. noteProgress is called
-// with mu held.
+// noteProgress notes for the error of a call what it has waited for. i is the
+// index of its waiter. It is called with mu held.
 func (c *cohort) noteProgress(call *call, i int) {
 	var p snapshot
 	switch {
 	case c.contending != nil:
 		p = c.contending.progress.now()
 		if p.view.Behind == "" && p.last == nil {
-			p.last = errNoAnswer // the attempt's Create is not answered yet
+			p.last = errNoAnswer // its Create is not answered yet
 		}
 		p.view.Position += i
 	case c.shared != nil:
@@ -186,18 +180,15 @@ func (c *cohort) noteProgress(call *call, i int) {
 	call.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// discard unlocks a Lock that the cohort has granted to a call and that the
-// call does not return: because the call ends with an error, or because the
-// Lock was lost meanwhile. giveBack returns after giveUpTimeout at the latest.
-// If Unlock has not returned by then, it goes on in the background.
+// discard unlocks a Lock that no call returns. Unlock goes on in the background
+// after giveUpTimeout.
 func (c *cohort) discard(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {
 		defer close(unlocked)
 		_ = l.Unlock()
 	}
-	// If the client is being closed, no goroutine is started. Unlock then does
-	// not wait for the store, so it runs here.
+	// While the client is being closed, Unlock does not wait for the store.
 	if !c.queue.client.spawn(unlock) {
 		unlock()
 		return
@@ -205,10 +196,9 @@ func (c *cohort) discard(l *Lock) {
 	awaitBriefly(unlocked)
 }
 
-// confirm checks once more whether the caller may have the Lock, just as
-// call.contendOnce does before a grant. If the caller may not have the Lock, confirm
-// unlocks it and returns an error. If the Lock has been lost, accept returns
-// neither a Lock nor an error, and the call waits for another Lock.
+// confirm checks once more whether the caller may have the Lock, as contendOnce
+// does before a grant. If the Lock was lost, confirm returns neither a Lock nor
+// an error, and the call waits for another one.
 func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
@@ -228,7 +218,8 @@ func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error
 	return l, nil
 }
 
-// contendForAll begins an attempt if the cohort needs one. It is called with mu held.
+// contendForAll makes a cohortCall if the cohort needs one. It is called with
+// mu held.
 func (c *cohort) contendForAll() {
 	if c.shared != nil || c.contending != nil || len(c.waiters) == 0 {
 		return
@@ -246,8 +237,7 @@ func (c *cohort) contendForAll() {
 		s, err := c.contendShared(ctx, call)
 		c.callEnded(ctx, s, err)
 	})
-	// If no goroutine was started, the client is being closed, which ends the
-	// calls of the waiters.
+	// Otherwise the client is being closed, which ends the calls of the waiters.
 	if !spawned {
 		cancel()
 		close(shared.ended)
@@ -255,15 +245,13 @@ func (c *cohort) contendForAll() {
 	}
 }
 
-// contendAgain does what contendForAll does. It locks mu itself.
+// contendAgain is contendForAll without mu held.
 func (c *cohort) contendAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.contendForAll()
 }
 
-// contendShared runs the call, and returns the entry that the attempt has got,
-// as a sharedEntry of the cohort.
 func (c *cohort) contendShared(ctx context.Context, call *call) (*sharedEntry, error) {
 	s := &sharedEntry{cohort: c}
 	if err := call.contend(ctx, func(e *engine.Entry) error { return s.ownEntry(call.want, e) }); err != nil {
@@ -272,11 +260,9 @@ func (c *cohort) contendShared(ctx context.Context, call *call) (*sharedEntry, e
 	return s, nil
 }
 
-// callEnded is called with the result of the attempt. If the attempt has got
-// an entry, that becomes the entry of the cohort and is granted to waiters. If
-// the attempt has failed, the calls of all waiters fail with its error. If the
-// entry was lost already, or the attempt was cancelled, another attempt begins
-// for the waiters that are left.
+// callEnded takes the result of the cohortCall. Its entry is granted to
+// waiters, and its error fails all of them. If the entry was lost already or
+// the call was cancelled, the waiters that are left contend again.
 func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,7 +274,7 @@ func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 		}
 	case err == nil: // the entry is lost already
 		c.contendForAll()
-	case ctx.Err() != nil: // the attempt was cancelled: see fitCall
+	case ctx.Err() != nil: // cancelled by fitCall
 		c.contendForAll()
 	default:
 		for _, w := range c.waiters {
@@ -298,10 +284,10 @@ func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	}
 }
 
-// install makes an entry that was just granted the cohort's entry. It returns
-// false if the entry has been lost already. It is called with mu held.
+// install makes s the entry of the cohort, unless s was lost already. It is
+// called with mu held.
 func (c *cohort) install(s *sharedEntry) bool {
-	if s.entry.Loss() != nil { // if the entry is lost after this check, Lose drops it
+	if s.entry.Loss() != nil { // after this check, tellHolds drops the entry
 		return false
 	}
 	c.addUser()
@@ -310,10 +296,9 @@ func (c *cohort) install(s *sharedEntry) bool {
 	return true
 }
 
-// fitCall is called, with mu held, when a waiter has given up. If the first
-// waiter is a reader now, and the attempt is a writer's, the attempt goes on as a
-// reader's, at its position in the queue. If no waiter is left, or the attempt is of
-// no use to the first one, fitCall cancels the attempt.
+// fitCall is called, with mu held, when a waiter has given up. A call for a
+// writer goes on for a reader, at its position, if a reader is first now. A
+// call that is of no use to the first waiter is cancelled.
 func (c *cohort) fitCall() {
 	call := c.contending
 	switch {
@@ -328,9 +313,8 @@ func (c *cohort) fitCall() {
 	}
 }
 
-// unwanted returns a channel that closes when the attempt that was cancelled, as
-// no waiter is left, has ended. It returns nil if there is none. It is called with
-// mu held.
+// unwanted returns a channel that closes when the call that was cancelled for
+// lack of waiters has ended, or nil. It is called with mu held.
 func (c *cohort) unwanted() <-chan struct{} {
 	if call := c.contending; call != nil && call.cancelled && len(c.waiters) == 0 {
 		return call.ended
@@ -338,10 +322,9 @@ func (c *cohort) unwanted() <-chan struct{} {
 	return nil
 }
 
-// tryEnter contends for a call of TryLock or TryRLock. If the cohort had an entry or
-// an attempt when the call looked (taken is true), try returns ErrLocked.
-// Otherwise try gets an entry for this call. The entry becomes the entry of the
-// cohort, unless the cohort has got another entry or an attempt meanwhile.
+// tryEnter contends for a call of TryLock or TryRLock, unless the cohort has an
+// entry or contends already (taken). The entry stays with the cohort if the
+// cohort has got none meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(call.name, ErrLocked)

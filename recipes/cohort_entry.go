@@ -9,21 +9,19 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry is an entry that the goroutines of a cohort share: their holds
-// borrow it, see hold. After the cohort has detached the entry, no further hold
-// gets it, and the entry is removed when its last hold ends. The
-// mutex cohort.mu guards the fields.
+// sharedEntry is an entry that the goroutines of a cohort share. Their holds
+// borrow it. cohort.mu guards the fields.
 //
-// A turn is a time in which one goroutine holds the entry exclusively, or a
-// time in which goroutines hold it shared without a gap.
+// A turn is a time in which one goroutine holds the entry exclusively, or in
+// which goroutines hold it shared without a gap.
 type sharedEntry struct {
 	cohort *cohort
 	entry  *engine.Entry
 	want   *want // what the node was created for
 
 	holds  []*hold            // the holds that use the entry now
-	turns  int                // how many turns count towards Retention.Turns, the present one included
-	others others             // whether the last list of the queue showed a waiter outside the cohort
+	turns  int                // that count towards Retention.Turns, with the present one
+	others others             // as the last list of the queue showed
 	idle   *time.Timer        // removes the entry when it has had no holds for Retention.Idle
 	cancel context.CancelFunc // stops lookForOthers
 }
@@ -53,9 +51,8 @@ func (s *sharedEntry) inUse() (held, exclusively bool) {
 	return held, exclusively
 }
 
-// spent reports whether the cohort has used up Retention.Turns, so that no
-// further turn may begin on the entry. Until a list of the queue is
-// answered, spent assumes that no other contender waits, but for no longer than
+// spent reports whether Retention.Turns is used up. Until the queue was listed,
+// it assumes that no other contender waits, but for no longer than
 // Retention.Idle.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.queue.options.retention
@@ -65,8 +62,8 @@ func (s *sharedEntry) spent() bool {
 	return s.turns >= retention.Turns
 }
 
-// admit returns a Lock of a new hold, or nil if a caller that wants that mode
-// has to wait. A reader that joins other readers begins no new turn.
+// admit returns a Lock of a new hold, or nil if the caller has to wait. A
+// reader that joins other readers begins no new turn.
 func (s *sharedEntry) admit(w *want) *Lock {
 	held, exclusively := s.inUse()
 	if s.entry.Loss() != nil || exclusively {
@@ -95,8 +92,8 @@ func (s *sharedEntry) lend(w *want) *Lock {
 	return l
 }
 
-// keepIdle keeps an entry without holds for a while. If the entry still has no
-// holds after that, it is removed.
+// keepIdle removes an entry without holds after a while, unless it has one
+// again by then.
 func (s *sharedEntry) keepIdle() {
 	d := s.cohort.queue.options.retention.Idle
 	if s.idle == nil {
@@ -106,7 +103,7 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// retire stops the timer and the watch of an entry that the cohort drops.
+// retire stops what runs only for the entry of a cohort.
 func (s *sharedEntry) retire() {
 	if s.idle != nil {
 		s.idle.Stop()
@@ -116,8 +113,7 @@ func (s *sharedEntry) retire() {
 	}
 }
 
-// watchOthers begins to look for contenders outside the cohort. It is called
-// with cohort.mu held.
+// watchOthers is called with cohort.mu held.
 func (s *sharedEntry) watchOthers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -127,8 +123,7 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// admitReaders is called when a hold has become shared. It admits the readers
-// that wait for the entry.
+// admitReaders is called when a hold has become shared.
 func (s *sharedEntry) admitReaders() {
 	c := s.cohort
 	c.mu.Lock()
@@ -138,9 +133,8 @@ func (s *sharedEntry) admitReaders() {
 	}
 }
 
-// takeBack removes a hold that has ended from the holds of the entry. After
-// that, waiters of the cohort get the entry, or the client keeps it for a
-// while, or giveBack removes it: see passOn.
+// takeBack takes back what a hold that has ended has borrowed. The entry then
+// goes to waiters, is kept for a while, or is removed: see passOn.
 func (s *sharedEntry) takeBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()
@@ -161,8 +155,8 @@ func (s *sharedEntry) takeBack(h *hold) error {
 	return s.removeNode()
 }
 
-// removeNode removes an entry that the cohort has dropped. The waiters of the
-// cohort then contend for another entry.
+// removeNode removes an entry that the cohort has dropped. Its waiters then
+// contend for another one.
 func (s *sharedEntry) removeNode() error {
 	defer s.cohort.contendAgain() // runs also if a hook panics
 	return s.entry.Remove(unlockTimeout)
@@ -186,16 +180,16 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// tellShared tells the store that the entry is shared. It is for an entry that the
-// cohort has detached. If the request fails, the reaper repeats it.
+// tellShared tells the store that a detached entry is shared. The reaper
+// repeats the request if it fails.
 func (s *sharedEntry) tellShared() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	_ = s.entry.Rename(ctx)
 }
 
-// tellHolds tells the holds that the entry was lost. The waiters of the cohort
-// contend for another entry.
+// tellHolds tells the holds that the entry was lost. The waiters contend for
+// another one.
 func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	c := s.cohort
 	c.mu.Lock()
@@ -218,7 +212,7 @@ func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	return func() { callAll(reports) }
 }
 
-// callAll calls the functions in their order, also if one of them panics.
+// callAll calls all functions, also if one of them panics.
 func callAll(fs []func()) {
 	if len(fs) > 0 {
 		defer callAll(fs[1:])
@@ -244,10 +238,9 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	}
 }
 
-// forgetOthers is called when the queue could not be watched. The last list may
-// be out of date by now. So turns count again, as they do before the first
-// list. Otherwise a client whose watch fails for long would keep the lock for
-// as long as its goroutines take it.
+// forgetOthers makes turns count again, as before the first list. Otherwise a
+// client that cannot watch the queue would keep the lock for as long as its
+// goroutines take it.
 func (s *sharedEntry) forgetOthers() {
 	s.cohort.mu.Lock()
 	defer s.cohort.mu.Unlock()
@@ -256,10 +249,9 @@ func (s *sharedEntry) forgetOthers() {
 	}
 }
 
-// noteOthers is called with a new list of the queue. It stores, and returns,
-// whether the list shows that a contender outside the cohort waits. If none
-// waits, the count of turns begins anew, so that waiters of the cohort may get
-// the lock. If one waits, the cohort gives up an entry that only readers hold.
+// noteOthers notes whether a list of the queue shows that a contender outside
+// the cohort waits. If none does, the count of turns begins anew. If one does,
+// the cohort gives up an entry that only readers hold.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()
@@ -275,13 +267,11 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	return s.others
 }
 
-// othersIn returns whether this list shows a contender that waits behind the
-// entry. If the list does not show the entry itself, othersIn returns what was
-// known before.
+// othersIn reports whether a contender waits behind the entry. If the list does
+// not show the entry, it returns what was known before.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	i := engine.Index(nodes, s.entry.Place().Node)
-	// If the list does not show the node under this name, the node was renamed
-	// or removed. The entry's own watch finds out which.
+	// The node was renamed or removed, and its own watch finds out which.
 	if i < 0 {
 		return s.others
 	}

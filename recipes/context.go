@@ -64,9 +64,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep adds a context to the contexts that the Lock cancels when it ends. If
-// the parent of the context ends first, the context has ended, too, and the
-// Lock forgets it. keep is called with mu held.
+// keep makes the Lock cancel a context when it ends, unless the parent ends
+// first. It is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -78,8 +77,7 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 }
 
 // lockContext is a context that a Lock has to cancel. A Lock keeps one for each
-// parent. So a caller may ask for a context of the same parent again and again
-// during a long hold, and the memory does not grow.
+// parent, so that the memory of a long hold does not grow.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -93,8 +91,7 @@ func (c *lockContext) cancelWith(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns the key under which a Lock keeps the context of a parent:
-// the parent itself, or a new key if the parent is not comparable.
+// contextKey returns the parent, or a new key if it is not comparable.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent
@@ -102,16 +99,14 @@ func contextKey(parent context.Context) any {
 	return new(byte)
 }
 
-// takeContexts returns the contexts that end with the Lock. It is called with
-// mu held.
+// takeContexts is called with mu held.
 func (l *Lock) takeContexts() []*lockContext {
 	contexts := slices.Collect(maps.Values(l.contexts))
 	l.contexts = nil
 	return contexts
 }
 
-// forget drops the context that Context has made from a parent. It is called when
-// the parent has ended. The parameter key stands for the parent: see contextKey.
+// forget drops the context of a parent that has ended.
 func (l *Lock) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

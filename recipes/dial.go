@@ -28,11 +28,10 @@ type dialing struct {
 	attempt *dialAttempt          // guarded by Client.mu; nil: none is under way
 }
 
-// dialAttempt is one attempt to connect, shared by all calls that need a session
-// meanwhile. Once it has called Connect, it goes on when they give up, because
-// calls with deadlines shorter than a connect would never get a session
-// otherwise. It ends with Connect, after dialTimeout, or with Close. The client
-// keeps a session that no call waits for, as it keeps every session.
+// dialAttempt is one attempt to connect, shared by all calls that need a
+// session meanwhile. Once it has called Connect, it goes on when they give up,
+// because calls with deadlines shorter than a connect would never get a session
+// otherwise. It ends with Connect, after dialTimeout, or with Close.
 type dialAttempt struct {
 	ended   chan struct{} // closed when session and err are set
 	session *session
@@ -44,8 +43,8 @@ type dialAttempt struct {
 	anew    chan struct{}           // closed when the Connect that giveUp has cancelled has returned; nil: there was none
 }
 
-// joinAttempt returns the attempt to connect that is under way, or else begins
-// one. Once Close has begun, it begins none, and returns nil.
+// joinAttempt returns the attempt under way, or begins one. Once Close has
+// begun, it returns nil.
 func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,10 +71,10 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp is called when the context of a call that waits for the attempt has
-// ended. If no call knows yet why there is no session, the last one to give up
-// cancels Connect to find out, waiting for the error for at most giveUpTimeout.
-// That happens only once in an attempt, which then calls Connect anew.
+// giveUp is called when a call stops waiting for the attempt. If no call knows
+// yet why there is no session, the last one cancels Connect to find out, and
+// waits for the error for giveUpTimeout. That happens once in an attempt, which
+// then calls Connect anew.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--
@@ -99,8 +98,7 @@ func awaitBriefly(done <-chan struct{}) {
 	}
 }
 
-// unreached returns the error of the last attempt to connect, or nil if that
-// attempt succeeded or there was none.
+// unreached returns the error of the last attempt to connect, or nil.
 func (c *Client) unreached() error {
 	if err := c.dialing.err.Load(); err != nil {
 		return *err
@@ -181,8 +179,8 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	return s, err
 }
 
-// beginConnect returns an error if Connect must not be called. If the reason is
-// that all callers gave up in the pause before, later calls begin another attempt.
+// beginConnect returns why Connect must not be called, or nil. If all callers
+// gave up in the pause before, later calls begin another attempt.
 func (c *Client) beginConnect(a *dialAttempt, cancel context.CancelCauseFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,10 +64,8 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
-// markShared is called, with mu held, when a Lock of the hold was downgraded or
-// unlocked. If the hold was granted exclusively and is shared now, markShared
-// marks the entry: its node has to get the name of a reader's node. markShared
-// then returns true, and the caller sends the request that renames the node.
+// markShared is called, with mu held, when a Lock was downgraded or unlocked.
+// It reports whether the hold is shared now and its node has to be renamed.
 func (h *hold) markShared() bool {
 	if h.want.downgraded == nil || len(h.locks) == 0 || h.exclusive() {
 		return false
@@ -76,11 +74,9 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade tells the cohort and the store that a hold is shared. If the hold
-// has ended, downgrade returns why. If the store returns an error, downgrade
-// passes that error to the function failed, and returns the result. The
-// function is lockError for a call of Downgrade, and unlockError for a call of
-// Unlock.
+// downgrade tells the cohort and the store that a hold is shared. It returns
+// why the hold has ended, or the error of the store as the function failed
+// wraps it.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	if h.shared != nil {
 		h.shared.admitReaders()

@@ -91,8 +91,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked is the result of mask: an error that hides some of the targets that
-// its field err matches. The hidden targets are in the field not.
+// masked hides some of the targets that err matches.
 type masked struct {
 	err error
 	not []error
@@ -106,8 +105,7 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error with the text of err. For errors.Is it matches every
-// target that err matches, except the targets that follow err in the call.
+// mask returns err with the same text, without matching the targets in not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -115,15 +113,14 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError returns an error that matches ErrUnlock and cause. It does not
-// match the errors of a context, because the time limit that has passed is the
-// limit of Unlock, not a limit of the caller.
+// unlockError returns an error that matches ErrUnlock and cause, but no error
+// of a context: the limit that has passed is that of Unlock, not the caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError is the error of a call that has timed out. It names the holder.
+// timeoutError says who holds the lock that a call has timed out for.
 type timeoutError struct {
 	lock   string
 	after  time.Duration
@@ -162,8 +159,7 @@ func (e *timeoutError) Unwrap() []error {
 	return []error{ErrTimeout, e.last}
 }
 
-// lostError is the error of a lock that was lost. It matches ErrLost and its
-// cause.
+// lostError matches ErrLost and its cause.
 type lostError struct {
 	lock, node string
 	cause      error
@@ -175,8 +171,8 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join returns an error that matches all targets of all errors in errs. It
-// ignores nil. If only one error is not nil, join returns that error.
+// join returns an error that matches all targets of the errors that are not
+// nil.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {
@@ -202,9 +198,8 @@ func oneLine(errs []error) string {
 // name that dlock makes is shorter.
 const maxPrinted = 1024
 
-// printable returns a name for messages. It quotes a name with characters that
-// would not print, and cuts a name that is too long. Any client of the store
-// may have chosen the name.
+// printable returns a name for messages, which any client of the store may have
+// chosen. It quotes a name that would not print, and cuts one that is too long.
 func printable(name string) string {
 	if len(name) > maxPrinted {
 		const end = 32 // how many bytes at the end of the name are kept, the sequence among them

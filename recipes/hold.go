@@ -37,7 +37,6 @@ type ending struct {
 // a hold allocates none.
 var unreported = &ending{new(Trace), context.Background()}
 
-// newHold returns a hold with one Lock.
 func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *Lock) {
 	made := &struct {
 		hold  hold
@@ -56,7 +55,6 @@ func (h *hold) addLock(exclusive bool) *Lock {
 	return l
 }
 
-// newLock allocates a Lock together with its state.
 func newLock(state lockState) *Lock {
 	made := &struct {
 		lock  Lock
@@ -197,7 +195,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// dropLock removes a Lock from the Locks of the hold. It is called with mu held.
+// dropLock is called with mu held.
 func (h *hold) dropLock(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }

@@ -42,7 +42,6 @@ type lockState struct {
 // errNoLock is the error of a Lock that is the zero value or nil.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
-// fromNoCall reports whether the Lock is the zero value or nil.
 func (l *Lock) fromNoCall() bool { return l == nil || l.lockState == nil }
 
 // Mode returns [Shared] or [Exclusive]: how the lock is held at this moment.
@@ -135,8 +134,7 @@ func (l *Lock) Err() error {
 	return l.hold.lost
 }
 
-// notHeld returns the error of a Lock after its Unlock. It is called with mu
-// held.
+// notHeld is called with mu held.
 func (l *Lock) notHeld() error {
 	if l.end == l.hold.queue.notHeld {
 		return l.end
@@ -144,7 +142,7 @@ func (l *Lock) notHeld() error {
 	return bothError{l.hold.queue.notHeld, l.end}
 }
 
-// bothError has the text of its first error, and matches both errors.
+// bothError has the text of its first error, and matches both.
 type bothError struct {
 	error
 	also error
@@ -152,8 +150,7 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// noteEnd stores err, which the first Unlock has found out, as the error that a
-// second Unlock returns.
+// noteEnd sets what a second Unlock returns.
 func (l *Lock) noteEnd(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

@@ -30,8 +30,8 @@ func isReader(n driver.Node) bool {
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
-// hostOf returns the host name that the name of a listed node contains. It is
-// empty if the name is not one that dlock makes.
+// hostOf returns the host in the name of a listed node, or an empty string if
+// dlock does not make such names.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {
@@ -55,10 +55,9 @@ var systemHostname = sync.OnceValue(func() string {
 	return encodeHostname(name)
 })
 
-// encodeHostname returns a host name in the form that the names of nodes
-// contain. Bytes outside [A-Za-z0-9._-] are percent-encoded, so that different
-// host names stay different. The result is cut at 200 bytes, but never within
-// an encoded byte.
+// encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that
+// different host names stay different. It cuts the result at 200 bytes, but
+// never within an encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -107,8 +106,7 @@ func (r Record) String() string {
 	return line
 }
 
-// recordTail returns the part of a record that follows the ID and the time.
-// This part is the same for all nodes of a lock and is made once.
+// recordTail returns the part of a record that all nodes of a lock share.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`
@@ -128,9 +126,7 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node: a record with a new ID. The caller
-// passes the time at which the call of Lock or RLock began, and the rest of the
-// record, which recordTail has made.
+// newRecord returns the data of a node of a call that began at now.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)
@@ -144,8 +140,8 @@ func newRecord(now time.Time, tail []byte) []byte {
 	return append(b, tail...)
 }
 
-// parseRecord reads the data of a node, which any client of the store may have
-// written. Data that is no record gives an empty Record.
+// parseRecord reads data that any client of the store may have written. Data
+// that is no record gives an empty Record.
 func parseRecord(data []byte) Record {
 	var r Record
 	if len(data) > maxRecord || json.Unmarshal(data, &r) != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// progress is what an attempt has found out about the queue and the store.
-// Errors and the log report it. In a cohort, the waiters read the progress of
-// the attempt that contends for them.
+// progress is what a call has found out about the queue and the store, for
+// errors and logs. In a cohort, the waiters read the progress of the
+// cohortCall.
 type progress struct {
 	mu   sync.Mutex
 	node string      // the name of the last entry's node
@@ -22,7 +22,6 @@ type progress struct {
 	last error       // the last error of the store; nil if the store has answered since
 }
 
-// snapshot is a copy of the fields of a progress, made while its mutex was held.
 type snapshot struct {
 	node string
 	view engine.View
@@ -42,8 +41,7 @@ func (p *progress) set(change func(p *progress)) {
 }
 
 // unanswered is called when the context of the call has ended. If a request was
-// under way then, unanswered stores its error, so that the error of the call
-// says that the store has not answered.
+// in flight then, the error of the call says that the store has not answered.
 func (c *call) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
@@ -53,7 +51,7 @@ func (c *call) unanswered(err error) {
 	}
 }
 
-// noteError keeps an error of the store until the store has answered.
+// noteError keeps an error until the store has answered.
 func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last = err }) }
 
 func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
@@ -63,8 +61,7 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 	}
 }
 
-// Waits is called each time before the entry waits. It keeps v for errors and
-// the log, and calls the hook Waiting.
+// Waits notes what blocks the entry, and calls the hook Waiting.
 func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
@@ -77,7 +74,6 @@ func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 // waits.
 const slowAfter = 5 * time.Second
 
-// logsSlow reports whether the call has to log that it waits for long.
 func (c *call) logsSlow(ctx context.Context) bool {
 	return !c.try && c.options.logger.Enabled(ctx, slog.LevelDebug)
 }

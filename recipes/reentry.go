@@ -10,16 +10,13 @@ import (
 // that [Lock.Context] has returned.
 
 // holdsKey is the key of the value that a context of [Lock.Context] carries.
-// There is one key for each client and lock's name.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is the value that a context of [Lock.Context] has under a holdsKey. It
-// holds the Lock whose method Context has made the context. If the parent
-// context has a value under the same key, too, heldIn also holds that value:
-// the parent then belongs to another Lock of the same name.
+// heldIn is the value under a holdsKey. outer is the value of the parent
+// context, if that belongs to another Lock of the same name.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
@@ -45,8 +42,7 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside is the context that WithoutReentry returns. It hides which Locks its
-// parent belongs to, so a call with it takes none of these Locks again.
+// outside hides which Locks its parent belongs to.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {
@@ -58,8 +54,8 @@ func (c outside) Value(key any) any {
 
 func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
-// reenter takes a lock again if ctx says that its caller holds the lock. If ctx
-// does not say that, reenter returns neither a Lock nor an error.
+// reenter takes a lock again if ctx belongs to a Lock that is held. Otherwise
+// it returns neither a Lock nor an error.
 func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	in, _ := ctx.Value(q.key).(*heldIn)
 	for ; in != nil; in = in.outer {
@@ -80,9 +76,8 @@ func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	return nil, nil
 }
 
-// state returns whether the Lock is held, which means that it is not unlocked.
-// If the Lock was lost, state also returns the loss, even after an Unlock that
-// followed the loss.
+// state reports whether the Lock is not unlocked, and how it was lost, even if
+// it was unlocked after that.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()
@@ -96,8 +91,8 @@ func (l *Lock) state() (lost error, held bool) {
 	return nil, false
 }
 
-// lockAgain returns another Lock of the hold of l, without a request. If l is
-// unlocked, reenter returns neither a Lock nor an error.
+// lockAgain returns another Lock of the same hold, without a request. If l is
+// unlocked, it returns neither a Lock nor an error.
 func (l *Lock) lockAgain(w *want) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()

@@ -193,8 +193,7 @@ func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context)
 	return l.do(ctx, f)
 }
 
-// do calls f with the lock's context. It unlocks when f returns, panics or ends
-// the goroutine.
+// do unlocks also if f panics or ends the goroutine.
 func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	defer func() {
 		if unlock := l.Unlock(); unlock != nil {
@@ -227,7 +226,6 @@ func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")"
 // errNoClient is the error of an RWMutex that is the zero value or nil.
 var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
 
-// fromNoClient reports whether the RWMutex is the zero value or nil.
 func (m *RWMutex) fromNoClient() bool { return m == nil || m.queue == nil }
 
 // valid returns why a call with that context cannot use the lock, or nil.

@@ -9,8 +9,7 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// session is a session of a client. The client keeps it until it has ended in
-// the store as well.
+// session is a session that the store may still keep.
 type session struct {
 	*engine.Session
 	client *Client
@@ -26,9 +25,8 @@ func newSession(c *Client, ds driver.Session) *session {
 // ofDriver returns the driver's session, which may have optional methods.
 func (s *session) ofDriver() driver.Session { return s.Session.Session }
 
-// onSession calls f with the session that the client has, and connects before
-// that if it has none. If f finds that the session has ended, as it may after a
-// sleep of the machine, onSession connects again and calls f once more.
+// onSession calls f with the client's session, and once more with a new one if
+// f finds that the session has ended, as it may after a sleep of the machine.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
@@ -42,7 +40,7 @@ func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err e
 	return err
 }
 
-// awaitSession returns the session that the client has, and connects if it has none.
+// awaitSession returns the client's session, and connects if there is none.
 func (c *Client) awaitSession(ctx context.Context) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
@@ -75,9 +73,8 @@ func (c *Client) current() *session {
 	}
 }
 
-// adopt begins to use ds, a new session of the driver, as the session of the
-// client. If the client was closed meanwhile, adopt closes ds and returns
-// ErrClosed.
+// adopt makes ds the session of the client, unless the client was closed
+// meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.register(s) {
@@ -120,7 +117,7 @@ func (c *Client) forget(s *session) {
 }
 
 // attend waits for the end of the session, tells the holders of its locks, and
-// ends the session in the store as well.
+// ends it in the store.
 func (s *session) attend() {
 	defer close(s.ended)
 	select {
@@ -140,9 +137,7 @@ func (s *session) attend() {
 	}
 }
 
-// lost tells the holders that the session has ended although the client is not
-// being closed. It returns once the callers that held the session's locks have
-// unlocked them.
+// lost tells the holders of a loss. It returns once they have unlocked.
 func (s *session) lost(cause error) {
 	s.End(cause)
 	s.client.options.logger.Warn("dlock: session ended", "error", cause)
@@ -150,11 +145,11 @@ func (s *session) lost(cause error) {
 	s.AwaitLossesSeen(s.client.done)
 }
 
-// endInStore ends the session in the store. If the lease has run out here, the
-// store may keep the session and its nodes for a while. The nodes would block
-// other contenders, also contenders of this client. While the store cannot be
-// reached, endInStore tries again after pauses, and at once when a new session
-// has begun. It gives up only when the client is closed, after a last try.
+// endInStore ends the session in the store, which may keep its nodes for a
+// while after the lease has run out here. They would block other contenders,
+// also of this client. endInStore tries again after pauses, and at once when a
+// new session has begun. It gives up only when the client is closed, after a
+// last try.
 func (s *session) endInStore() error {
 	pause := engine.Retries{New: s.client.options.backOff}
 	for {
@@ -192,8 +187,6 @@ func (c *Client) heldNode(lock string) string {
 	return ""
 }
 
-// heldSince returns since when the session has held a lock, for each of its
-// nodes.
 func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 	since := make(map[driver.Node]time.Time)
 	for _, e := range s.Granted(lock) {

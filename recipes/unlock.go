@@ -77,10 +77,8 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// release ends the hold after the last Unlock, and returns the error of that
-// Unlock. If the caller knows already that the lock was lost,
-// it passes that loss, and giveBack returns it: a loss explains every other
-// error.
+// release ends the hold after the last Unlock. It returns the loss that the
+// caller knows of, because a loss explains every other error.
 func (l *Lock) release(lost error) error {
 	h := l.hold
 	err := h.giveEntryBack()
@@ -104,8 +102,7 @@ func (h *hold) giveEntryBack() error {
 }
 
 // explain returns the error of Unlock if the removal of the node has returned
-// err. If err says that the node was gone already, the lock was lost, and
-// explain reports the loss to the log and to the hook Lost.
+// err. If the node was gone already, explain reports the loss.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *engine.Loss
@@ -118,8 +115,7 @@ func (l *Lock) explain(err error) error {
 	return lost
 }
 
-// reportReleased calls the hook Released for a hold that was not lost. It is
-// called after everything else is done, because a hook may panic.
+// reportReleased comes last, because a hook may panic.
 func (h *hold) reportReleased(err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{

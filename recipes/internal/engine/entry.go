@@ -71,8 +71,8 @@ var follows = map[state][]state{
 	removing: {gone},
 }
 
-// move changes the state. A transition that is not in follows is a mistake of
-// this package. move is called with mu held.
+// move panics at a transition that is not in follows. It is called with mu
+// held.
 func (e *Entry) move(to state) {
 	for _, legal := range follows[e.state] {
 		if to == legal {
@@ -154,9 +154,8 @@ func (e *Entry) Grant(lost func(Loss) (report func())) error {
 	return nil
 }
 
-// add records an entry that is about to be granted. If End is called later, the
-// recorded entries are lost. If End was called before, add returns the error
-// with which End was called, and the entry must not be granted.
+// add records an entry that is about to be granted, so that End loses it. It
+// fails after End.
 func (s *Session) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +168,6 @@ func (s *Session) add(e *Entry) error {
 	return nil
 }
 
-// ungrant takes an entry that is not granted any more out of s.granted.
 func (s *Session) ungrant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +193,9 @@ func (e *Entry) lose(cause error) (report func()) {
 	return e.lost(loss)
 }
 
-// beginRemoval is the transition from waiting or granted to removing: the owner
-// gives the entry up. If the entry was lost before, beginRemoval returns that
-// loss, and there is nothing to remove.
+// beginRemoval is the transition from waiting or granted to removing. If the
+// entry was lost before, there is nothing to remove, and beginRemoval returns
+// the loss.
 func (e *Entry) beginRemoval() *Loss {
 	e.dropFirst()
 	e.mu.Lock()
@@ -212,32 +210,27 @@ func (e *Entry) beginRemoval() *Loss {
 	return nil
 }
 
-// removed is the transition from removing to gone: no request about the node
-// follows.
+// removed is the transition from removing to gone.
 func (e *Entry) removed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.move(gone)
 }
 
-// stop stops what runs only while an entry is granted: the watch of its node,
-// and a Replace. It is called with mu held.
+// stop stops what runs only while an entry is granted. It is called with mu
+// held.
 func (e *Entry) stop() {
 	e.watching.stopWatch()
 	e.rename.cancelReplace()
 }
 
-// dropFirst forgets the nodes ahead that Create has returned, and stops the
-// watch that Create has returned.
 func (e *Entry) dropFirst() {
 	e.first.Watch.Stop()
 	e.first = driver.Joined{}
 }
 
-// SeeLoss notes that no caller works under the lost entry any more. When
-// SeeLoss was called for every lost entry of the session,
-// Session.AwaitLossesSeen returns, and the client ends the session in the
-// store.
+// SeeLoss notes that no caller works under the lost entry any more: see
+// Session.AwaitLossesSeen.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -251,8 +244,7 @@ func (e *Entry) markSeen() {
 	}
 }
 
-// Check returns the loss if the entry was lost, or else nil. It first reads the
-// clocks of the session, so that it notices by itself if the lease has run out.
+// Check reads the clocks of the session, and returns the loss or nil.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
@@ -287,7 +279,7 @@ func (e *Entry) Since() time.Time {
 	return e.since
 }
 
-// isGranted reports whether the entry is granted, without reading the clocks.
+// isGranted does not read the clocks.
 func (e *Entry) isGranted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,8 +26,7 @@ type nodeWatch struct {
 	stop  context.CancelFunc // stops watchNode; nil until it has started
 }
 
-// stopWatch stops the watch of the own node, or keeps it from starting. It is called
-// when the entry is not granted any more.
+// stopWatch stops the watch, or keeps it from starting.
 func (w *nodeWatch) stopWatch() {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -39,8 +38,7 @@ func (w *nodeWatch) stopWatch() {
 	w.kept = driver.Watch{}
 }
 
-// takeWatch returns the watch that keepWatch has stored, or a zero watch if
-// keepWatch was not called.
+// takeWatch returns the watch that keepWatch has stored, or a zero one.
 func (e *Entry) takeWatch() driver.Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,8 +48,8 @@ func (e *Entry) takeWatch() driver.Watch {
 }
 
 // watchNode watches the own node until the entry is not granted any more. If
-// the node is gone, the entry is lost. An error of the store does not show that
-// the node is gone, so the watch goes on.
+// the node is gone, the entry is lost. An error of the store does not show
+// that.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -92,9 +90,8 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	return true
 }
 
-// awaitEnd returns nil once the watch of the node has ended, or once ctx has
-// ended. If the caller has no watch, it passes the zero watch, and awaitEnd
-// arms one. The store ends a watch at once if no node has the watched name.
+// awaitEnd returns nil once the watch of the node or ctx has ended. It arms a
+// watch if w is zero. The store ends a watch at once if the node is not there.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
@@ -114,14 +111,13 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the name that the node has in the queue, or an empty name if the
-// node is not there. If a Replace was sent and not answered, the node may have
-// its old or its new name, so find looks for both. Another node of the same
-// name does not count: the queue may have been removed and made again, or the
-// other node may be forged.
+// find returns the present name of the node, or an empty one if it is gone.
+// After a Replace that was not answered, the node may have its old or its new
+// name. Another node of the same name does not count: it may be in a newer
+// queue, or forged.
 //
-// A Rename may begin during the search and give the node a name that the search
-// has not looked for. So if the names have changed, find searches again: else a
+// A Rename that begins during the search may give the node a name that find has
+// not looked for. If the names have changed, find searches again. Otherwise a
 // holder would lose its lock, and its node would block other contenders.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
@@ -137,8 +133,7 @@ func (e *Entry) find(ctx context.Context) (string, error) {
 	}
 }
 
-// names returns the names that the node may have, with the more likely name
-// first.
+// names returns the names that the node may have, the more likely one first.
 func (e *Entry) names() (driver.Place, []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,8 +146,8 @@ func (e *Entry) names() (driver.Place, []string) {
 	return e.place, names
 }
 
-// findRead does what find does with requests that read single nodes. Their cost
-// does not depend on the length of the queue.
+// findRead reads single nodes, at a cost that does not depend on the length of
+// the queue.
 func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
 	for _, name := range names {
 		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)

@@ -8,11 +8,10 @@ import (
 // tryTimeout limits one try of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request about an entry's node that the store has not confirmed. The
-// reaper repeats the request until the store has answered, or until the session
-// has ended; in that case the store removes the node by itself. Each task has a
-// goroutine and pauses of its own, so that a task that fails delays no other
-// task.
+// task is a request about an entry's node that the reaper repeats until the
+// store has answered, or the session has ended and the store removes the node
+// by itself. Tasks have goroutines and pauses of their own, so that one that
+// fails delays no other.
 type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // sends the request once; returns nil if the store confirms it
@@ -22,9 +21,8 @@ type task struct {
 	err   error         // why the task was given up; set before done is closed
 }
 
-// reap starts the task on a goroutine of the client, and returns the task. If
-// the client is being closed, the task does not start, and its channel done is
-// never closed.
+// reap starts the task. While the client is being closed, the task does not
+// start, and done never closes.
 func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)
@@ -68,8 +66,6 @@ func (t *task) finish(err error) {
 	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
 }
 
-// logRefusal logs that the store refuses to remove a node. The node then stays
-// as long as the session.
 func (e *Entry) logRefusal(node string, err error) {
 	e.logger().Error("dlock: node cannot be removed and stays until the session ends",
 		"lock", e.queue.Name, "node", node, "error", err)

@@ -13,18 +13,14 @@ import (
 // its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the node of an entry that waits or is granted. The parameter
-// limit bounds how long Remove waits for the store. If the store has not
-// confirmed the removal by then, Remove returns an error, and the reaper goes
-// on with the removal. Remove may be called only once.
+// Remove removes the node of an entry that waits or is granted. It may be
+// called only once, and takes no context, because that of the call may have
+// ended. If the store has not confirmed the removal within the limit, Remove
+// returns an error, and the reaper goes on.
 //
-// Remove returns nil if it has removed the node. If the entry was lost before
-// that, the error is a *[Loss]. Every other error says that the node may stay
-// for a while. That error matches driver.ErrUnavailable, unless the store
-// refuses the removal for good.
-//
-// Remove takes no context, because the context of a call may have ended by the
-// time the call's node has to be removed.
+// The error is a *[Loss] if the entry was lost before. Every other error says
+// that the node may stay for a while, and matches driver.ErrUnavailable, unless
+// the store refuses the removal for good.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
@@ -54,9 +50,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return &refusal{place.Name, err}
 }
 
-// Abandon removes the node of a call that ends without a lock. It waits for the
-// store for at most 50 ms; after that, the reaper goes on. If the store refuses
-// the removal, Abandon calls Queue.Reaped.
+// Abandon removes the node of a call that ends without a lock, and waits for
+// that for at most 50 ms. It reports a refusal to Queue.Reaped.
 func (e *Entry) Abandon() {
 	var refused *refusal
 	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
@@ -64,12 +59,9 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns the cause for Delete, which the driver may pass on to
-// the watches of other contenders. It is Released if the entry was granted
-// exclusively until now, so that its removal grants the next entry. It is
-// Changed if the entry was never granted, or was not exclusive. It is also
-// Changed after MarkRenamed, because entries behind this one may have been
-// granted beside it.
+// removalCause returns Released if the entry was granted exclusively until now,
+// so that its removal grants the next entry. After MarkRenamed, entries behind
+// this one may have been granted beside it.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,9 +71,8 @@ func (e *Entry) removalCause() driver.Cause {
 	return driver.Changed
 }
 
-// lastPlace returns the place of the node. It first waits until no Replace is
-// under way that can change the place, because two requests about one node must
-// not overtake each other.
+// lastPlace returns the place once no Replace is in flight that can change it:
+// two requests about one node must not overtake each other.
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,9 +82,8 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 }
 
 // removeLater leaves the removal to the reaper, and waits for it until ctx
-// ends. If the node was removed by then, removeLater returns nil. Otherwise it
-// returns an error. Two parameters are only for the text of that error: err is
-// the error of the first Delete, and limit is the time limit of Remove.
+// ends. The error of the first Delete and the limit are for the text of its
+// error.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,
@@ -118,8 +108,8 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
 }
 
-// deleteAgain repeats a Delete. If the node is gone, deleteAgain returns nil:
-// an earlier Delete, whose answer was lost, may have removed the node.
+// deleteAgain repeats a Delete. An earlier one, whose answer was lost, may have
+// removed the node.
 func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
 	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
 	if errors.Is(err, driver.ErrGone) {

@@ -7,13 +7,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node gets another prefix in two steps: MarkRenamed decides on the prefix,
-// and Rename tells the store. As soon as MarkRenamed has been called, this
-// package and the owner treat the entry as one with the new prefix, whether or
-// not the store has answered. The reason is that the store may carry out a
-// Replace whose answer is lost. Other contenders then see the new name already.
+// A node gets another prefix in two steps: MarkRenamed decides on it, and Rename
+// tells the store. From MarkRenamed on, everything here treats the entry as one
+// with the new prefix, because the store may carry out a Replace whose answer is
+// lost, and other contenders then see the new name already.
 
-// rename is the state of the change of a node's name. Entry.mu guards it.
+// rename is the change of a node's name, guarded by Entry.mu.
 type rename struct {
 	prefix    string             // the prefix of the new name; empty: the node keeps its name
 	done      bool               // true once the store has confirmed the new name
@@ -22,16 +21,14 @@ type rename struct {
 	repeated  bool               // true while the reaper repeats the Replace
 }
 
-// cancelReplace cancels the Replace under way, if there is one. It is called when the
-// entry is not granted any more.
 func (r *rename) cancelReplace() {
 	if r.interrupt != nil {
 		r.interrupt()
 	}
 }
 
-// MarkRenamed decides that the node gets another prefix. If a prefix was
-// decided on before, that prefix stays, and MarkRenamed returns false.
+// MarkRenamed decides that the node gets another prefix. It returns false if
+// that was decided before.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,10 +47,10 @@ func (e *Entry) IsRenamed() bool {
 	return e.rename.prefix != ""
 }
 
-// Rename tells the store of the prefix that MarkRenamed has decided on. If the
-// store has confirmed the prefix before, or the entry is not granted any more,
-// Rename returns nil without a request. After an error the reaper repeats the
-// Replace. If the node is gone, the entry is lost.
+// Rename tells the store of the prefix that MarkRenamed has decided on. It
+// returns nil without a request if the store has confirmed the prefix before,
+// or the entry is not granted any more. After an error the reaper repeats the
+// request. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -65,8 +62,8 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace sends one Replace, if the node still needs one. If another Replace is
-// under way, replace waits for that first.
+// replace sends one Replace, if the node still needs one and after any that is
+// in flight.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -88,11 +85,10 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs gives the node of a waiting entry another prefix. The node keeps its
-// position in the queue, where the entry then waits as the rule says, and is not
-// exclusive. The rule must not let the entry pass where an entry behind it may have
-// been granted. After an error the node may have either prefix, and the caller has
-// to remove the entry.
+// WaitAs renames the node of a waiting entry, which keeps its position and then
+// waits by another rule, not exclusively. The rule must not let the entry pass
+// where an entry behind it may have been granted. After an error the node may
+// have either prefix, and the caller has to remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)
@@ -127,8 +123,8 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.rename.underWay, e.rename.interrupt, e.place, e.rename.done = nil, nil, p, renamed
 }
 
-// awaitReplace waits for the Replace under way. It is called with mu held, and
-// releases mu while it waits.
+// awaitReplace waits for the Replace in flight. It is called with mu held, and
+// releases mu meanwhile.
 func (e *Entry) awaitReplace(ctx context.Context) error {
 	underWay := e.rename.underWay
 	e.mu.Unlock()
@@ -141,8 +137,8 @@ func (e *Entry) awaitReplace(ctx context.Context) error {
 	}
 }
 
-// renameLater has the reaper repeat the Replace until the store confirms it, or
-// refuses it for good, or the entry is not granted any more.
+// renameLater has the reaper repeat the Replace until the store confirms or
+// refuses it, or the entry is not granted any more.
 func (e *Entry) renameLater() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

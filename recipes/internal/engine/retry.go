@@ -11,8 +11,8 @@ type BackOff interface {
 	Reset()
 }
 
-// Retries paces the tries of a kind of request that is made again and again. The
-// first failure after a success begins a new back-off.
+// Retries paces the tries of a request. The first failure after a success
+// begins a new back-off.
 type Retries struct {
 	New func() BackOff
 
@@ -20,11 +20,9 @@ type Retries struct {
 	failing bool
 }
 
-// Succeeded notes that a try has succeeded.
 func (r *Retries) Succeeded() { r.failing = false }
 
-// Next returns how long to wait after a failure. A negative duration means to
-// give up.
+// Next returns how long to wait after a failure; negative: give up.
 func (r *Retries) Next() time.Duration {
 	switch {
 	case r.backOff == nil:
@@ -39,8 +37,8 @@ func (r *Retries) Next() time.Duration {
 // endlessPause is the pause that NextEndless returns if the back-off gives up.
 const endlessPause = 2 * time.Second
 
-// NextEndless is like Next, but never gives up. It is for requests that have to
-// succeed in the end, such as the removal of a node.
+// NextEndless never gives up. It is for requests that have to succeed in the
+// end.
 func (r *Retries) NextEndless() time.Duration {
 	if d := r.Next(); d >= 0 {
 		return d

@@ -61,9 +61,8 @@ func (s *Session) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
-// End ends the session for its entries: the granted entries are lost, and no
-// further entry is granted. It does not close the driver's session. If End is
-// called several times, the first cause counts.
+// End ends the session for its entries: the granted ones are lost, and no other
+// is granted. It does not close the driver's session. The first cause counts.
 func (s *Session) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {
@@ -74,17 +73,14 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	// By now all owners have been told of the loss. So a slow hook delays none
-	// of them.
+	// All owners know by now, so that a slow hook delays none of them.
 	for _, report := range reports {
 		report()
 	}
 }
 
-// Cause returns why the session has ended. If End was called, the result is the
-// first cause that End got, or else the error of the driver's session. So after
-// Close of the client, which calls End, the result says that the client was
-// closed.
+// Cause returns the first cause of End or, before End, the error of the
+// driver's session.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +98,6 @@ func (s *Session) lossBegins() {
 	s.lossesInUse++
 }
 
-// lossEnds takes one lost entry out of the count of lossBegins, because the
-// caller of that entry has given its lock back.
 func (s *Session) lossEnds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

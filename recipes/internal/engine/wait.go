@@ -17,8 +17,7 @@ type View struct {
 	Seen     time.Time // when the entry looked at the queue
 }
 
-// Call is the call for which an entry waits. Its methods tell the call how the
-// wait goes on.
+// Call is the call for which an entry waits.
 type Call interface {
 	// Answered is called when the store has answered.
 	Answered()
@@ -32,7 +31,7 @@ type Call interface {
 	Interrupt() <-chan struct{}
 }
 
-// waiter is an entry during a call of Wait.
+// waiter is an entry during Wait.
 type waiter struct {
 	*Entry
 	call Call
@@ -40,7 +39,7 @@ type waiter struct {
 	idle int // how many wake-ups in a row have shown the same sight
 }
 
-// sight is the part of a queue whose change is a reason to wake an entry.
+// sight is what has to change before waking an entry makes sense.
 type sight struct {
 	behind string // the node that blocks the entry
 	list   list   // zero unless the entry watches the whole queue
@@ -61,12 +60,11 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 	return err == nil && len(e.spec.Rule(ahead)) > 0, err
 }
 
-// Wait returns nil once no node blocks the entry, so that it may be granted. It
-// returns [ErrVanished] if the own node is not in the queue, [ErrCallOver] if
-// ctx has ended, and the session's error if the session has ended. After an
-// error that may pass, Wait calls call.Pause. If Pause returns an error, Wait
-// returns that error. If not, Wait goes on, and the entry keeps its position in
-// the queue.
+// Wait returns nil once no node blocks the entry. It returns [ErrVanished] if
+// the own node is not in the queue, [ErrCallOver] if ctx has ended, and the
+// session's error if the session has ended. After an error that may pass it
+// calls call.Pause and goes on, unless Pause returns an error. The entry keeps
+// its position meanwhile.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
 	for {
@@ -85,8 +83,7 @@ func (e *Entry) Wait(ctx context.Context, call Call) error {
 	}
 }
 
-// step looks at the queue once and, if a node blocks the entry, waits once. It
-// reports whether the entry may be granted.
+// step looks at the queue once and, if a node blocks the entry, waits once.
 func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if ctx.Err() != nil {
 		return false, ErrCallOver
@@ -126,9 +123,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue watches the whole queue, if the queue's way of waiting is
-// WatchQueue. The caller lists the queue only after that: otherwise a change
-// between the list and the watch would be missed.
+// watchQueue watches the whole queue, if that is the way of waiting. The caller
+// lists the queue after it: otherwise a change in between would be missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -137,8 +133,8 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the entry's own node. If Create has returned
-// these nodes, the first call returns them; every other call lists the queue.
+// ahead returns the nodes before the own one: those that Create has returned
+// the first time, and then those of a new list.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
@@ -159,9 +155,8 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// Index returns the position of a node in a queue, or -1. Name and epoch
-// together name one node for ever. The name alone may belong to another node,
-// after the queue was removed and made again.
+// Index returns the position of a node in a queue, or -1. The name alone does
+// not tell nodes of a queue that was removed and made again apart.
 func Index(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
@@ -239,17 +234,14 @@ func passes(watch driver.Watch) bool {
 	}
 }
 
-// keepWatch is called when the wait has ended because the predecessor was
-// released. It stores the watch of the wait for watchNode: this watch goes on,
-// now for the own node alone.
+// keepWatch stores the watch of the wait for watchNode.
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.watching.kept = w
 }
 
-// pollTimer returns a channel that receives when the entry has to look at the
-// queue again. The channel is nil if the entry does not poll.
+// pollTimer returns a nil channel if the entry does not poll.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
