@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help demo-all install-check test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
+.PHONY: help histories demo-all install-check test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -17,6 +17,9 @@ test: ## all tests of all modules, with the race detector and real servers; TEST
 
 test-core: ## the tests of the root module but endtoend, ensemble and soak of internal/longtest; they need ZooKeeper only
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh core
+
+histories: ## record histories of every store, and judge whether they are linearizable
+	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh histories
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh

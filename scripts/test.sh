@@ -1,11 +1,12 @@
 #!/bin/sh
-# Usage: scripts/test.sh [core]
+# Usage: scripts/test.sh [core|histories]
 #
 # Runs all tests of every module, with the race detector and real servers:
 # ZooKeeper, Redis, PostgreSQL, MariaDB and etcd. A server that cannot be installed is
 # a failure. Some tests run the lock libraries of others beside this one, see
 # need-peers.sh. With the argument "core" only the tests of the root module run,
-# without the long ones that are named below. TESTFLAGS holds more flags for go
+# without the long ones that are named below. With the argument "histories" only the
+# tests run that record histories, and the judge of these. TESTFLAGS holds more flags for go
 # test, which override those below.
 #
 # Most tests wait for a server or a timeout. So two or three packages run at a time,
@@ -51,6 +52,8 @@ trap 'exit 1' HUP INT TERM
 make_files || exit 1
 export GOTMPDIR="${TMPDIR:-/tmp}" # Go builds the tests on the disk
 export TMPDIR="$files"
+export DLOCK_HISTORIES="${DLOCK_HISTORIES:-$files/histories}"
+mkdir -p "$DLOCK_HISTORIES" || exit 1
 
 # tests DIRECTORY FLAGS PACKAGE... tests packages of the module, or of the
 # modules, in a directory.
@@ -66,7 +69,12 @@ tests() {
 all_began=$(date +%s)
 root=$(GOWORK=off go list ./...) || exit 1
 root=$(echo "$root" | sort -r) # so that long packages come first
-if [ "${1-}" = core ]; then
+if [ "${1-}" = histories ]; then
+	sh scripts/need-stores.sh || exit 1
+	tests . "$alone" ./internal/histories
+	tests ./contrib "$two -run Histories" $(sh scripts/modules.sh | sed -n 's|^\./contrib/\(.*driver\)|./\1/...|p')
+	tests ./internal/longtest/histories "$alone" ./...
+elif [ "${1-}" = core ]; then
 	tests . "$three" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
 else
 	sh scripts/need-peers.sh || exit 1
@@ -77,7 +85,7 @@ else
 	tests . "$ensemble" $(echo "$root" | grep -E "$ensembles")
 	outputs=$files/outputs
 	mkdir "$outputs" || exit 1
-	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
+	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/|/histories$'); do
 		(tests "$module" "$alone" ./...; exit $status) >"$outputs/${module##*/}" 2>&1 &
 		running="$running $!"
 	done
@@ -88,6 +96,7 @@ else
 	cat "$outputs"/*
 	# The workspace has all modules under contrib, so one command tests them.
 	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
+	tests ./internal/longtest/histories "$alone" ./... # judges what the tests above have recorded
 fi
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status

@@ -11,13 +11,10 @@ require (
 	google.golang.org/grpc v1.79.3
 )
 
-require github.com/anishathalye/porcupine v1.3.1 // indirect
-
 require (
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
-	github.com/dlock-go/dlock/internal/longtest/histories v0.1.0
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
-	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
@@ -33,6 +33,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	server := etcdtest.Start(t)
 	c := conformance{server: server, lenient: true}
 	histories.Run(t, histories.Store{
+		Of:     "etcd",
 		Config: c.config(t),
 		Outage: func(*testing.T) (mend func()) {
 			server.Kill()
@@ -47,6 +48,7 @@ func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	made := 0
 	histories.Run(t, histories.Store{
+		Of: "etcd ensemble",
 		Config: dlocktest.Config{
 			SessionTimeout: 2 * time.Second,
 			New: func(t *testing.T) driver.Connector {

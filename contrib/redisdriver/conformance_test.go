@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -150,6 +150,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	c := conformance{server: redistest.Start(t, redistest.Durable()), lenient: true}
 	histories.Run(t, histories.Store{
+		Of:     "redis",
 		Config: c.config(),
 		Outage: func(*testing.T) (mend func()) {
 			c.server.Kill()

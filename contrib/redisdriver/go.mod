@@ -8,14 +8,11 @@ require (
 	github.com/stretchr/testify v1.12.1
 )
 
-require github.com/anishathalye/porcupine v1.3.1 // indirect
-
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
-	github.com/dlock-go/dlock/internal/longtest/histories v0.1.0
 	github.com/go-redsync/redsync/v4 v4.15.0
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
@@ -13,6 +13,7 @@ import (
 func TestHistoriesAreLinearizable(t *testing.T) {
 	server := mysqltest.Start(t)
 	histories.Run(t, histories.Store{
+		Of: "mysql",
 		Config: conformance(func(t *testing.T) driver.Connector {
 			c := newCaseOn(t, server)
 			c.outages = true

@@ -3,10 +3,10 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/histories"
 )
 
 // TestHistoriesAreLinearizable plays faults while four clients lock.
 func TestHistoriesAreLinearizable(t *testing.T) {
-	histories.Run(t, histories.Store{Config: conformance(), Histories: 1})
+	histories.Run(t, histories.Store{Of: "sqlite", Config: conformance(), Histories: 1})
 }

@@ -3,7 +3,7 @@
 // breaks. Beside that, the same happens to a lock of dlock on the same store, which
 // does not break.
 //
-// The page docs/use/choosing-a-store.md tells what each test plays. To read along:
+// The page docs/choosing-a-store.md tells what each test plays. To read along:
 //
 //	go test -C internal/longtest/handmade -v -run Paused ./
 //

@@ -6,7 +6,6 @@ replace (
 	github.com/dlock-go/dlock => ../../..
 	github.com/dlock-go/dlock/contrib/redisdriver => ../../../contrib/redisdriver
 	github.com/dlock-go/dlock/contrib/sqldriver => ../../../contrib/sqldriver
-	github.com/dlock-go/dlock/internal/longtest/histories => ../histories
 )
 
 require (

@@ -7,7 +7,6 @@ replace github.com/dlock-go/dlock => ../../..
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/dlock-go/dlock v0.1.0
-	github.com/go-zookeeper/zk v1.0.4
 	github.com/stretchr/testify v1.12.1
 )
 

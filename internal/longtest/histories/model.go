@@ -8,58 +8,43 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// kind is the kind of an operation.
-type kind int
+// resume is the kind of an operation that sets the state, see segments.
+const resume = histories.Clearing + 1
 
-const (
-	grant kind = iota
-	reentry
-	unlocking
-	downgrade
-	loss
-	answer
-	refusal
-	clearing
-	resume
-)
-
-// operation is one step in the history of a lock, such as a grant or an Unlock.
-// It holds what was asked for and what came of it.
+// operation is an operation of a history, for Porcupine.
 type operation struct {
-	kind   kind
-	queue  string
-	hold   int        // the number of the hold: each grant begins a new one, also on a shared node
-	handle int        // the number of the Lock among those of its contender: 0 for the grant, then 1 and so on for re-entries
-	mode   dlock.Mode // in a grant or a re-entry: the mode asked for; in an answer: the mode that Lock.Mode returned
-	token  int64      // in a grant: its token; in a clearing, which removes a whole queue: the token of the last node in it
-	sharer int        // in a grant: the number of the client, if its actors share nodes; otherwise 0
-	maybe  bool       // it is unknown whether the lock was still held; if it was not, the operation has no effect
-	from   state      // in an operation of kind resume: the state that the operations before it have left, see segments
+	histories.Operation
+	from state // of a resume: the state that the operations before it have left
+}
+
+func forPorcupine(o histories.Operation) porcupine.Operation {
+	return porcupine.Operation{ClientId: o.Actor, Input: operation{Operation: o}, Call: o.Call, Return: o.Return}
 }
 
 func (o operation) String() string {
-	who := fmt.Sprintf("#%d.%d", o.hold, o.handle)
-	switch o.kind {
-	case grant:
-		return fmt.Sprintf("%s %v, token %d", who, o.mode, o.token)
-	case reentry:
-		return fmt.Sprintf("%s again, %v", who, o.mode)
-	case unlocking:
+	who := fmt.Sprintf("#%d.%d", o.Hold, o.Handle)
+	switch o.Kind {
+	case histories.Grant:
+		return fmt.Sprintf("%s %v, token %d", who, o.Mode, o.Token)
+	case histories.Reentry:
+		return fmt.Sprintf("%s again, %v", who, o.Mode)
+	case histories.Unlocking:
 		return who + " unlocked"
-	case downgrade:
+	case histories.Downgrade:
 		return who + " to shared"
-	case loss:
-		return fmt.Sprintf("#%d lost", o.hold)
-	case refusal:
-		return fmt.Sprintf("#%d no upgrade", o.hold)
-	case clearing:
-		return fmt.Sprintf("all up to token %d removed", o.token)
+	case histories.Loss:
+		return fmt.Sprintf("#%d lost", o.Hold)
+	case histories.Refusal:
+		return fmt.Sprintf("#%d no upgrade", o.Hold)
+	case histories.Clearing:
+		return fmt.Sprintf("all up to token %d removed", o.Token)
 	case resume:
 		return "from here: " + o.from.String()
 	}
-	return fmt.Sprintf("%s still %v", who, o.mode)
+	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
 // holder is one Lock, of type *dlock.Lock, that is held. A contender that has
@@ -139,39 +124,39 @@ func (s state) exclusive() bool {
 }
 
 func (s state) find(o operation) (at int, found bool) {
-	return slices.BinarySearchFunc(s.holders, holder{hold: o.hold, handle: o.handle}, holder.compare)
+	return slices.BinarySearchFunc(s.holders, holder{hold: o.Hold, handle: o.Handle}, holder.compare)
 }
 
 func (s state) add(o operation) state {
 	at, _ := s.find(o)
-	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode, o.token, o.sharer})
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.Hold, o.Handle, o.Mode, o.Token, o.Sharer})
 	return s
 }
 
 // step reports whether the model allows an operation in the state s, and
 // returns the state after the operation.
 func (s state) step(o operation) (bool, state) {
-	switch o.kind {
-	case grant:
+	switch o.Kind {
+	case histories.Grant:
 		return s.grant(o)
-	case reentry:
+	case histories.Reentry:
 		return s.reenter(o)
-	case unlocking, downgrade:
+	case histories.Unlocking, histories.Downgrade:
 		return s.lower(o)
-	case loss:
-		held := s.mode(o.hold) != 0
-		s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.hold == o.hold })
+	case histories.Loss:
+		held := s.mode(o.Hold) != 0
+		s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.hold == o.Hold })
 		return held, s
-	case refusal:
-		return s.mode(o.hold) == dlock.Shared, s
-	case clearing:
-		s.cleared = max(s.cleared, o.token)
+	case histories.Refusal:
+		return s.mode(o.Hold) == dlock.Shared, s
+	case histories.Clearing:
+		s.cleared = max(s.cleared, o.Token)
 		return true, s
 	case resume:
 		return true, o.from
 	}
 	at, found := s.find(o)
-	return found && s.holders[at].mode == o.mode, s
+	return found && s.holders[at].mode == o.Mode, s
 }
 
 // turn reports whether o may be a grant with a node that its client has used
@@ -182,32 +167,32 @@ func (s state) step(o operation) (bool, state) {
 // downgrade, readers of other clients are granted the lock with higher tokens,
 // and then readers of the same client join the downgraded node.
 func (s state) turn(o operation) bool {
-	if o.sharer == 0 {
+	if o.Sharer == 0 {
 		return false
 	}
-	return o.sharer == s.sharer && o.token == s.top ||
-		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.sharer && h.token == o.token })
+	return o.Sharer == s.sharer && o.Token == s.top ||
+		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.Sharer && h.token == o.Token })
 }
 
 // grant grants the lock to a contender whose node is its own, or is shared with
 // other goroutines of its client (see turn).
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
-	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {
+	if s.exclusive() || o.Token <= s.fence && !turn || o.Token <= s.cleared {
 		return false, s
 	}
-	exclusive := o.mode == dlock.Exclusive
-	ok := !exclusive || len(s.holders) == 0 && (o.token > s.top || turn)
+	exclusive := o.Mode == dlock.Exclusive
+	ok := !exclusive || len(s.holders) == 0 && (o.Token > s.top || turn)
 	return ok, s.granted(o).add(o)
 }
 
 // granted returns the state in which the token of a grant is recorded.
 func (s state) granted(o operation) state {
-	if o.token > s.top {
-		s.top, s.sharer = o.token, o.sharer
+	if o.Token > s.top {
+		s.top, s.sharer = o.Token, o.Sharer
 	}
-	if o.mode == dlock.Exclusive {
-		s.fence = max(s.fence, o.token)
+	if o.Mode == dlock.Exclusive {
+		s.fence = max(s.fence, o.Token)
 	}
 	return s
 }
@@ -215,29 +200,29 @@ func (s state) granted(o operation) state {
 // reenter gives a contender one more Lock. A contender that holds the lock
 // shared cannot get it exclusively.
 func (s state) reenter(o operation) (bool, state) {
-	switch held := s.mode(o.hold); {
+	switch held := s.mode(o.Hold); {
 	case held == 0:
-		return o.maybe, s
-	case held < o.mode:
+		return o.Maybe, s
+	case held < o.Mode:
 		return false, s
 	}
 	return true, s.add(o)
 }
 
 // lower carries out an Unlock, which takes a Lock from a contender, or a
-// Downgrade, which makes the Lock shared. If o.maybe is true, the lock may have
+// Downgrade, which makes the Lock shared. If o.Maybe is true, the lock may have
 // been lost before the Unlock. In that case lower leaves the contender its last
 // Lock, and the operation of the loss removes that Lock.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {
 	case !found:
-		return o.maybe, s
-	case o.maybe && o.kind == unlocking && s.locks(o.hold) == 1:
+		return o.Maybe, s
+	case o.Maybe && o.Kind == histories.Unlocking && s.locks(o.Hold) == 1:
 		return true, s
 	}
 	s.holders = slices.Clone(s.holders)
-	if o.kind == unlocking {
+	if o.Kind == histories.Unlocking {
 		s.holders = slices.Delete(s.holders, at, at+1)
 	} else {
 		s.holders[at].mode = dlock.Shared

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/dlock-go/dlock/internal/histories"
 )
 
 // partition separates the queues, because every lock is linearizable by itself.
@@ -14,7 +16,7 @@ import (
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
 	for _, o := range history {
-		queue := o.Input.(operation).queue
+		queue := o.Input.(operation).Queue
 		queues[queue] = append(queues[queue], o)
 	}
 	for _, queue := range slices.Sorted(maps.Keys(queues)) {
@@ -44,7 +46,7 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 		if len(part) >= size && over < o.Call {
 			now = now.after(part)
 			parts = append(parts, part)
-			part = []porcupine.Operation{{Input: operation{kind: resume, from: now}, Call: over, Return: over}}
+			part = []porcupine.Operation{{Input: operation{Operation: histories.Operation{Kind: resume}, from: now}, Call: over, Return: over}}
 		}
 		part = append(part, o)
 		over = max(over, o.Return)
@@ -59,16 +61,16 @@ func (s state) after(part []porcupine.Operation) state {
 	var lowered []operation
 	for _, o := range part {
 		in := o.Input.(operation)
-		switch in.kind {
-		case grant:
+		switch in.Kind {
+		case histories.Grant:
 			s = s.granted(in).add(in)
-		case reentry:
+		case histories.Reentry:
 			s = s.add(in)
-		case unlocking, downgrade:
+		case histories.Unlocking, histories.Downgrade:
 			lowered = append(lowered, in)
-		case loss:
-			lost[in.hold] = true
-		case clearing:
+		case histories.Loss:
+			lost[in.Hold] = true
+		case histories.Clearing:
 			_, s = s.step(in)
 		}
 	}

@@ -322,7 +322,7 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 					}
 					r, wrong := p.one(t, seed)
 					title := fmt.Sprintf("seed %d (again: -run InMemory -seeds 1 -seed %d)", seed, seed)
-					sum.add(r, judge(t, title, r, wrong))
+					sum.add(r, check(t, "memory", title, r, wrong))
 				}
 			})
 		}
@@ -342,7 +342,7 @@ func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
 			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
 		r, wrong := p.one(t, seed)
-		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedNodes -seeds 1 -seed %d)", seed, seed), r, wrong))
+		sum.add(r, check(t, "shared nodes", fmt.Sprintf("seed %d (again: -run SharedNodes -seeds 1 -seed %d)", seed, seed), r, wrong))
 		turns += r.turns()
 	}
 	t.Logf("%v, %d grants on a node of another actor", &sum, turns)
@@ -378,7 +378,7 @@ func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 		for _, h := range []*handle{first, elsewhere, late} {
 			require.NoError(t, rec.unlock(h))
 		}
-		judge(t, "a downgraded shared node", rec, nil)
+		check(t, "downgraded shared node", "a downgraded shared node", rec, nil)
 	})
 }
 

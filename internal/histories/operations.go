@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/dlock-go/dlock"
 )
 
 // history returns all operations that were recorded, for the model to check. It
 // also describes each loss for which no cause was recorded: such a loss is
 // wrong, whatever the model says. Call it when all actors are done.
-func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
+func (r *recorder) history() (ops []Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
 		ops = append(ops, of...)
@@ -24,7 +22,7 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	}
 	for _, c := range r.causes {
 		if c.sudden() {
-			ops = append(ops, porcupine.Operation{Input: operation{kind: clearing, queue: c.queue, token: c.upTo}, Call: c.call, Return: c.call})
+			ops = append(ops, Operation{Kind: Clearing, Queue: c.queue, Token: c.upTo, Call: c.call, Return: c.call})
 		}
 	}
 	return ops, unexplained
@@ -34,7 +32,7 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 type contenderOps struct {
 	*contender
 	silent int64 // from this tick on, the contender may have lost the lock without having to know of the loss
-	ops    []porcupine.Operation
+	ops    []Operation
 }
 
 // add adds an operation that shows that the lock was held, but leaves it out if
@@ -42,50 +40,50 @@ type contenderOps struct {
 // been lost. If the operation began earlier and returned later, the lock may
 // have been lost first, so add marks the operation as one that may have had no
 // effect.
-func (s *contenderOps) add(row int, at span, o operation) {
+func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
 		return
 	case at.ret >= s.silent:
-		o.maybe = true
+		o.Maybe = true
 	}
 	s.put(row, at, o)
 }
 
-func (s *contenderOps) put(row int, at span, o operation) {
-	o.hold, o.queue = s.id, s.queue
-	s.ops = append(s.ops, porcupine.Operation{ClientId: row, Input: o, Call: at.call, Return: at.ret})
+func (s *contenderOps) put(row int, at span, o Operation) {
+	o.Actor, o.Hold, o.Queue, o.Call, o.Return = row, s.id, s.queue, at.call, at.ret
+	s.ops = append(s.ops, o)
 }
 
-func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explained bool) {
+func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	lost, silent, explained := r.loss(c)
 	s := &contenderOps{contender: c, silent: silent}
 	for _, h := range c.handles {
 		if h.number == 0 {
-			s.put(h.actor, h.entered, operation{kind: grant, mode: h.mode, token: h.token, sharer: c.client.shares()})
+			s.put(h.actor, h.entered, Operation{Kind: Grant, Mode: h.mode, Token: h.token, Sharer: c.client.shares()})
 		} else {
-			s.add(h.actor, h.entered, operation{kind: reentry, handle: h.number, mode: h.mode})
+			s.add(h.actor, h.entered, Operation{Kind: Reentry, Handle: h.number, Mode: h.mode})
 		}
 		for _, a := range h.answers {
 			if a.ret < silent {
-				s.put(a.actor, a.span, operation{kind: answer, handle: h.number, mode: a.mode})
+				s.put(a.actor, a.span, Operation{Kind: Answer, Handle: h.number, Mode: a.mode})
 			}
 		}
 		for _, e := range h.lowered {
-			s.add(h.actor, e.span, operation{kind: downgrade, handle: h.number, maybe: e.err != nil})
+			s.add(h.actor, e.span, Operation{Kind: Downgrade, Handle: h.number, Maybe: e.err != nil})
 		}
 		if e := h.given; e != nil {
-			s.add(h.actor, e.span, operation{kind: unlocking, handle: h.number, maybe: isOver(e.err)})
+			s.add(h.actor, e.span, Operation{Kind: Unlocking, Handle: h.number, Maybe: isOver(e.err)})
 		}
 	}
 	for _, at := range c.refused {
 		if at.ret < silent {
-			s.put(closer, at, operation{kind: refusal})
+			s.put(closer, at, Operation{Kind: Refusal})
 		}
 	}
 	if lost.call != forever {
 		lost.ret = min(lost.ret, r.clock+1)
-		s.put(losses+c.client.slot, lost, operation{kind: loss})
+		s.put(losses+c.client.slot, lost, Operation{Kind: Loss})
 	}
 	return s.ops, explained
 }

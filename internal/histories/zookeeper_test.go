@@ -310,7 +310,7 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 				histories = append(histories, newZKHistory(t, seed, 150*time.Millisecond, server.Chroot(t), server))
 				seed++
 			}
-			play(t, histories, func() { time.Sleep(zkFor) }, &sum)
+			play(t, "zookeeper", histories, func() { time.Sleep(zkFor) }, &sum)
 		})
 	}
 	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
@@ -319,10 +319,10 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play runs several histories and judges them. Each history has faults of its
+// play runs several histories and checks them. Each history has faults of its
 // own. The parameter meanwhile is a function that injects faults into the
 // servers, and those faults hit all histories.
-func play(t *testing.T, histories []*zkHistory, meanwhile func(), sum *figures) {
+func play(t *testing.T, of string, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup
 	for _, w := range histories {
@@ -337,6 +337,6 @@ func play(t *testing.T, histories []*zkHistory, meanwhile func(), sum *figures) 
 	}
 	playing.Wait()
 	for _, w := range histories {
-		sum.add(w.recorder, judge(t, fmt.Sprint("seed ", w.seed), w.recorder, w.wrong.all))
+		sum.add(w.recorder, check(t, of, fmt.Sprint("seed ", w.seed), w.recorder, w.wrong.all))
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
@@ -24,7 +23,8 @@ type figures struct {
 	counts                map[string]int
 }
 
-func (f *figures) add(r *recorder, operations []porcupine.Operation) {
+func (f *figures) add(r *recorder, record *Record) {
+	operations := record.Operations
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.counts == nil {
@@ -32,7 +32,7 @@ func (f *figures) add(r *recorder, operations []porcupine.Operation) {
 	}
 	f.histories++
 	f.operations += len(operations)
-	f.counts["answers"] += count(operations, answer)
+	f.counts["answers"] += count(operations, Answer)
 	for _, a := range r.attempts {
 		f.counts[outcome(a)]++
 	}
@@ -50,16 +50,16 @@ func (f *figures) add(r *recorder, operations []porcupine.Operation) {
 			f.counts["answers that say nothing"] += len(h.answers)
 		}
 	}
-	f.counts["answers that say nothing"] -= count(operations, answer)
+	f.counts["answers that say nothing"] -= count(operations, Answer)
 	for _, c := range r.causes {
 		what, _, _ := strings.Cut(c.what, " for ")
 		f.counts["fault: "+what]++
 	}
 }
 
-func count(operations []porcupine.Operation, k kind) (n int) {
+func count(operations []Operation, k Kind) (n int) {
 	for _, o := range operations {
-		if o.Input.(operation).kind == k {
+		if o.Kind == k {
 			n++
 		}
 	}

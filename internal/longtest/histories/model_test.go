@@ -1,8 +1,6 @@
 package histories
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -10,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/histories"
 )
 
 const (
@@ -20,66 +19,64 @@ const (
 // The functions below make operations of the queue "q". The parameters call and
 // ret are the ticks at which an operation is called and returns.
 
-func at(call, ret int64, o operation) porcupine.Operation {
-	if o.queue == "" {
-		o.queue = "q"
-	}
-	return porcupine.Operation{ClientId: o.hold, Input: o, Call: call, Return: ret}
+func at(call, ret int64, o histories.Operation) porcupine.Operation {
+	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret
+	return forPorcupine(o)
 }
 
 func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Operation {
-	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token})
+	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
 // turn makes an operation: a grant on a node that the goroutines of a client
 // share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
-	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, sharer: client})
+	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
 }
 
 func gone(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, operation{kind: unlocking, hold: hold})
+	return at(call, ret, histories.Operation{Kind: histories.Unlocking, Hold: hold})
 }
 
 func lost(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, operation{kind: loss, hold: hold})
+	return at(call, ret, histories.Operation{Kind: histories.Loss, Hold: hold})
 }
 
 func again(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, operation{kind: reentry, hold: hold, handle: handle, mode: mode})
+	return at(call, ret, histories.Operation{Kind: histories.Reentry, Hold: hold, Handle: handle, Mode: mode})
 }
 
 func gone2(call, ret int64, hold, handle int) porcupine.Operation {
-	return at(call, ret, operation{kind: unlocking, hold: hold, handle: handle})
+	return at(call, ret, histories.Operation{Kind: histories.Unlocking, Hold: hold, Handle: handle})
 }
 
 func still2(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, operation{kind: answer, hold: hold, handle: handle, mode: mode})
+	return at(call, ret, histories.Operation{Kind: histories.Answer, Hold: hold, Handle: handle, Mode: mode})
 }
 
 func noUpgrade(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, operation{kind: refusal, hold: hold})
+	return at(call, ret, histories.Operation{Kind: histories.Refusal, Hold: hold})
 }
 
 func lowered(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, operation{kind: downgrade, hold: hold})
+	return at(call, ret, histories.Operation{Kind: histories.Downgrade, Hold: hold})
 }
 
 func perhapsLowered(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, operation{kind: downgrade, hold: hold, maybe: true})
+	return at(call, ret, histories.Operation{Kind: histories.Downgrade, Hold: hold, Maybe: true})
 }
 
 func still(call, ret int64, hold int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, operation{kind: answer, hold: hold, mode: mode})
+	return at(call, ret, histories.Operation{Kind: histories.Answer, Hold: hold, Mode: mode})
 }
 
 func cleared(call, ret, token int64) porcupine.Operation {
-	return at(call, ret, operation{kind: clearing, token: token})
+	return at(call, ret, histories.Operation{Kind: histories.Clearing, Token: token})
 }
 
 func elsewhere(o porcupine.Operation) porcupine.Operation {
 	in := o.Input.(operation)
-	in.queue = "elsewhere"
+	in.Queue = "elsewhere"
 	o.Input = in
 	return o
 }
@@ -193,98 +190,6 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 				require.Equal(t, c.ok, porcupine.CheckOperations(cut, history), "cut after %d", size)
 			}
 			require.Greater(t, len(segments(history, 1)), 5)
-		})
-	}
-}
-
-// The tests below check how the recorder turns a cause into operations of the model.
-// A cause is an event that can take locks away, such as the removal of a node.
-
-func held(slot, id int, granted span) *contender {
-	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
-	c.handles = []*handle{{contender: c, mode: w, entered: granted}}
-	return c
-}
-
-func after(c cause, call, ret int64) cause {
-	c.span = span{call, ret}
-	return c
-}
-
-func TestAnAnswerAfterASilentCauseProvesNothing(t *testing.T) {
-	removed := cause{slot: -1, queue: "q", node: "n"}
-	silenced := cause{slot: 1, told: true}
-	for name, c := range map[string]struct {
-		cause cause
-		ok    bool
-	}{
-		"removed by an operator":         {after(removed, 3, 4), true},
-		"removed too late to explain it": {after(removed, 9, 9), false},
-		"another node":                   {after(cause{slot: -1, queue: "q", node: "m"}, 3, 4), false},
-		"another queue":                  {after(cause{slot: -1, queue: "p"}, 3, 4), false},
-		"the session must have known":    {after(silenced, 3, 4), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 6})
-			second.node = "other"
-			first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
-			first.learned = 10
-			rec := &recorder{clock: 10, contenders: []*contender{first, second}, causes: []cause{c.cause}}
-			require.Equal(t, c.ok, linearizable(rec))
-		})
-	}
-}
-
-func TestALossWithoutACauseIsReported(t *testing.T) {
-	h := held(1, 1, span{1, 2})
-	h.handles[0].given = &ending{span: span{5, 6}, err: errors.Join(dlock.ErrLost)}
-	h.learned = 6
-	rec := &recorder{clock: 6, contenders: []*contender{h}}
-	require.False(t, linearizable(rec))
-	rec.causes = []cause{after(cause{slot: 1, told: true}, 3, 4)}
-	require.True(t, linearizable(rec))
-}
-
-func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer span
-		ok     bool
-	}{
-		"held before":              {span{3, 4}, true},
-		"held while it is closed":  {span{6, 7}, true},
-		"held after another grant": {span{9, 10}, false},
-		"held after the close":     {span{12, 13}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 8})
-			first.client.closed = &ending{span: span{5, 11}}
-			first.handles[0].answers = []seen{{c.answer, 1, w}}
-			second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
-			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
-			require.Equal(t, c.ok, linearizable(rec))
-		})
-	}
-}
-
-// Unlock may have reached the store before the Close that interrupts it began.
-func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
-	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
-	for name, c := range map[string]struct {
-		err error
-		won span // from the call to the return of the Lock by which another client is granted the lock
-		ok  bool
-	}{
-		"granted before the close":          {unlocked, span{4, 6}, true},
-		"granted before the Unlock":         {unlocked, span{4, 4}, false},
-		"lost, granted before the close":    {dlock.ErrLost, span{4, 6}, false},
-		"lost, granted while it was closed": {dlock.ErrLost, span{4, 8}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
-			first.client.closed = &ending{span: span{7, 9}}
-			first.handles[0].given = &ending{span: span{5, 10}, err: c.err}
-			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
-			require.Equal(t, c.ok, linearizable(rec))
 		})
 	}
 }

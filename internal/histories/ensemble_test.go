@@ -80,7 +80,7 @@ func TestHistoriesOnAnEnsembleAreLinearizable(t *testing.T) {
 	}
 	var sum figures
 	began := time.Now()
-	play(t, s.histories, func() {
+	play(t, "zookeeper ensemble", s.histories, func() {
 		for range *serverFaults {
 			s.fault()
 			time.Sleep(sessionTimeout / 2)

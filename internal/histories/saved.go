@@ -1,0 +1,163 @@
+package histories
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+)
+
+// Kind is the kind of an [Operation].
+type Kind int
+
+const (
+	Grant Kind = iota
+	Reentry
+	Unlocking
+	Downgrade
+	Loss
+	Answer
+	Refusal
+	Clearing
+)
+
+// Operation is one step in the history of a lock, such as a grant or an Unlock,
+// with its arguments and its result. Call and Return are the ticks at which it
+// began and ended.
+type Operation struct {
+	Call, Return int64
+	Actor        int // the row in a picture
+	Kind         Kind
+	Queue        string
+	Hold         int        // the number of the hold: each grant begins a new one, also on a shared node
+	Handle       int        `json:",omitempty"` // the number of the Lock within its hold: 0 for the grant, then 1 and so on for re-entries
+	Mode         dlock.Mode `json:",omitempty"` // of a grant or a re-entry: the requested mode; of an answer: the result of Lock.Mode
+	Token        int64      `json:",omitempty"` // of a grant: its token; of a clearing, which removes a whole queue: the token of the last node in it
+	Sharer       int        `json:",omitempty"` // of a grant: the number of the client, if its actors share nodes; otherwise 0
+	Maybe        bool       `json:",omitempty"` // it is unknown whether the lock was still held; if not, the operation has no effect
+}
+
+// Note marks something in the picture of a history that is not an operation.
+type Note struct {
+	Row                  string
+	From, To             int64
+	Color, Text, Details string
+}
+
+// Record is a finished history, as package internal/longtest/histories reads
+// it.
+type Record struct {
+	Of         string // what was tested, such as redis
+	Title      string
+	Wrong      []string // the broken rules other than the order of the operations
+	Operations []Operation
+	Notes      []Note
+	// Broken is not 0 if the lock was broken on purpose. Then at least so many
+	// records of this Of have to be refused.
+	Broken int `json:",omitempty"`
+}
+
+// Directory names the environment variable with the directory for the records.
+const Directory = "DLOCK_HISTORIES"
+
+// check fails the test if a history breaks a rule that needs no search, and
+// saves the history for the search.
+func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
+	t.Helper()
+	record := r.record(of, title, wrong)
+	for _, w := range record.Wrong {
+		t.Errorf("%s: %s", title, w)
+	}
+	record.save(t)
+	return record
+}
+
+func (r *recorder) record(of, title string, wrong []string) *Record {
+	operations, unexplained := r.history()
+	wrong = append(append(wrong, unexplained...), r.breaches()...)
+	return &Record{Of: of, Title: title, Wrong: wrong, Operations: operations, Notes: r.notes()}
+}
+
+// save writes the record to the directory for records. Without that directory,
+// it keeps only records of broken rules.
+func (r *Record) save(t testing.TB) {
+	t.Helper()
+	dir := os.Getenv(Directory)
+	if dir == "" && (len(r.Wrong) == 0 || r.Broken != 0) {
+		return
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.CreateTemp(dir, strings.ReplaceAll(r.Of, " ", "-")+"-*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Wrong) > 0 && r.Broken == 0 {
+		t.Errorf("%s: saved as %s: to draw it, set %s to a directory with this file and run the tests of internal/longtest/histories", r.Title, f.Name(), Directory)
+	}
+}
+
+// Records reads the records of a directory.
+func Records(dir string) (all []*Record, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		r := new(Record)
+		if err := json.Unmarshal(text, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+const (
+	faultColor     = "#f4b6b6"
+	sharedColor    = "#b6e3f4"
+	exclusiveColor = "#f4e3b6"
+)
+
+// notes returns the faults, the holds as their contenders saw them, and the
+// calls that failed.
+func (r *recorder) notes() (all []Note) {
+	add := func(row string, at span, color, text, details string) {
+		all = append(all, Note{row, at.call, min(at.ret, r.clock+1), color, text, details})
+	}
+	for _, c := range r.causes {
+		add("faults", c.span, faultColor, c.what, fmt.Sprintf("client %d, queue %q, node %q", c.slot, c.queue, c.node))
+	}
+	for _, c := range r.contenders {
+		color := sharedColor
+		if c.mode == dlock.Exclusive {
+			color = exclusiveColor
+		}
+		end := c.givenBack()
+		if c.learned != 0 {
+			end = min(end, c.learned)
+		}
+		add(fmt.Sprint("client ", c.client.slot), span{c.granted.ret, max(c.granted.ret, end)}, color,
+			fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), fmt.Sprintf("node %s, %d Locks", c.node, len(c.handles)))
+	}
+	for _, a := range r.attempts {
+		if a.err != nil {
+			add(fmt.Sprint("client ", a.client.slot), a.span, "", a.String(), a.err.Error())
+		}
+	}
+	return all
+}

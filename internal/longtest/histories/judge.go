@@ -1,0 +1,65 @@
+package histories
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/histories"
+)
+
+// searchLimit is how long Porcupine may search for an order of the operations
+// that the model allows. A search that does not end in time counts as a
+// failure.
+var searchLimit = time.Minute
+
+// search returns whether the model allows an order of the operations.
+func search(r *histories.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	var ops []porcupine.Operation
+	for _, o := range r.Operations {
+		ops = append(ops, forPorcupine(o))
+	}
+	return porcupine.CheckOperationsVerbose(model, ops, searchLimit)
+}
+
+// judge fails the test if the history is not linearizable or breaks another
+// rule, and draws such a history.
+func judge(t testing.TB, r *histories.Record, dir string) {
+	t.Helper()
+	result, info := search(r)
+	if result != porcupine.Ok {
+		t.Errorf("%s, %s: the order of %d operations: %s", r.Of, r.Title, len(r.Operations), result)
+	}
+	for _, w := range r.Wrong {
+		t.Errorf("%s, %s: %s", r.Of, r.Title, w)
+	}
+	if result != porcupine.Ok || len(r.Wrong) > 0 {
+		t.Errorf("%s, %s: drawn in %s", r.Of, r.Title, draw(t, r, info, dir))
+	}
+}
+
+// refused reports whether a history breaks any rule.
+func refused(r *histories.Record) bool {
+	result, _ := search(r)
+	return result != porcupine.Ok || len(r.Wrong) > 0
+}
+
+// draw writes a picture of a history and returns the name of its file.
+func draw(t testing.TB, r *histories.Record, info porcupine.LinearizationInfo, dir string) string {
+	t.Helper()
+	var notes []porcupine.Annotation
+	for _, n := range r.Notes {
+		notes = append(notes, porcupine.Annotation{
+			Tag: n.Row, Start: n.From, End: n.To, BackgroundColor: n.Color, Description: n.Text, Details: n.Details,
+		})
+	}
+	info.AddAnnotations(notes)
+	f, err := os.CreateTemp(dir, "history-*.html")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, porcupine.Visualize(model, info, f))
+	return f.Name()
+}
