@@ -56,7 +56,7 @@ func (s *settings) keepsSecret() bool {
 
 // certified reports whether the server may recognise this client by a
 // certificate.
-func (s *settings) certified() bool { return s.tlsCert != "" || s.tlsConfig != nil }
+func (s *settings) certified() bool { return s.files.Cert != "" || s.tlsConfig != nil }
 
 // logins returns the logins of a session, in the form of zkconn.Config.Logins.
 func (s *settings) logins(x secret) [][]byte {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 func TestDSNIsReadInFull(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDSNIsReadInFull(t *testing.T) {
 		user: "al@ce", login: true,
 		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second, tick: time.Second / 2,
 		acl: aclDigest, sequenceLimit: 77,
-		tls: true, tlsCA: "/c&a.pem", tlsCert: "/c.pem", tlsKey: "/k.pem", tlsServerName: "zk",
+		tls: true, files: dsn.TLS{CA: "/c&a.pem", Cert: "/c.pem", Key: "/k.pem", ServerName: "zk"},
 	}, s)
 }
 
@@ -87,13 +88,13 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?tls=1&tls_cert=/x":    "go together",
 		"zk://h?tls=1&tls_ca=":        "tls_ca: empty",
 		"zk://h?session_timeout=5":    "not a duration",
-		"zk://h?connect_timeout=60s":  "connect_timeout: not between 1ms and 30s",
-		"zk://h?session_timeout=-1s":  "not between",
+		"zk://h?connect_timeout=60s":  "connect_timeout: not a duration from 1ms to 30s",
+		"zk://h?session_timeout=-1s":  "not a duration from",
 		"zk://h?lease_margin=6s":      "more than half",
 		"zk://h?tick_time=5001ms":     "tick_time is more than half",
-		"zk://h?tick_time=0s":         "tick_time: not between",
-		"zk://h?heartbeat=sync":       `"heartbeat" has been removed: it is not needed`,
-		"zk://h?heartbeat=write":      `"heartbeat" has been removed: it is not needed`,
+		"zk://h?tick_time=0s":         "tick_time: not a duration from",
+		"zk://h?heartbeat=sync":       `heartbeat: has been removed: it is not needed`,
+		"zk://h?heartbeat=write":      `heartbeat: has been removed: it is not needed`,
 		"zk://h?sequence_limit=0":     "not a number from 1",
 		"zk://h?acl=digest":           "needs a user",
 		"zk://h?acl=creator":          "needs a user",
@@ -217,7 +218,7 @@ func (s *settings) format() string {
 	if s.leaseMargin > 0 {
 		fmt.Fprintf(&b, "&lease_margin=%v", s.leaseMargin)
 	}
-	for name, v := range map[string]string{"tls_ca": s.tlsCA, "tls_cert": s.tlsCert, "tls_key": s.tlsKey, "tls_server_name": s.tlsServerName} {
+	for name, v := range map[string]string{"tls_ca": s.files.CA, "tls_cert": s.files.Cert, "tls_key": s.files.Key, "tls_server_name": s.files.ServerName} {
 		if v != "" {
 			b.WriteString("&" + name + "=" + strings.ReplaceAll(escape(v), "@", "%40"))
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"time"
 
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
@@ -24,12 +25,9 @@ type settings struct {
 	sequenceLimit  int64
 	acl            aclMode
 
-	tls           bool
-	tlsCA         string
-	tlsCert       string
-	tlsKey        string
-	tlsServerName string
-	tlsConfig     *tls.Config // from Driver.TLS
+	tls       bool
+	files     dsn.TLS
+	tlsConfig *tls.Config // from Driver.TLS
 }
 
 const (
@@ -67,8 +65,6 @@ func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,
 		LeaseMargin: s.leaseMargin, Tick: s.tick,
-		TLS: zkconn.TLS{
-			On: s.tls, CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey, ServerName: s.tlsServerName, Config: s.tlsConfig,
-		},
+		TLS: zkconn.TLS{On: s.tls, Files: s.files, Config: s.tlsConfig},
 	}
 }

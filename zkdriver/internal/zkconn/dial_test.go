@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -94,7 +95,7 @@ func TestACertificateHasTheNameOfTheHost(t *testing.T) {
 	_, port, err := net.SplitHostPort(server.SecureAddr())
 	require.NoError(t, err)
 	config := testConfig("other.example:" + port)
-	config.TLS = TLS{On: true, CA: certs.CA}
+	config.TLS = TLS{On: true, Files: dsn.TLS{CA: certs.CA}}
 	config.lookUp = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
 	mustDial(t, config)
 }

@@ -2,20 +2,19 @@ package zkconn
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
+
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // TLS says how connections are encrypted. The zero value means that connections
 // are not encrypted.
 type TLS struct {
-	On            bool
-	CA, Cert, Key string      // names of PEM files; an empty CA means the system's certificates
-	ServerName    string      // the name that the server's certificate must have; if empty, that of the host
-	Config        *tls.Config // if set, it is used in place of the files
+	On     bool
+	Files  dsn.TLS
+	Config *tls.Config // if set, it is used in place of the files
 }
 
 // load returns the configuration of connections, or nil for plain ones. It
@@ -26,42 +25,14 @@ func (t TLS) load() (*tls.Config, error) {
 	}
 	if t.Config != nil {
 		c := t.Config.Clone()
-		if t.ServerName != "" {
-			c.ServerName = t.ServerName
+		if t.Files.ServerName != "" {
+			c.ServerName = t.Files.ServerName
 		}
 		return c, nil
 	}
-	c, err := t.readFiles()
+	c, err := t.Files.Config()
 	if err != nil {
-		return nil, &tlsFilesError{err}
-	}
-	return c, nil
-}
-
-// tlsFilesError is an error of the files that TLS names.
-type tlsFilesError struct{ err error }
-
-func (e *tlsFilesError) Error() string { return e.err.Error() }
-func (e *tlsFilesError) Unwrap() error { return e.err }
-
-func (t TLS) readFiles() (*tls.Config, error) {
-	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
-	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("zkdriver: tls_ca: %w", printableError{err})
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", Printable(t.CA))
-		}
-	}
-	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-		if err != nil {
-			return nil, fmt.Errorf("zkdriver: tls_cert and tls_key: %w", printableError{err})
-		}
-		c.Certificates = []tls.Certificate{pair}
+		return nil, fmt.Errorf("zkdriver: %w", printableError{err})
 	}
 	return c, nil
 }
@@ -81,7 +52,7 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 // certificates, which means that a file is unusable, or that one side refuses
 // the other's certificate.
 func CertificateError(err error) bool {
-	var files *tlsFilesError
+	var files *dsn.FileError
 	return errors.As(err, &files) || certificateRefused(err)
 }
 

@@ -1,0 +1,67 @@
+package dsn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLS says which PEM files and which name the connections use.
+type TLS struct {
+	CA         string // the authorities to trust; empty: those of the system
+	Cert, Key  string // the certificate of the client; empty: none
+	ServerName string // the name that the certificate of the server must have; empty: its host
+}
+
+// AddTo adds the parameters tls_ca, tls_cert, tls_key and tls_server_name.
+func (t *TLS) AddTo(p Parameters) {
+	p["tls_ca"], p["tls_cert"], p["tls_key"] = Text(&t.CA), Text(&t.Cert), Text(&t.Key)
+	p["tls_server_name"] = Text(&t.ServerName)
+}
+
+// Check fails if a parameter is missing. If TLS is off, t must be zero. The text on
+// says how a data source name turns TLS on, as in tls=true.
+func (t TLS) Check(isOn bool, on string) error {
+	if !isOn && t != (TLS{}) {
+		return errors.New("a tls_ parameter without " + on)
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		return errors.New("parameters tls_cert and tls_key go together")
+	}
+	return nil
+}
+
+// Config reads the files. Each new session should call it, so that renewed
+// certificates are used. A [FileError] says that a file cannot be used.
+func (t TLS) Config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		text, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, &FileError{fmt.Errorf("tls_ca: %w", err)}
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, &FileError{fmt.Errorf("tls_ca: no certificate in %s", t.CA)}
+		}
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, &FileError{fmt.Errorf("tls_cert and tls_key: %w", err)}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// FileError is an error of a file of [TLS]. A retry does not help as long as the
+// file stays as it is.
+type FileError struct{ Err error }
+
+func (e *FileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }

@@ -1,0 +1,130 @@
+package dsn
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// URL has the parts of user:password@host:port,host:port/path?query, which
+// follow the scheme. They keep their percent escapes.
+type URL struct {
+	Login string // user:password; may be empty
+	Hosts string
+	Path  string // with its slash; may be empty
+	Query string
+}
+
+// Split returns the parts of text. It fails if a password has a slash, a question
+// mark or an at sign that is not escaped.
+func Split(text string) (URL, error) {
+	var u URL
+	u.Hosts, u.Query, _ = strings.Cut(text, "?")
+	if i := strings.IndexByte(u.Hosts, '/'); i >= 0 {
+		u.Hosts, u.Path = u.Hosts[:i], u.Hosts[i:]
+	}
+	if strings.Contains(u.Path, "@") || strings.Contains(u.Query, "@") {
+		return URL{}, errors.New("an at sign after the hosts: in a user or a password, write / as %2F, ? as %3F and @ as %40; " +
+			"in a parameter, write @ as %40; the path cannot have one")
+	}
+	if i := strings.LastIndexByte(u.Hosts, '@'); i >= 0 {
+		u.Login, u.Hosts = u.Hosts[:i], u.Hosts[i+1:]
+		if u.Login == "" {
+			return URL{}, errors.New("the user is empty")
+		}
+	}
+	return u, nil
+}
+
+// Login decodes user:password. The password is a function, so that printing the
+// struct that holds it does not show it.
+func Login(text string) (user string, password func() string, err error) {
+	user, secret, found := strings.Cut(text, ":")
+	if !found {
+		return "", nil, errors.New("a user without a password (write user:password@)")
+	}
+	if user, err = url.PathUnescape(user); err != nil {
+		return "", nil, errors.New("the user has a bad percent escape")
+	}
+	if secret, err = url.PathUnescape(secret); err != nil {
+		return "", nil, errors.New("the password has a bad percent escape")
+	}
+	if user == "" {
+		return "", nil, errors.New("the user is empty")
+	}
+	return user, func() string { return secret }, nil
+}
+
+// Hosts splits a list with commas, and returns each host as host:port. An IPv6
+// address needs brackets.
+func Hosts(list, defaultPort string) ([]string, error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, errors.New("no host")
+	}
+	var hosts []string
+	for i, text := range strings.Split(list, ",") {
+		host, err := parseHost(strings.TrimSpace(text), defaultPort)
+		if err != nil {
+			return nil, fmt.Errorf("host %d: %w", i+1, err)
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
+}
+
+func parseHost(text, defaultPort string) (string, error) {
+	host, port := text, defaultPort
+	if strings.HasPrefix(text, "[") {
+		var after string
+		var err error
+		if host, after, err = parseIPv6(text); err != nil {
+			return "", err
+		}
+		if after != "" {
+			if after[0] != ':' {
+				return "", errors.New("something other than a port follows the brackets")
+			}
+			port = after[1:]
+		}
+	} else {
+		switch strings.Count(text, ":") {
+		case 0:
+		case 1:
+			host, port, _ = strings.Cut(text, ":")
+		default:
+			return "", errors.New("more than one colon: an IPv6 address needs brackets, as in [::1]:" + defaultPort)
+		}
+		if host == "" {
+			return "", errors.New("the name is empty")
+		}
+		if strings.ContainsFunc(host, notInHosts) {
+			return "", errors.New("the name has a character that host names do not have")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return "", errors.New("the port is not a number from 1 to 65535")
+	}
+	return host + ":" + port, nil
+}
+
+// parseIPv6 cuts an address in brackets off text.
+func parseIPv6(text string) (host, after string, err error) {
+	inside, after, found := strings.Cut(text[1:], "]")
+	if !found {
+		return "", "", errors.New("a bracket is not closed")
+	}
+	if a, err := netip.ParseAddr(inside); err != nil || !a.Is6() {
+		return "", "", errors.New("the text in the brackets is not an IPv6 address")
+	}
+	if strings.ContainsFunc(inside, func(c rune) bool { return notInHosts(c) && c != ':' && c != '%' }) {
+		return "", "", errors.New("the zone has a character that zones do not have")
+	}
+	return "[" + inside + "]", after, nil
+}
+
+func notInHosts(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._", c)
+}
