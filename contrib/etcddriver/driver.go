@@ -56,7 +56,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		return nil, err
 	}
 	if d.TLS != nil {
-		if s.tlsCA+s.tlsCert != "" {
+		if s.files.CA+s.files.Cert != "" {
 			return nil, errors.New("etcddriver: dsn: tls_ca, tls_cert and tls_key are not for a Driver that has a TLS configuration")
 		}
 		s.tls, s.tlsConfig = true, d.TLS

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 func TestADataSourceNameIsReadInFull(t *testing.T) {
@@ -20,7 +21,7 @@ func TestADataSourceNameIsReadInFull(t *testing.T) {
 	require.Equal(t, "p@ss/", s.password())
 	require.Equal(t, "a/b", s.prefix)
 	require.Equal(t, 2*time.Minute, s.timeout)
-	require.Equal(t, []string{"ca.pem", "c.pem", "k.pem", "etcd.example"}, []string{s.tlsCA, s.tlsCert, s.tlsKey, s.tlsServerName})
+	require.Equal(t, dsn.TLS{CA: "ca.pem", Cert: "c.pem", Key: "k.pem", ServerName: "etcd.example"}, s.files)
 }
 
 func TestADataSourceNameNeedsNoMoreThanAHost(t *testing.T) {
@@ -36,10 +37,10 @@ func TestABadDataSourceNameIsRefusedWithTheReason(t *testing.T) {
 		"":                                  "the scheme is not etcd://",
 		"http://etcd1:2379":                 "the scheme is not etcd://",
 		"etcd://":                           "no host",
-		"etcd://etcd1,,etcd2":               "host 2: not of the form host:port",
+		"etcd://etcd1,,etcd2":               "host 2: the name is empty",
 		"etcd://etcd1:port":                 "host 1: the port is not a number",
 		"etcd://etcd1:0":                    "host 1: the port is not a number",
-		"etcd://::1":                        "host 1: not of the form host:port, or [address]:port",
+		"etcd://::1":                        "host 1: more than one colon: an IPv6 address needs brackets",
 		"etcd://geheim@etcd1":               "a user without a password",
 		"etcd://shop:@etcd1":                "a user without a password",
 		"etcd://shop:geheim%zz@etcd1":       "the password has a bad percent escape",
@@ -47,7 +48,7 @@ func TestABadDataSourceNameIsRefusedWithTheReason(t *testing.T) {
 		"etcd://shop:geheim?x@etcd1":        "an at sign after the hosts",
 		"etcd://etcd1/a//b":                 "the prefix after the hosts is not a name",
 		"etcd://etcd1/..":                   "the prefix after the hosts is not a name",
-		"etcd://etcd1?timeout=geheim":       "parameter 1 is not known",
+		"etcd://etcd1?timeout=geheim":       `parameter 1: "timeout" is not known`,
 		"etcd://etcd1?session_timeout":      "parameter session_timeout has no value",
 		"etcd://etcd1?session_timeout=1.5s": "not a duration in whole seconds",
 		"etcd://etcd1?session_timeout=0s":   "not a duration in whole seconds",
