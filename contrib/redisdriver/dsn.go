@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // settings is what a data source name says. It is not changed after parsing.
@@ -46,16 +48,16 @@ func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + n
 // parseDSN parses a data source name. No error repeats a part of it that could
 // belong to a password, as the errors of url.Parse and of go-redis do. See also
 // unknown.
-func parseDSN(dsn string) (*settings, error) {
-	s, err := parse(dsn)
+func parseDSN(text string) (*settings, error) {
+	s, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("redisdriver: dsn: %w", err)
 	}
 	return s, nil
 }
 
-func parse(dsn string) (*settings, error) {
-	u, q, err := split(dsn)
+func parse(text string) (*settings, error) {
+	u, q, err := split(text)
 	if err != nil {
 		return nil, err
 	}
@@ -103,17 +105,17 @@ func keys(q url.Values) func(func(string) bool) {
 	}
 }
 
-func split(dsn string) (*url.URL, url.Values, error) {
-	if dsn == "" {
+func split(text string) (*url.URL, url.Values, error) {
+	if text == "" {
 		return nil, nil, errors.New("empty; write for example redis://localhost:6379")
 	}
-	scheme, rest, found := strings.Cut(dsn, "://")
+	scheme, rest, found := strings.Cut(text, "://")
 	if !found || scheme != "redis" && scheme != "rediss" && scheme != "unix" {
 		return nil, nil, errors.New("the scheme is not redis://, rediss:// or unix://")
 	}
 	escape := errors.New("not a URL; in a user or a password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25")
-	u, err := url.Parse(dsn)
-	if err != nil || u.Fragment != "" || strings.HasSuffix(dsn, "#") {
+	u, err := url.Parse(text)
+	if err != nil || u.Fragment != "" || strings.HasSuffix(text, "#") {
 		return nil, nil, escape
 	}
 	if authority := strings.LastIndexByte(rest, '@'); authority >= 0 && strings.ContainsAny(rest[:authority], "/?@") {
@@ -144,46 +146,39 @@ var sentinelParameters = []string{"master_name", "username", "password"}
 
 // takeOwn reads the parameters of this driver, and removes them from q.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
-	for name, values := range q {
-		if len(values) > 1 && name != "addr" && (slices.Contains(ownParameters, name) || slices.Contains(clientParameters, name)) {
-			return fmt.Errorf("parameter %s is given twice", name)
-		}
-	}
-	take := func(name string) (value string, given bool) {
-		value, given = q.Get(name), q.Has(name)
-		q.Del(name)
-		return value, given
-	}
-	if v, given := take("session_timeout"); given {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < minTimeout || d > maxTimeout {
-			return fmt.Errorf("parameter session_timeout is not a duration from %v to %v, such as 10s", minTimeout, maxTimeout)
-		}
-		s.timeout = d
-	}
-	if v, given := take("namespace"); given {
-		if s.namespace = v; !goodNamespace(v) {
-			return fmt.Errorf("parameter namespace is not of 1 to %d printable characters without braces and spaces", maxNamespace)
-		}
-	}
 	f := &tlsFiles{}
-	f.ca, _ = take("tls_ca")
-	f.cert, _ = take("tls_cert")
-	f.key, _ = take("tls_key")
-	f.serverName, _ = take("tls_server_name")
-	if u.Scheme == "rediss" {
+	own := dsn.Parameters{
+		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
+		"namespace": func(v string) error {
+			if s.namespace = v; !goodNamespace(v) {
+				return fmt.Errorf("not of 1 to %d printable characters without braces and spaces", maxNamespace)
+			}
+			return nil
+		},
+	}
+	f.AddTo(own)
+	for name, values := range q {
+		if len(values) > 1 && name != "addr" && (own[name] != nil || slices.Contains(clientParameters, name)) {
+			return fmt.Errorf("parameter %s is there twice", name)
+		}
+		known, err := own.Set(name, values[0])
+		if err != nil {
+			return err
+		}
+		if known {
+			q.Del(name)
+		}
+	}
+	secure := u.Scheme == "rediss"
+	if !secure && q.Has("skip_verify") {
+		return errors.New("parameter skip_verify needs the scheme rediss://")
+	}
+	if secure {
 		s.tls = f
 		f.skipVerify = q.Get("skip_verify") == "true" || q.Get("skip_verify") == "1"
-	} else if *f != (tlsFiles{}) || q.Has("skip_verify") {
-		return errors.New("a TLS parameter needs the scheme rediss://")
 	}
-	if (f.cert == "") != (f.key == "") {
-		return errors.New("parameters tls_cert and tls_key are only useful together")
-	}
-	return nil
+	return f.Check(secure, "the scheme rediss://")
 }
-
-var ownParameters = []string{"session_timeout", "namespace", "tls_ca", "tls_cert", "tls_key", "tls_server_name"}
 
 func goodNamespace(s string) bool {
 	bad := func(r rune) bool {

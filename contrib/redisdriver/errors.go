@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // Errors of the scripts begin with these words.
@@ -89,10 +90,11 @@ func permanent(err error) bool {
 		header       tls.RecordHeaderError
 		remote       *net.OpError
 		host         x509.HostnameError
+		file         *dsn.FileError
 	)
 	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &host) ||
 		errors.As(err, &remote) && remote.Op == "remote error" || // the server has sent a TLS alert
-		errors.Is(err, errBadFile)
+		errors.As(err, &file)
 }
 
 // cutShort returns the error of a call whose context has ended.
