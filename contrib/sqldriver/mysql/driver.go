@@ -62,8 +62,8 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 		return nil, errors.New("mysql: the database is nil")
 	}
 	if options.SessionTimeout != 0 {
-		if _, err := o.set("session_timeout", options.SessionTimeout.String()); err != nil {
-			return nil, fmt.Errorf("mysql: Options.SessionTimeout %w", err)
+		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
+			return nil, fmt.Errorf("mysql: Options.SessionTimeout: %w", err)
 		}
 	}
 	if len(options.Database) > maxDatabase {

@@ -2,23 +2,22 @@ package mysql
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // options are the parameters of a DSN that are not those of go-sql-driver/mysql.
 type options struct {
-	timeout                               time.Duration
-	connections                           int
-	tlsCA, tlsCert, tlsKey, tlsServerName string
+	timeout     time.Duration
+	connections int
+	files       dsn.TLS
 }
 
 func defaults() options {
@@ -28,7 +27,8 @@ func defaults() options {
 const (
 	minTimeout     = 500 * time.Millisecond
 	maxTimeout     = time.Hour
-	minConnections = 3   // a change, a heartbeat and a look
+	minConnections = 3 // a change, a heartbeat and a look
+	maxConnections = 1 << 16
 	maxDatabase    = 256 // 64 characters of four bytes
 )
 
@@ -38,14 +38,15 @@ const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 // parseDSN splits a DSN into what go-sql-driver/mysql and what this package needs. No
 // error holds a part of the password, even if the DSN has no database, so that its
 // last slash is in the password.
-func parseDSN(dsn string) (*mysql.Config, options, error) {
+func parseDSN(text string) (*mysql.Config, options, error) {
 	o := defaults()
-	slash := strings.LastIndexByte(dsn, '/')
-	if slash < 0 || strings.Contains(dsn[:slash], "://") && !strings.ContainsAny(dsn[:slash], "@(") || isURL(dsn) {
+	slash := strings.LastIndexByte(text, '/')
+	if slash < 0 || strings.Contains(text[:slash], "://") && !strings.ContainsAny(text[:slash], "@(") || isURL(text) {
 		return nil, o, errors.New("mysql: dsn: not of the form " + form + " (write a slash in a parameter as %2F)")
 	}
-	database, query, _ := strings.Cut(dsn[slash+1:], "?")
+	database, query, _ := strings.Cut(text[slash+1:], "?")
 	var rest []string
+	parameters := o.parameters()
 	tlsMode := ""
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
@@ -55,16 +56,16 @@ func parseDSN(dsn string) (*mysql.Config, options, error) {
 		if name == "tls" {
 			tlsMode = value
 		}
-		text, err := url.QueryUnescape(value)
+		decoded, err := url.QueryUnescape(value)
 		if !ok || err != nil {
 			return nil, o, errors.New("mysql: dsn: the part after the question mark is not of the form name=value&name=value")
 		}
-		known, err := o.set(name, text)
+		known, err := parameters.Set(name, decoded)
 		switch {
 		case err != nil:
-			return nil, o, fmt.Errorf("mysql: dsn: parameter %q %w", name, err)
+			return nil, o, fmt.Errorf("mysql: dsn: %w", err)
 		case known:
-		case !clientParameters[name] && strings.Contains(dsn[slash:], "@"):
+		case !clientParameters[name] && strings.Contains(text[slash:], "@"):
 			return nil, o, errors.New("mysql: dsn: unknown parameter, or no slash behind the address: the form is " + form)
 		case !clientParameters[name]:
 			return nil, o, fmt.Errorf("mysql: dsn: unknown parameter %q", name)
@@ -75,13 +76,10 @@ func parseDSN(dsn string) (*mysql.Config, options, error) {
 	if database == "" {
 		return nil, o, errors.New("mysql: dsn: the name of the database is missing: " + form)
 	}
-	if tlsMode != "true" && o.tlsCA+o.tlsCert+o.tlsKey+o.tlsServerName != "" {
-		return nil, o, errors.New("mysql: dsn: a tls_ parameter needs tls=true")
+	if err := o.files.Check(tlsMode == "true", "tls=true"); err != nil {
+		return nil, o, fmt.Errorf("mysql: dsn: %w", err)
 	}
-	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return nil, o, errors.New("mysql: dsn: parameters tls_cert and tls_key go together")
-	}
-	config, err := mysql.ParseDSN(dsn[:slash+1] + database + "?" + strings.Join(rest, "&"))
+	config, err := mysql.ParseDSN(text[:slash+1] + database + "?" + strings.Join(rest, "&"))
 	if err != nil {
 		return nil, o, wrongPart(rest)
 	}
@@ -106,8 +104,8 @@ func wrongPart(parameters []string) error {
 }
 
 // isURL reports whether the DSN begins as a URL does.
-func isURL(dsn string) bool {
-	scheme, _, ok := strings.Cut(dsn, "://")
+func isURL(text string) bool {
+	scheme, _, ok := strings.Cut(text, "://")
 	return ok && !strings.ContainsAny(scheme, ":@(/?")
 }
 
@@ -123,66 +121,25 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// set sets the option with that name, and reports whether there is one.
-func (o *options) set(name, value string) (known bool, err error) {
-	switch name {
-	case "session_timeout":
-		o.timeout, err = time.ParseDuration(value)
-		if err != nil || o.timeout < minTimeout || o.timeout > maxTimeout {
-			err = fmt.Errorf("is not a duration from %v to %v, such as 10s", minTimeout, maxTimeout)
-		}
-	case "max_connections":
-		o.connections, err = strconv.Atoi(value)
-		if err != nil || o.connections < minConnections {
-			err = fmt.Errorf("is not a number of at least %d", minConnections)
-		}
-	case "tls_ca":
-		o.tlsCA, err = notEmpty(value)
-	case "tls_cert":
-		o.tlsCert, err = notEmpty(value)
-	case "tls_key":
-		o.tlsKey, err = notEmpty(value)
-	case "tls_server_name":
-		o.tlsServerName, err = notEmpty(value)
-	default:
-		return false, nil
+// parameters are the parameters that are not those of go-sql-driver/mysql.
+func (o *options) parameters() dsn.Parameters {
+	p := dsn.Parameters{
+		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
+		"max_connections": dsn.Int(&o.connections, minConnections, maxConnections),
 	}
-	return true, err
-}
-
-func notEmpty(value string) (string, error) {
-	if value == "" {
-		return "", errors.New("is empty")
-	}
-	return value, nil
+	o.files.AddTo(p)
+	return p
 }
 
 // loadTLS returns the configuration for TLS with the files that the options name, or
 // nil if they name none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
-	if o.tlsCA+o.tlsCert+o.tlsServerName == "" {
+	if o.files == (dsn.TLS{}) {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	if o.tlsServerName != "" {
-		config.ServerName = o.tlsServerName
+	config, err := o.files.Config()
+	if err == nil && config.ServerName == "" {
+		config.ServerName = host
 	}
-	if o.tlsCA != "" {
-		text, err := os.ReadFile(o.tlsCA)
-		if err != nil {
-			return nil, fmt.Errorf("tls_ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("tls_ca: no certificate in %s", o.tlsCA)
-		}
-	}
-	if o.tlsCert != "" {
-		pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
-		if err != nil {
-			return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+	return config, err
 }

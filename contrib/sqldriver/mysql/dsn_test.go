@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
@@ -36,14 +37,14 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		start + "timestamp=1":                                      `unknown parameter "timestamp"`,
 		start + "strict=true":                                      `unknown parameter "strict"`,
 		start + "allowAllFiles=true":                               `unknown parameter "allowAllFiles"`,
-		start + "session_timeout=3":                                `"session_timeout" is not a duration`,
-		start + "session_timeout=1ms":                              `"session_timeout" is not a duration from 500ms`,
-		start + "session_timeout=2h":                               `"session_timeout" is not a duration`,
-		start + "max_connections=2":                                `"max_connections" is not a number of at least 3`,
-		start + "max_connections=many":                             `"max_connections" is not a number of at least 3`,
+		start + "session_timeout=3":                                `session_timeout: not a duration`,
+		start + "session_timeout=1ms":                              `session_timeout: not a duration from 500ms`,
+		start + "session_timeout=2h":                               `session_timeout: not a duration`,
+		start + "max_connections=2":                                `max_connections: not a number from 3`,
+		start + "max_connections=many":                             `max_connections: not a number from 3`,
 		start + "tls=perhaps":                                      `"tls" has a bad value`,
-		start + "tls_ca=%2Fca.pem":                                 "a tls_ parameter needs tls=true",
-		start + "tls=true&tls_ca=":                                 `"tls_ca" is empty`,
+		start + "tls_ca=%2Fca.pem":                                 "a tls_ parameter without tls=true",
+		start + "tls=true&tls_ca=":                                 `tls_ca: empty`,
 		start + "tls=true&tls_cert=%2Fcert":                        "tls_cert and tls_key go together",
 		start + "readTimeout=soon":                                 `"readTimeout" has a bad value`,
 		start + "parseTime=perhaps":                                `"parseTime" has a bad value`,
@@ -67,7 +68,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.(*connector)
-	want := options{timeout: 3 * time.Second, connections: 5, tlsCA: "/etc/ca.pem", tlsServerName: "db1"}
+	want := options{timeout: 3 * time.Second, connections: 5, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
 	if got.options != want {
 		t.Errorf("options %+v, want %+v", got.options, want)
 	}

@@ -58,13 +58,13 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 		return nil, errors.New("postgres: the database is nil")
 	}
 	if options.Schema != "" {
-		if _, err := o.set("schema", options.Schema); err != nil {
-			return nil, fmt.Errorf("postgres: Options.Schema %w", err)
+		if err := o.parameters()["schema"](options.Schema); err != nil {
+			return nil, fmt.Errorf("postgres: Options.Schema: %w", err)
 		}
 	}
 	if options.SessionTimeout != 0 {
-		if _, err := o.set("session_timeout", options.SessionTimeout.String()); err != nil {
-			return nil, fmt.Errorf("postgres: Options.SessionTimeout %w", err)
+		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
+			return nil, fmt.Errorf("postgres: Options.SessionTimeout: %w", err)
 		}
 	}
 	return &connector{db: db, options: o}, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // options are the parameters of a DSN that are not pgx's.
@@ -30,21 +30,22 @@ const (
 	minTimeout     = 500 * time.Millisecond
 	maxTimeout     = time.Hour
 	minConnections = 3 // one each for changes, heartbeats and notices
+	maxConnections = 1 << 16
 
 	minConnectTimeout = 500 * time.Millisecond
 )
 
 // parseDSN splits a DSN into what pgx and what this package needs. No error holds a
 // part of the password, even if its special characters are not escaped.
-func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
+func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
-	u, err := url.Parse(dsn)
+	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" ||
 		strings.Contains(u.Opaque+u.EscapedPath(), "@") {
 		return nil, o, errors.New("postgres: dsn: not a URL of the form postgres://user:password@host:5432/database " +
 			"(write special characters of the password as %XX)")
 	}
-	if strings.Contains(dsn, "#") {
+	if strings.Contains(text, "#") {
 		return nil, o, errors.New("postgres: dsn: # ends a URL (write a # of the password as %23)")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -52,10 +53,11 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 		return nil, o, errors.New("postgres: dsn: the part after the question mark is not of the form name=value&name=value")
 	}
 	hidden := strings.Contains(u.RawQuery, "@") || query.Has("password") || query.Has("sslpassword")
+	parameters := o.parameters()
 	for name, values := range query {
-		known, err := o.set(name, values[len(values)-1])
+		known, err := parameters.Set(name, values[len(values)-1])
 		if err != nil {
-			return nil, o, fmt.Errorf("postgres: dsn: parameter %q %w", name, err)
+			return nil, o, fmt.Errorf("postgres: dsn: %w", err)
 		}
 		if known {
 			query.Del(name)
@@ -122,33 +124,19 @@ var pgxParameters = map[string]bool{
 	"search_path": true, "timezone": true, "min_protocol_version": true, "max_protocol_version": true,
 }
 
-// set sets the option with that name, and reports whether there is one.
-func (o *options) set(name, value string) (known bool, err error) {
-	switch name {
-	case "session_timeout":
-		o.timeout, err = time.ParseDuration(value)
-		if err != nil || o.timeout < minTimeout || o.timeout > maxTimeout {
-			err = fmt.Errorf("is not a duration from %v to %v, such as 10s", minTimeout, maxTimeout)
-		}
-	case "schema":
-		o.schema = value
-		if !schemaName.MatchString(value) {
-			err = errors.New("is not a name of at most 40 lower-case letters, digits and underscores")
-		}
-	case "max_connections":
-		o.connections, err = strconv.Atoi(value)
-		if err != nil || o.connections < minConnections {
-			err = fmt.Errorf("is not a number of at least %d", minConnections)
-		}
-	case "notify":
-		o.notify, err = strconv.ParseBool(value)
-		if err != nil {
-			err = errors.New("is neither true nor false")
-		}
-	default:
-		return false, nil
+// parameters are the parameters that are not pgx's.
+func (o *options) parameters() dsn.Parameters {
+	return dsn.Parameters{
+		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
+		"max_connections": dsn.Int(&o.connections, minConnections, maxConnections),
+		"notify":          dsn.Bool(&o.notify),
+		"schema": func(value string) error {
+			if o.schema = value; !schemaName.MatchString(value) {
+				return errors.New("not a name of at most 40 lower-case letters, digits and underscores")
+			}
+			return nil
+		},
 	}
-	return true, err
 }
 
 // reason returns the text of pgx's error without the DSN that it repeats. If a value
