@@ -1,24 +1,15 @@
 package etcddriver
 
 import (
-	"encoding/json"
-	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/mistakes"
 )
 
-var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
-
-// mistakes are mistakes that an author could make, each with a test that fails if the
+// planted are mistakes that an author could make, each with a test that fails if the
 // driver has it.
-var mistakes = []struct {
-	name, file, right, wrong, test string
-}{
+var planted = []mistakes.Mistake{
 	{
 		"the lease counts from the reply to the grant", "driver.go",
 		"	sent := driver.Now()\n	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))",
@@ -98,7 +89,7 @@ var mistakes = []struct {
 	{
 		"a watch is armed without a list", "queuewatch.go",
 		"	err := q.refresh(limited)\n", "	err := limited.Err()\n",
-		"TestNothingIsMissedBetweenTheListAndTheWatch|TestAHandOver",
+		"(TestNothingIsMissedBetweenTheListAndTheWatch|TestAHandOver)",
 	},
 	{
 		"a lost watch is opened again without a list", "queuewatch.go",
@@ -141,7 +132,7 @@ var mistakes = []struct {
 	{
 		"a release ignores whether the node is there", "queue.go",
 		"	if !reply.Succeeded {\n		return driver.ErrGone\n	}\n", "",
-		"TestConformance/rule13/released-does-not-overtake|TestAReleaseAfterAnOperatorFindsTheNodeGone",
+		"TestConformance/rule13/released-does-not-overtake|^TestAReleaseAfterAnOperatorFindsTheNodeGone",
 	},
 	{
 		"a key is used again although its removal may still arrive", "queue.go",
@@ -241,36 +232,4 @@ var mistakes = []struct {
 	},
 }
 
-// TestEachMistakeIsSeen checks that each mistake can be put in. With -sabotage it
-// puts each one in, by an overlay of the go command, and runs its test, which has to
-// fail.
-func TestEachMistakeIsSeen(t *testing.T) {
-	for _, m := range mistakes {
-		t.Run(m.name, func(t *testing.T) {
-			text, err := os.ReadFile(m.file)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(text), m.right), "%s has this text once: %s", m.file, m.right)
-			if *sabotage {
-				seeItFail(t, m.file, strings.Replace(string(text), m.right, m.wrong, 1), m.test)
-			}
-		})
-	}
-}
-
-func seeItFail(t *testing.T, file, text, test string) {
-	t.Helper()
-	dir := t.TempDir()
-	path, err := filepath.Abs(file)
-	require.NoError(t, err)
-	changed, overlay := filepath.Join(dir, file), filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(changed, []byte(text), 0o600))
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(overlay, list, 0o600))
-	args := []string{"test", "-count=1", "-overlay", overlay}
-	built, err := exec.Command("go", append(args, "-run=^$", ".")...).CombinedOutput()
-	require.NoError(t, err, "%s", built)
-	out, err := exec.Command("go", append(args, "-failfast", "-run="+test, ".")...).CombinedOutput()
-	require.Error(t, err, "%s passed", test)
-	require.Contains(t, string(out), "--- FAIL", "%s", out)
-}
+func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, etcdtest.Require, planted) }

@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -55,7 +56,7 @@ func (c *conformance) of(session driver.Session) (*store, *redistest.Proxy) {
 
 func TestConformance(t *testing.T) {
 	config := (&conformance{server: redistest.Shared(t)}).config()
-	if os.Getenv(sabotaged) != "" {
+	if mistakes.Planted() {
 		config.Timeout = 2 * time.Second // the case fails
 	}
 	dlocktest.Run(t, config)

@@ -21,7 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	plant()
 	redis.SetLogger(silent{})
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(leakcheck.After(redistest.Main(m)))

@@ -1,112 +1,53 @@
 package redisdriver
 
 import (
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/dlock-go/dlock/internal/mistakes"
+	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// sabotage is a mistake in a script, and a test that has to fail with it.
-type sabotage struct {
-	name, file   string
-	right, wrong string
-	test         string
-}
-
-var sabotages = []sabotage{
-	{"a session deletes the nodes of others", "common",
+var planted = []mistakes.Mistake{
+	{"a session deletes the nodes of others", "lua/common.lua",
 		"if owner == session then return m, name, op end", "do return m, name, op end", "TestNoSessionDeletesTheLockOfAnother"},
-	{"a create makes a node for a session that has ended", "create",
+	{"a create makes a node for a session that has ended", "lua/create.lua",
 		"if not deadline or tonumber(deadline) <= now then", "if false then", "TestNoNodeWithoutASession"},
-	{"a heartbeat brings a session back", "beat",
+	{"a heartbeat brings a session back", "lua/beat.lua",
 		"if not alive() then return ended end", "", "TestNoWatchdogOutlivesItsOwner"},
-	{"a cancellation leaves no mark", "cancel",
+	{"a cancellation leaves no mark", "lua/cancel.lua",
 		"redis.call('HSET', s, op, '-')", "", "TestConformance/rule04/a-create-that-arrives-late-leaves-nothing"},
-	{"tokens do not look at the clock", "create",
+	{"tokens do not look at the clock", "lua/create.lua",
 		"string.format('%010.0f', now)", "string.format('%010.0f', (redis.call('GET', KEYS[1]) or 0) + 1)", "TestAServerThatHasLostItsDataEndsTheSession"},
-	{"tokens are the clock", "create",
+	{"tokens are the clock", "lua/create.lua",
 		"if last and tonumber(last) >= now then", "if false then", "TestATokenIsHigherThanTheLastOne"},
-	{"a release does not look at the waiter's node", "common",
+	{"a release does not look at the waiter's node", "lua/common.lua",
 		"if why == 'r' and not owned(", "if false and not owned(", "TestConformance/rule13/released-does-not-overtake-an-operator"},
-	{"each removal is a release", "common",
+	{"each removal is a release", "lua/common.lua",
 		"        send(session, why, name, queue)", "        send(session, 'r', name, queue)", "TestConformance/rule13/delete-is-not-released"},
-	{"a session goes before its nodes", "common",
+	{"a session goes before its nodes", "lua/common.lua",
 		"for _, v in ipairs(redis.call('HVALS', s)) do",
 		"local all = redis.call('HVALS', s) redis.call('DEL', s) redis.call('ZREM', sessions, session) for _, v in ipairs(all) do",
 		"TestNoNodeStaysWhenAClusterMovesItsKeys"},
-	{"a rename removes the node first", "replace",
+	{"a rename removes the node first", "lua/replace.lua",
 		"redis.call('ZADD', q,", "redis.call('ZREM', q, member) redis.call('ZADD', q,", "TestNoNodeStaysWhenAClusterMovesItsKeys"},
-	{"each cancellation leaves a mark", "cancel",
+	{"each cancellation leaves a mark", "lua/cancel.lua",
 		"redis.call('HDEL', s, op)", "redis.call('HSET', s, op, '-')", "TestACancelledNodeLeavesNoMark"},
-	{"a heartbeat needs memory", "common",
+	{"a heartbeat needs memory", "lua/common.lua",
 		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
-	{"a replica answers", "common",
+	{"a replica answers", "lua/common.lua",
 		"redis.call('ZREM', sessions, '')", "", "TestAReplicaAmongTheAddressesIsNotAsked"},
-	{"a cancellation is of one create only", "cancel",
+	{"a cancellation is of one create only", "lua/cancel.lua",
 		"for i = 2, #ARGV do", "for i = 2, 2 do", "TestManyCreatesAreCancelledAtOnce"},
-	{"sequences do not end", "create",
+	{"sequences do not end", "lua/create.lua",
 		"tonumber(last) >= 9007199254740991", "false", "TestSequencesThatAreUsedUpMakeNoNode"},
-	{"the store never forgets a waiter", "common",
+	{"the store never forgets a waiter", "lua/common.lua",
 		"math.floor(#new / 4096) > math.floor(#old / 4096)", "false", "TestWaitersThatGiveUpLeaveNothing"},
-	{"the store forgets a waiter without a notice", "common",
+	{"the store forgets a waiter without a notice", "lua/common.lua",
 		"    send(session, 'c', own, queue)\n    return ''", "    return ''", "TestWaitersThatGiveUpLeaveNothing"},
-	{"a key of another type keeps a session from its end", "common",
+	{"a key of another type keeps a session from its end", "lua/common.lua",
 		"redis.call('TYPE', P .. 'q:' .. queue).ok ~= 'zset'", "false", "TestAKeyOfAnotherTypeStopsNoOtherLock"},
-	{"a close leaves the nodes", "close",
+	{"a close leaves the nodes", "lua/close.lua",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }
 
-// sabotaged is the name of an environment variable. Its value is the name of
-// the mistake that the process puts into its scripts.
-const sabotaged = "DLOCK_REDIS_SABOTAGE"
-
-// plant puts a mistake into the scripts: the one whose name is the value of the
-// environment variable sabotaged.
-func plant() {
-	for _, s := range sabotages {
-		if s.name != os.Getenv(sabotaged) {
-			continue
-		}
-		edit = func(name, text string) string {
-			if name != s.file {
-				return text
-			}
-			if !strings.Contains(text, s.right) {
-				panic("sabotage " + s.name + " changes nothing")
-			}
-			return strings.ReplaceAll(text, s.right, s.wrong)
-		}
-	}
-	for name, variable := range map[string]**redis.Script{
-		"open": &openScript, "beat": &beatScript, "create": &createScript, "cancel": &cancelScript, "delete": &deleteScript,
-		"replace": &replaceScript, "list": &listScript, "look": &lookScript, "read": &readScript, "walk": &walkScript, "watch": &watchScript,
-		"watchqueue": &watchQueueScript, "close": &closeScript,
-	} {
-		*variable = script(name)
-	}
-	scriptOps = newScriptOps()
-}
-
-// TestEverySabotageIsSeen runs, for each mistake, the test that has to fail with it,
-// in a process of its own.
-func TestEverySabotageIsSeen(t *testing.T) {
-	t.Parallel()
-	for _, s := range sabotages {
-		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
-			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "5m", "-test.v")
-			command.Env = append(os.Environ(), sabotaged+"="+s.name)
-			out, err := command.CombinedOutput()
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit, "the mistake is not seen: %s", out)
-			assert.Contains(t, string(out), "--- FAIL: "+s.test, "%s", out)
-			assert.NotContains(t, string(out), "panic: ", "%s", out)
-			assert.NotContains(t, string(out), "compiling script", "%s", out)
-		})
-	}
-}
+func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, redistest.Require, planted) }

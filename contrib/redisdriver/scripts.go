@@ -9,9 +9,6 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// edit changes the text of a file. A test puts mistakes into the scripts with it.
-var edit = func(_, text string) string { return text }
-
 // The scripts. Each is the common beginning and the text of one file.
 var (
 	openScript       = script("open")
@@ -31,11 +28,10 @@ var (
 
 func script(name string) *redis.Script { return redis.NewScript(text("common") + text(name)) }
 
-// text returns the text of a file, with the change that a test has asked for.
 func text(name string) string {
 	b, err := files.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err) // the files are part of the program
 	}
-	return edit(name, string(b))
+	return string(b)
 }

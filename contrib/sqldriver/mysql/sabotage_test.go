@@ -1,24 +1,11 @@
 package mysql
 
 import (
-	"context"
-	"encoding/json"
-	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
-
-var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
-
-// A mistake replaces the text right of a file by the text wrong. With the mistake, the
-// tests that the pattern test selects (for -run) have to fail.
-type mistake struct{ name, file, right, wrong, test string }
 
 // The two steps of dlock_cancel.
 const (
@@ -28,7 +15,7 @@ const (
 
 const look = "../internal/session/look.go"
 
-var mistakes = []mistake{
+var planted = []mistakes.Mistake{
 	{"a change of a lower generation is taken", "schema.sql",
 		"        ELSEIF p_generation < v_generation THEN\n            SET v_status = 'stale';\n        ELSE\n            UPDATE dlock_queue SET last = GREATEST",
 		"        ELSE\n            UPDATE dlock_queue SET last = GREATEST",
@@ -118,51 +105,4 @@ var mistakes = []mistake{
 		"TestAppendThatWasInterruptedLeavesNothing"},
 }
 
-// TestEachMistakeIsSeen makes deliberate mistakes in a copy of the driver. For each one
-// it names the test that fails. Without the flag -sabotage it only checks that the code
-// which it would change is there.
-func TestEachMistakeIsSeen(t *testing.T) {
-	for _, m := range mistakes {
-		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
-			text, err := os.ReadFile(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(text), m.right); n != 1 {
-				t.Fatalf("%s contains %d times, and not once: %s", m.file, n, m.right)
-			}
-			if *sabotage {
-				mysqltest.Require(t)
-				seeItFail(t, m, strings.Replace(string(text), m.right, m.wrong, 1))
-			}
-		})
-	}
-}
-
-// seeItFail runs the test of a mistake with another text of the mistake's file.
-func seeItFail(t *testing.T, m mistake, text string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	dir := t.TempDir()
-	original, err := filepath.Abs(m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replaced, config := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{replaced: []byte(text), config: overlay} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-overlay="+config, "-run=^"+m.test, ".").CombinedOutput()
-	if err == nil {
-		t.Errorf("%s passes with the mistake:\n%s", m.test, out)
-	} else if !strings.Contains(string(out), "--- FAIL: "+strings.Split(m.test, "/")[0]) {
-		t.Errorf("%s did not run: %v\n%s", m.test, err, out)
-	}
-}
+func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, mysqltest.Require, planted) }

@@ -9,6 +9,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	putFault()
 	os.Exit(leakcheck.After(pgtest.Main(m)))
 }

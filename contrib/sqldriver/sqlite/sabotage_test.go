@@ -1,25 +1,13 @@
 package sqlite
 
 import (
-	"encoding/json"
-	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/dlock-go/dlock/internal/mistakes"
 )
 
-var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
-
-// TestEachMistakeIsSeen makes deliberate mistakes in a copy of the driver. For each
-// one it names the test that fails. Without the flag -sabotage it only checks that the
-// code which it would change is there.
 func TestEachMistakeIsSeen(t *testing.T) {
-	for _, m := range []struct{ name, file, right, wrong, test string }{
+	mistakes.Run(t, func(testing.TB) {}, []mistakes.Mistake{
 		{"a power cut takes tokens back", "schema.go",
 			"SET last = reserved, reserved = reserved + ?", "SET reserved = reserved + ?",
 			"TestAPowerCutBringsNoTokenBack"},
@@ -56,35 +44,5 @@ func TestEachMistakeIsSeen(t *testing.T) {
 			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
 		{"a watch of a queue misses the creates of its own session", "session.go", "		s.watches.Changed(queue)\n", "",
 			"TestAQueueWatchSeesACreateOfItsOwnSession"},
-	} {
-		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
-			b, err := os.ReadFile(m.file)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(b), m.right), "%s has to contain once: %s", m.file, m.right)
-			if !*sabotage {
-				return
-			}
-			wrong := strings.Replace(string(b), m.right, m.wrong, 1)
-			output, err := testWith(t, m.file, wrong, m.test)
-			assert.Error(t, err, "the test did not fail")
-			assert.Contains(t, output, "--- FAIL: Test", "the test did not run")
-		})
-	}
-}
-
-// testWith runs a test with another text of a source file.
-func testWith(t *testing.T, file, text, test string) (output string, err error) {
-	dir := t.TempDir()
-	original, err := filepath.Abs(file)
-	require.NoError(t, err)
-	replaced := filepath.Join(dir, file)
-	require.NoError(t, os.WriteFile(replaced, []byte(text), 0o600))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
-	require.NoError(t, err)
-	config := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(config, overlay, 0o600))
-	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-overlay="+config, "-run=^"+test, ".")
-	out, err := command.CombinedOutput()
-	t.Logf("%s", out[:min(len(out), 1000)])
-	return string(out), err
+	})
 }

@@ -1,0 +1,83 @@
+// Package mistakes plants mistakes in a driver, one at a time, to check that a test
+// of the driver fails with each of them.
+package mistakes
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var sabotage = flag.Bool("sabotage", false, "plant each mistake and check that its test fails")
+
+// planted is set for a test that runs with a mistake.
+const planted = "DLOCK_PLANTED_MISTAKE"
+
+// Mistake has its name, a file, the right text in it, the wrong text for it, and the
+// pattern of the test that must then fail.
+type Mistake [5]string
+
+// Planted reports whether this process has a mistake.
+func Planted() bool { return os.Getenv(planted) != "" }
+
+// Run checks that the text that each mistake replaces is in its file once. With the
+// flag -sabotage, it also calls require, which checks that the server of the tests
+// is installed, and runs the test of each mistake in the package of t.
+func Run(t *testing.T, require func(testing.TB), all []Mistake) {
+	if Planted() {
+		t.Skip("this process has a mistake already")
+	}
+	for _, m := range all {
+		name, file, right, wrong, test := m[0], m[1], m[2], m[3], m[4]
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), right); n != 1 {
+				t.Fatalf("%s contains %d times, and not once: %s", file, n, right)
+			}
+			if *sabotage {
+				require(t)
+				seeItFail(t, file, strings.Replace(string(text), right, wrong, 1), test)
+			}
+		})
+	}
+}
+
+// seeItFail runs a test while the go command reads text in place of the file.
+func seeItFail(t *testing.T, file, text, test string) {
+	t.Helper()
+	original, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	replaced, config := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{replaced: []byte(text), config: overlay} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-overlay="+config, "-run=^"+test, ".")
+	command.Env = append(os.Environ(), planted+"=1")
+	out, err := command.CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("%s passes with the mistake:\n%s", test, out)
+	case !strings.Contains(string(out), "--- FAIL: Test"):
+		t.Errorf("%s did not run: %v\n%s", test, err, out)
+	}
+}
