@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	modernc "modernc.org/sqlite"
 
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
@@ -133,15 +134,18 @@ func wireOf(s driver.Session) *wire {
 }
 
 func (st *store) Connect(ctx context.Context) (driver.Session, error) {
-	w := &wire{store: st}
-	c := *st.connector
-	c.wrap = func(inner sqldriver.Connector) sqldriver.Connector {
-		w.Connector = inner
-		return w
-	}
-	s, err := c.Connect(ctx)
+	path, err := st.connector.file(ctx)
 	if err != nil {
-		return nil, err
+		return nil, connectError(err)
+	}
+	base, err := modernc.NewConnector(fileURI(path))
+	if err != nil {
+		return nil, connectError(err)
+	}
+	w := &wire{Connector: base, store: st}
+	s, err := st.connector.begin(ctx, path, w)
+	if err != nil {
+		return nil, connectError(err)
 	}
 	wires.Store(s, w)
 	return s, nil

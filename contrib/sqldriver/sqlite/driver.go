@@ -115,7 +115,6 @@ type connector struct {
 	path    string  // absolute; empty for the default file
 	db      *sql.DB // nil if the path is given
 	timeout time.Duration
-	wrap    func(sqldriver.Connector) sqldriver.Connector // set by tests only
 }
 
 // file returns the path of the database file, without symbolic links. It makes the
@@ -174,10 +173,12 @@ func fileOf(ctx context.Context, db *sql.DB) (string, error) {
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.connect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: connect: %w", explain(err))
+		return nil, connectError(err)
 	}
 	return s, nil
 }
+
+func connectError(err error) error { return fmt.Errorf("sqlite: connect: %w", explain(err)) }
 
 func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	path, err := c.file(ctx)
@@ -188,9 +189,11 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.wrap != nil {
-		base = c.wrap(base)
-	}
+	return c.begin(ctx, path, base)
+}
+
+// begin begins a session on the connections that base makes.
+func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {
 	s := newSession(path, c.timeout, newDatabase(path, base, writersOf(path)))
 	if err := s.begin(ctx); err != nil {
 		s.lease.End(err)
