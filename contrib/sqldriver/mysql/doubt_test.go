@@ -20,11 +20,8 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 	// The connections of the session wait for a second for the lock of a table.
 	st := s.Store().(*store)
-	st.pool.mu.Lock()
-	st.pool.config.Params["lock_wait_timeout"] = "1"
-	err := st.pool.own.Close()
-	st.pool.own = nil
-	st.pool.mu.Unlock()
+	st.config.Params["lock_wait_timeout"] = "1"
+	err := st.pool.Close() // the next statement opens it again
 	if err != nil {
 		t.Fatal(err)
 	}

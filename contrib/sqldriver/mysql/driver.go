@@ -86,11 +86,8 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if c.db != nil {
-		if n := c.db.Stats().MaxOpenConnections; n > 0 && n < minConnections {
-			return nil, fmt.Errorf("mysql: connect: the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns",
-				n, minConnections)
-		}
+	if err := session.CheckConnections(c.db); err != nil {
+		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
 	st, err := newStore(c)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
@@ -21,15 +22,13 @@ type options struct {
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, connections: 8}
+	return options{timeout: 10 * time.Second, connections: session.DefaultConnections}
 }
 
 const (
-	minTimeout     = 500 * time.Millisecond
-	maxTimeout     = time.Hour
-	minConnections = 3 // a change, a heartbeat and a look
-	maxConnections = 1 << 16
-	maxDatabase    = 256 // 64 characters of four bytes
+	minTimeout  = 500 * time.Millisecond
+	maxTimeout  = time.Hour
+	maxDatabase = 256 // 64 characters of four bytes
 )
 
 // form describes a DSN.
@@ -125,7 +124,7 @@ var clientParameters = map[string]bool{
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
-		"max_connections": dsn.Int(&o.connections, minConnections, maxConnections),
+		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
 	}
 	o.files.AddTo(p)
 	return p

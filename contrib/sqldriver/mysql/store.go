@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
 )
@@ -23,7 +25,8 @@ import (
 // store is the session.Store of one session.
 type store struct {
 	connector *connector
-	pool      *pool
+	config    *mysql.Config // of the own connections of the session
+	pool      *session.Pool
 	database  string // set by Open
 	intercept atomic.Pointer[interceptor]
 }
@@ -35,14 +38,15 @@ type interceptor func(ctx context.Context, procedure, text string, send func(con
 var _ session.Store = (*store)(nil)
 
 func newStore(c *connector) (*store, error) {
-	p, err := newPool(c)
-	if err != nil {
-		return nil, err
-	}
-	s := &store{connector: c, pool: p, database: c.database}
+	s := &store{connector: c, database: c.database}
 	if c.config != nil {
 		s.database = c.config.DBName
+		var err error
+		if s.config, err = configOf(c); err != nil {
+			return nil, err
+		}
 	}
+	s.pool = session.NewPool(c.db, c.options.connections, s.open)
 	return s, nil
 }
 
@@ -127,7 +131,7 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 
 // use calls f with a connection.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
-	db, err := s.pool.db()
+	db, err := s.pool.DB()
 	if err != nil {
 		return err
 	}
@@ -188,22 +192,7 @@ func (s *store) change(ctx context.Context, procedure string, args ...any) error
 	if err != nil {
 		return err
 	}
-	return statusError(status)
-}
-
-// statusError returns the error that a status of the procedures stands for.
-func statusError(status string) error {
-	switch status {
-	case "ok":
-		return nil
-	case "unknown":
-		return session.ErrUnknownSession
-	case "stale":
-		return session.ErrStale
-	case "gone":
-		return driver.ErrGone
-	}
-	return fmt.Errorf("unknown status %q: are the procedures of another version?", status)
+	return session.StatusError(status)
 }
 
 // Open connects, checks the server, and creates the tables if they are missing.
@@ -235,10 +224,7 @@ func (s *store) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if version != schemaVersion {
-		return fmt.Errorf("the tables in database %q have version %d, and this driver needs version %d", s.database, version, schemaVersion)
-	}
-	return nil
+	return session.CheckVersion(fmt.Sprintf("database %q", s.database), version, schemaVersion)
 }
 
 // version returns the version of the tables, or zero if not all statements that create
@@ -252,7 +238,7 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 // itself. All of them may be run by several sessions at the same time, and the last one
 // says that all have succeeded.
 func (s *store) createTables(ctx context.Context) error {
-	db, err := s.pool.db()
+	db, err := s.pool.DB()
 	if err != nil {
 		return err
 	}
@@ -325,7 +311,7 @@ func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
 	var micros int64
 	err := s.call(ctx, "dlock_beat", []any{id}, func(scan func(...any) error) error { return scan(&status, &micros) })
 	if err == nil {
-		err = statusError(status)
+		err = session.StatusError(status)
 	}
 	return time.Duration(micros) * time.Microsecond, err
 }
@@ -349,7 +335,7 @@ func (s *store) End(ctx context.Context, id string) error {
 }
 
 // Enter implements session.Store.
-func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.enter(ctx) }
+func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.Enter(ctx) }
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
@@ -366,7 +352,7 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 		return nil
 	})
 	if err == nil {
-		err = statusError(status)
+		err = session.StatusError(status)
 	}
 	return token, nodes, err
 }
@@ -416,10 +402,7 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 		found[queue], last[queue] = snapshot, number
 		return nil
 	})
-	if err == nil && !known {
-		err = session.ErrUnknownSession
-	}
-	if err != nil {
+	if err = session.IfKnown(known, err); err != nil {
 		return nil, err
 	}
 	for queue, snapshot := range found {
@@ -475,24 +458,17 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 		}
 		return nil
 	})
-	if err == nil && !known {
-		err = session.ErrUnknownSession
-	}
-	return queues, err
+	return queues, session.IfKnown(known, err)
 }
 
 // CloseSilent implements session.Store.
-func (s *store) CloseSilent(ctx context.Context) {
-	if db, err := s.pool.db(); err == nil {
-		session.CloseSilent(ctx, db)
-	}
-}
+func (s *store) CloseSilent(ctx context.Context) { s.pool.CloseSilent(ctx) }
 
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
 
 // Close implements session.Store.
-func (s *store) Close() error { return s.pool.close() }
+func (s *store) Close() error { return s.pool.Close() }
 
 // Format writes the store without its password, for every verb.
 func (s *store) Format(f fmt.State, _ rune) {

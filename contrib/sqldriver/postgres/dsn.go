@@ -23,14 +23,12 @@ type options struct {
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: 8, notify: true}
+	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: session.DefaultConnections, notify: true}
 }
 
 const (
-	minTimeout     = 500 * time.Millisecond
-	maxTimeout     = time.Hour
-	minConnections = 3 // one each for changes, heartbeats and notices
-	maxConnections = 1 << 16
+	minTimeout = 500 * time.Millisecond
+	maxTimeout = time.Hour
 
 	minConnectTimeout = 500 * time.Millisecond
 )
@@ -128,7 +126,7 @@ var pgxParameters = map[string]bool{
 func (o *options) parameters() dsn.Parameters {
 	return dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
-		"max_connections": dsn.Int(&o.connections, minConnections, maxConnections),
+		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
 		"notify":          dsn.Bool(&o.notify),
 		"schema": func(value string) error {
 			if o.schema = value; !schemaName.MatchString(value) {

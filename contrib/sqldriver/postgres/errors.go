@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,12 +72,7 @@ func markServerError(server *pgconn.PgError, err error) error {
 
 // untrusted reports whether TLS has failed in a way that another try does not change.
 func untrusted(err error) bool {
-	var unknown x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verification *tls.CertificateVerificationError
-	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
-		errors.As(err, &verification) || strings.Contains(err.Error(), "server refused TLS connection")
+	return session.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
 }
 
 // missing reports whether the tables or functions are not there.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -22,7 +23,7 @@ func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
-	db := open(config)
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: time.Hour})
 	if err != nil {

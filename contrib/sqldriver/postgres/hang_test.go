@@ -44,7 +44,11 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := takeConnections(t, s.(*session.Session).Store().(*store).pool.db())
+	db, err := s.(*session.Session).Store().(*store).pool.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := takeConnections(t, db)
 	hangs.Store(true)
 	go func() {
 		<-dialing // the listener has found no idle connection

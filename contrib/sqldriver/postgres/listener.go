@@ -159,7 +159,12 @@ func answer(callers []chan<- bool) {
 // it gets no connection, because callers of Listen wait for it.
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
-	conn, err := l.store.pool.db().Conn(ctx)
+	defer cancel()
+	db, err := l.store.pool.DB()
+	if err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
 	cancel()
 	if err != nil {
 		return err
@@ -213,7 +218,11 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	if _, err := l.store.pool.db().ExecContext(ctx, "NOTIFY "+channel); err != nil {
+	db, err := l.store.pool.DB()
+	if err != nil {
+		return err
+	}
+	if _, err := db.ExecContext(ctx, "NOTIFY "+channel); err != nil {
 		return err
 	}
 	n, err := conn.WaitForNotification(ctx)

@@ -5,77 +5,21 @@ import (
 	"database/sql"
 	"net"
 	"sync"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
-// pool has the connections of one session. A session that was made by a DSN has its
-// own connections, and closes them.
-type pool struct {
-	connector *connector
-	slots     chan struct{} // for calls: heartbeats, notices, looks and clean-ups need no slot
-
-	mu    sync.Mutex
-	own   *sql.DB // nil before the first use and after Close
-	links *links
-}
-
-func newPool(c *connector) *pool {
-	n := c.options.connections
-	if c.db != nil {
-		n = c.db.Stats().MaxOpenConnections
-	}
-	if n <= 0 {
-		n = defaults().connections
-	}
-	return &pool{connector: c, slots: make(chan struct{}, n-2)}
-}
-
-// db returns the database. It opens the pool again if it was closed.
-func (p *pool) db() *sql.DB {
-	if p.connector.db != nil {
-		return p.connector.db
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.own == nil {
-		p.links = newLinks(p.connector.config.DialFunc)
-		config := p.connector.config.Copy()
-		config.DialFunc = p.links.dial
-		p.own = open(config)
-		p.own.SetMaxOpenConns(p.connector.options.connections)
-		p.own.SetMaxIdleConns(p.connector.options.connections)
-		p.own.SetConnMaxIdleTime(time.Minute)
-	}
-	return p.own
-}
-
-func open(config *pgx.ConnConfig) *sql.DB { return sql.OpenDB(stdlib.GetConnector(*config)) }
-
-// enter waits for a slot.
-func (p *pool) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case p.slots <- struct{}{}:
-		return func() { <-p.slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// close closes the connections of the session. After that, no goroutine of pgx uses one
-// of them any more: see links.
-func (p *pool) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.own == nil {
-		return nil
-	}
-	err := p.own.Close()
-	p.links.close()
-	p.own = nil
-	return err
+// newPool returns the pool of a session. After the end of its own connections, no
+// goroutine of pgx uses one of them any more: see links.
+func newPool(c *connector) *session.Pool {
+	return session.NewPool(c.db, c.options.connections, func() (*sql.DB, func(), error) {
+		links := newLinks(c.config.DialFunc)
+		config := c.config.Copy()
+		config.DialFunc = links.dial
+		return sql.OpenDB(stdlib.GetConnector(*config)), links.close, nil
+	})
 }
 
 // links are the network connections of a pool. If a context ends during a statement,

@@ -16,7 +16,7 @@ import (
 // store is the session.Store of one session.
 type store struct {
 	connector *connector
-	pool      *pool
+	pool      *session.Pool
 	listener  *listener
 	texts     *texts
 	intercept atomic.Pointer[interceptor]
@@ -74,7 +74,11 @@ func newTexts(schema string) *texts {
 // query sends one statement and calls row for each row of the result.
 func (s *store) query(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
 	send := func(ctx context.Context) error {
-		rows, err := s.pool.db().QueryContext(ctx, text, args...)
+		db, err := s.pool.DB()
+		if err != nil {
+			return err
+		}
+		rows, err := db.QueryContext(ctx, text, args...)
 		if err != nil {
 			return err
 		}
@@ -103,22 +107,7 @@ func (s *store) change(ctx context.Context, text string, args ...any) error {
 	if err := s.one(ctx, &status, text, args...); err != nil {
 		return err
 	}
-	return statusError(status)
-}
-
-// statusError returns the error that a status of the functions stands for.
-func statusError(status string) error {
-	switch status {
-	case "ok":
-		return nil
-	case "unknown":
-		return session.ErrUnknownSession
-	case "stale":
-		return session.ErrStale
-	case "gone":
-		return driver.ErrGone
-	}
-	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
+	return session.StatusError(status)
 }
 
 // Open connects, and creates the tables if they are missing.
@@ -132,10 +121,10 @@ func (s *store) Open(ctx context.Context) error {
 		return fmt.Errorf("%w\nthe user may not use the tables of dlock. Let an operator run:\n\n%s",
 			err, grants(s.connector.options.schema, s.user()))
 	}
-	if err == nil && version != schemaVersion {
-		return fmt.Errorf("the tables in schema %q have version %d, and this driver needs version %d", s.connector.options.schema, version, schemaVersion)
+	if err != nil {
+		return err
 	}
-	return err
+	return session.CheckVersion(fmt.Sprintf("schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
 // version returns the version of the tables. It refuses a connection on which the
@@ -155,7 +144,10 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 // wait for each other.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
-	_, err := s.pool.db().ExecContext(ctx, createStatements(schema))
+	db, err := s.pool.DB()
+	if err == nil {
+		_, err = db.ExecContext(ctx, createStatements(schema))
+	}
 	if denied(err) {
 		return fmt.Errorf("%w\nthe tables are missing, and the user may not create them. Let an operator run:\n\n%s\n%s",
 			err, Statements(schema), grants(schema, s.user()))
@@ -207,7 +199,7 @@ func (s *store) End(ctx context.Context, id string) error {
 }
 
 // Enter implements session.Store.
-func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.enter(ctx) }
+func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.Enter(ctx) }
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
@@ -223,7 +215,7 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 		return nil
 	})
 	if err == nil {
-		err = statusError(status)
+		err = session.StatusError(status)
 	}
 	return token, nodes, err
 }
@@ -261,16 +253,7 @@ func (s *store) List(ctx context.Context, id, queue string) (nodes []session.Row
 		}
 		return nil
 	})
-	return nodes, ifKnown(known, err)
-}
-
-// ifKnown returns err if a statement has failed. If the statement has succeeded, but
-// the database does not know the session, ifKnown returns the error that says so.
-func ifKnown(known bool, err error) error {
-	if err == nil && !known {
-		return session.ErrUnknownSession
-	}
-	return err
+	return nodes, session.IfKnown(known, err)
 }
 
 // Look implements session.Store.
@@ -298,7 +281,7 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 		found[queue] = snapshot
 		return nil
 	})
-	return found, ifKnown(known, err)
+	return found, session.IfKnown(known, err)
 }
 
 // Read implements session.Store.
@@ -309,7 +292,7 @@ func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.N
 	err = s.query(ctx, s.texts.read, []any{id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &token, &data, &info.Owner, &created)
 	})
-	if err = ifKnown(known, err); err == nil && !token.Valid {
+	if err = session.IfKnown(known, err); err == nil && !token.Valid {
 		err = driver.ErrGone
 	}
 	if err != nil {
@@ -333,11 +316,11 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 		}
 		return nil
 	})
-	return queues, ifKnown(known, err)
+	return queues, session.IfKnown(known, err)
 }
 
 // CloseSilent implements session.Store.
-func (s *store) CloseSilent(ctx context.Context) { session.CloseSilent(ctx, s.pool.db()) }
+func (s *store) CloseSilent(ctx context.Context) { s.pool.CloseSilent(ctx) }
 
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
@@ -345,7 +328,7 @@ func (s *store) Server() string { return s.connector.server() }
 // Close implements session.Store.
 func (s *store) Close() error {
 	s.listener.close()
-	return s.pool.close()
+	return s.pool.Close()
 }
 
 // Format writes the store without its password, for every verb.

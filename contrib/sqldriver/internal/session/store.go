@@ -7,9 +7,6 @@ package session
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -126,36 +123,3 @@ type Snapshot struct {
 	// notices leaves it empty.
 	Released string
 }
-
-var (
-	// ErrRefused marks an error of a transaction that changed nothing: see Refused.
-	ErrRefused = errors.New("the transaction changed nothing")
-	// ErrUnknownSession says that the database has no row of the session.
-	ErrUnknownSession = errors.New("the database has dropped the session")
-	// ErrStale says that a change had a lower generation than the session.
-	ErrStale = errors.New("the change came too late")
-)
-
-// CloseSilent closes the idle connections of db that do not answer before ctx ends.
-func CloseSilent(ctx context.Context, db *sql.DB) {
-	var all sync.WaitGroup
-	for range db.Stats().Idle {
-		all.Go(func() { // at the same time as the others, so that each takes another connection
-			if conn, err := db.Conn(ctx); err == nil {
-				_ = conn.PingContext(ctx) // closes the connection if there is no answer
-				_ = conn.Close()
-			}
-		})
-	}
-	all.Wait()
-}
-
-// Refused marks err with [ErrRefused]. The text of the result is that of err, because
-// the mark is for this package, and not for people.
-func Refused(err error) error { return refusedError{err} }
-
-type refusedError struct{ error }
-
-func (e refusedError) Is(target error) bool { return target == ErrRefused }
-
-func (e refusedError) Unwrap() error { return e.error }

@@ -1,0 +1,73 @@
+package session
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var (
+	// ErrRefused marks an error of a transaction that changed nothing: see Refused.
+	ErrRefused = errors.New("the transaction changed nothing")
+	// ErrUnknownSession says that the database has no row of the session.
+	ErrUnknownSession = errors.New("the database has dropped the session")
+	// ErrStale says that a change had a lower generation than the session.
+	ErrStale = errors.New("the change came too late")
+)
+
+// Refused marks err with [ErrRefused]. The text of the result is that of err, because
+// the mark is for this package, and not for people.
+func Refused(err error) error { return refusedError{err} }
+
+type refusedError struct{ error }
+
+func (e refusedError) Is(target error) bool { return target == ErrRefused }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// StatusError returns the error that a status of the functions in the database stands
+// for.
+func StatusError(status string) error {
+	switch status {
+	case "ok":
+		return nil
+	case "unknown":
+		return ErrUnknownSession
+	case "stale":
+		return ErrStale
+	case "gone":
+		return driver.ErrGone
+	}
+	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
+}
+
+// IfKnown returns err if a statement has failed. If the statement has succeeded, but
+// the database does not know the session, IfKnown returns the error that says so.
+func IfKnown(known bool, err error) error {
+	if err == nil && !known {
+		return ErrUnknownSession
+	}
+	return err
+}
+
+// CheckVersion fails if the tables have another version than the driver needs. The
+// text where says which tables.
+func CheckVersion(where string, version, need int) error {
+	if version != need {
+		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d", where, version, need)
+	}
+	return nil
+}
+
+// Untrusted reports whether the client has refused the certificate of the server,
+// which another try does not change.
+func Untrusted(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification)
+}

@@ -1,0 +1,117 @@
+package session
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// MinConnections is how many connections a session needs: one each for
+	// changes, heartbeats, and notices or looks.
+	MinConnections = 3
+	// MaxConnections is the highest value of the parameter max_connections.
+	MaxConnections = 1 << 16
+	// DefaultConnections is the default of that parameter.
+	DefaultConnections = 8
+)
+
+// Pool has the connections of one session: those of a *sql.DB of the program, or
+// its own, which it closes.
+type Pool struct {
+	shared *sql.DB // nil if the session has its own
+	open   func() (db *sql.DB, end func(), err error)
+	size   int
+	slots  chan struct{} // for calls: heartbeats, notices, looks and clean-ups need no slot
+
+	mu  sync.Mutex
+	own *sql.DB // guarded by mu; nil before the first use and after Close
+	end func()  // guarded by mu
+}
+
+// NewPool returns a pool of the connections of shared, or, if shared is nil, of the
+// given number of connections of the database that open returns. Close calls the
+// function end of open after it has closed them.
+func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(), err error)) *Pool {
+	if shared != nil {
+		connections = shared.Stats().MaxOpenConnections
+	}
+	if connections <= 0 {
+		connections = DefaultConnections
+	}
+	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
+}
+
+// CheckConnections fails if db, which may be nil, allows too few connections.
+func CheckConnections(db *sql.DB) error {
+	if db == nil {
+		return nil
+	}
+	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections {
+		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections)
+	}
+	return nil
+}
+
+// DB returns the database. It opens the pool again if it was closed.
+func (p *Pool) DB() (*sql.DB, error) {
+	if p.shared != nil {
+		return p.shared, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.own == nil {
+		db, end, err := p.open()
+		if err != nil {
+			return nil, err
+		}
+		db.SetMaxOpenConns(p.size)
+		db.SetMaxIdleConns(p.size)
+		db.SetConnMaxIdleTime(time.Minute)
+		p.own, p.end = db, end
+	}
+	return p.own, nil
+}
+
+// Enter waits for a slot: see [Store].
+func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// CloseSilent closes the idle connections that do not answer before ctx ends.
+func (p *Pool) CloseSilent(ctx context.Context) {
+	db, err := p.DB()
+	if err != nil {
+		return
+	}
+	var all sync.WaitGroup
+	for range db.Stats().Idle {
+		all.Go(func() { // at the same time as the others, so that each takes another connection
+			if conn, err := db.Conn(ctx); err == nil {
+				_ = conn.PingContext(ctx) // closes the connection if there is no answer
+				_ = conn.Close()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Close closes the connections of the session.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.own == nil {
+		return nil
+	}
+	err := p.own.Close()
+	p.end()
+	p.own = nil
+	return err
+}
