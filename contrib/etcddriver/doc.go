@@ -87,7 +87,7 @@
 //
 // A free lock takes two requests with both, and the same time: 20 runs gave 0.99 to
 // 1.01 times the time of a Mutex, on average 1.00. Here a node has data, and this
-// process does a little more work, but it encodes its messages faster: see codec.go.
+// process does a little more work.
 //
 // A waiter of a Mutex watches from a past revision, and etcd serves such watches every
 // 100 ms only. So n contenders of a Mutex get about 10 times n locks per second,

@@ -180,7 +180,6 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	})
 	return append(balanced(),
 		pauses, grpc.WithChainUnaryInterceptor(failFast, c.askAnother, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec())),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	)
 }
