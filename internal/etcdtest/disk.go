@@ -76,11 +76,11 @@ func hangFile(dir string) string { return filepath.Join(dir, "hang") }
 // keep-alives of leases, and requests for the progress of watches.
 func (s *Server) HangDisk() {
 	s.t.Helper()
-	s.must(os.WriteFile(hangFile(s.proc.Dir()), nil, 0o600))
+	s.Must(os.WriteFile(hangFile(s.proc.Dir()), nil, 0o600))
 }
 
 // MendDisk ends [Server.HangDisk].
 func (s *Server) MendDisk() {
 	s.t.Helper()
-	s.must(os.Remove(hangFile(s.proc.Dir())))
+	s.Must(os.Remove(hangFile(s.proc.Dir())))
 }

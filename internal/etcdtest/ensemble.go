@@ -40,6 +40,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 // closes the ensemble in both cases.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
+	var processes []*process
 	var members []string
 	for i := range n {
 		p, err := newProcess(fmt.Sprintf("member%d", i), opts)
@@ -47,12 +48,13 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 			return e, err
 		}
 		members = append(members, p.member())
-		e.Servers = append(e.Servers, &Server{process: p, t: t})
+		processes = append(processes, p)
 	}
-	for _, s := range e.Servers {
-		if err := s.prepare(strings.Join(members, ",")); err != nil {
+	for _, p := range processes {
+		if err := p.prepare(strings.Join(members, ",")); err != nil {
 			return e, err
 		}
+		e.Servers = append(e.Servers, newServer(t, p))
 	}
 	return e, e.launch()
 }

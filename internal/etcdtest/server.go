@@ -18,6 +18,7 @@ import (
 // API (v2) nor the gateway for JSON.
 type Server struct {
 	*process
+	testenv.Controls
 	t testing.TB
 }
 
@@ -31,7 +32,11 @@ func Start(t testing.TB, opts ...Option) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.close)
-	return &Server{process: p, t: t}
+	return newServer(t, p)
+}
+
+func newServer(t testing.TB, p *process) *Server {
+	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
 // startProcess starts a server. If another program has taken one of its ports,
@@ -65,7 +70,7 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
 	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
 }
 
 // Main runs the tests and stops the shared server. Use it as
@@ -85,42 +90,13 @@ func (s *Server) Addr() string { return s.client }
 // URL returns the URL of the client port.
 func (s *Server) URL() string { return s.settings.scheme + "://" + s.client }
 
-// Kill ends the server with SIGKILL, like a crash. Its data stays for
-// [Server.Restart].
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-}
-
-// Restart starts the server again after [Server.Kill], with the same ports and
-// data, and returns when the server answers. If the server still runs, Restart
-// kills it first. A member of an ensemble answers when it has a leader.
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-	s.must(testenv.RetrySamePorts(s.launch))
-}
-
-// Pause stops the server's process with SIGSTOP: its connections stay open, and
-// it answers nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() {
-	s.t.Helper()
-	s.must(s.proc.Pause())
-}
-
-// Resume ends [Server.Pause].
-func (s *Server) Resume() {
-	s.t.Helper()
-	s.must(s.proc.Resume())
-}
-
 // Metric returns the sum of the values of one of the server's metrics. It
 // counts only the lines that have the text label in their labels. If label is
 // empty, every line counts.
 func (s *Server) Metric(name, label string) float64 {
 	s.t.Helper()
 	sum, err := s.metric(name, label)
-	s.must(err)
+	s.Must(err)
 	return sum
 }
 
@@ -167,11 +143,4 @@ func (s *Server) EnableAuth(rootPassword, user, password, prefix string) {
 	s.Etcdctl("role", "grant-permission", "--prefix", "locks", "readwrite", prefix)
 	s.Etcdctl("user", "grant-role", user, "locks")
 	s.Etcdctl("auth", "enable")
-}
-
-func (s *Server) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }

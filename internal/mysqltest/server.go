@@ -15,6 +15,7 @@ import (
 // for a password.
 type Server struct {
 	*process
+	testenv.Controls
 	t testing.TB
 }
 
@@ -28,7 +29,11 @@ func Start(t testing.TB, opts ...Option) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.proc.Close() })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
+}
+
+func newServer(t testing.TB, p *process) *Server {
+	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
 // startProcess starts a server. If another program has taken the server's port,
@@ -59,7 +64,7 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
 	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
 }
 
 // Main runs the tests and stops the shared server. Use it as
@@ -115,37 +120,4 @@ func (s *Server) SQL(t testing.TB, database, statements string) string {
 		t.Fatalf("mariadb: %v\n%s", err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// Kill ends the server with SIGKILL, like a crash. The data stays for [Server.Restart].
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-}
-
-// Restart starts the server again after [Server.Kill], with the same port and data, and
-// returns when the server answers.
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.must(s.launch())
-}
-
-// Pause stops the server with SIGSTOP: its connections stay open, and it answers
-// nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() {
-	s.t.Helper()
-	s.must(s.proc.Pause())
-}
-
-// Resume ends [Server.Pause].
-func (s *Server) Resume() {
-	s.t.Helper()
-	s.must(s.proc.Resume())
-}
-
-func (s *Server) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }

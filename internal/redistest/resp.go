@@ -97,7 +97,7 @@ func readArray(r *bufio.Reader, raw *bytes.Buffer, n int64, depth int) (any, err
 func (s *Server) Do(args ...string) any {
 	s.t.Helper()
 	v, err := s.TryDo(args...)
-	s.must(err)
+	s.Must(err)
 	return v
 }
 

@@ -41,6 +41,7 @@ func RequireCLI(t testing.TB) {
 
 // Server is one Redis server, or one Sentinel, for a test.
 type Server struct {
+	testenv.Controls
 	t       testing.TB
 	proc    *testenv.Process
 	program string
@@ -95,7 +96,7 @@ func Start(t testing.TB, options ...Option) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.t = t
+	s.use(t)
 	t.Cleanup(func() { s.proc.Close() })
 	return s
 }
@@ -115,9 +116,14 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.t = t
+	s.use(t)
 	t.Cleanup(func() { s.proc.Close() })
 	return s
+}
+
+// use makes t the test that ends if something goes wrong with the server.
+func (s *Server) use(t testing.TB) {
+	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
 }
 
 // start starts a server. If another program has taken one of the server's
@@ -209,57 +215,11 @@ func (s *Server) SecureAddr() string { return testenv.Loopback(s.tlsPort) }
 // Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.proc.Dir(), "redis.sock") }
 
-// Log returns what the server has written so far.
-func (s *Server) Log() string { return s.proc.Log(0) }
-
-// Kill ends the server with SIGKILL, like a crash. Its data stays for
-// [Server.Restart].
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-}
-
-// Pause stops the server's process with SIGSTOP: its connections stay open, and it
-// answers nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() {
-	s.t.Helper()
-	s.must(s.proc.Pause())
-}
-
-// Resume ends [Server.Pause].
-func (s *Server) Resume() {
-	s.t.Helper()
-	s.must(s.proc.Resume())
-}
-
 // SetClock sets the wall clock of the server to a time that is offset ahead of the
 // clock of this machine, or behind if offset is negative. The server needs [WithClock].
 func (s *Server) SetClock(offset time.Duration) {
 	s.t.Helper()
-	s.must(testenv.SetClock(s.proc.Dir(), offset))
-}
-
-// Restart starts the server again with the same port and data, and returns when it
-// answers. If the server still runs, Restart kills it first.
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.must(s.TryRestart())
-}
-
-// TryRestart is like [Server.Restart], but does not end the test: it returns an
-// error. So any goroutine may call it.
-func (s *Server) TryRestart() error {
-	if err := s.proc.Kill(); err != nil {
-		return err
-	}
-	return testenv.RetrySamePorts(s.launch)
-}
-
-func (s *Server) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.Must(testenv.SetClock(s.proc.Dir(), offset))
 }
 
 var shared testenv.Shared[*Server]
@@ -272,7 +232,7 @@ func Shared(t testing.TB) *Server {
 	s := *shared.Get(t, func() (*Server, error) {
 		return start(t, "redis-server", "Ready to accept connections", []Option{With(`save ""`, "appendonly no")})
 	})
-	s.t = t
+	s.use(t)
 	return &s
 }
 

@@ -33,5 +33,5 @@ func WithSlowDisk() Option {
 // [WithSlowDisk].
 func (s *Server) SetDiskDelay(d time.Duration) {
 	s.t.Helper()
-	s.must(testenv.SetDiskDelay(s.proc.Dir(), d))
+	s.Must(testenv.SetDiskDelay(s.proc.Dir(), d))
 }

@@ -77,7 +77,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 			return e, err
 		}
 		p.ready = (*process).listening
-		e.Servers = append(e.Servers, &Server{process: p, t: t})
+		e.Servers = append(e.Servers, newServer(t, p))
 	}
 	return e, e.launch()
 }

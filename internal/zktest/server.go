@@ -14,6 +14,7 @@ import (
 // server answers every four-letter word.
 type Server struct {
 	*process
+	testenv.Controls
 	t testing.TB
 }
 
@@ -27,7 +28,11 @@ func Start(t testing.TB, opts ...Option) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.proc.Close() })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
+}
+
+func newServer(t testing.TB, p *process) *Server {
+	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
 // startProcess starts a server. If another program has taken one of its ports,
@@ -53,48 +58,12 @@ func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 // been started with [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
-// Kill ends the server with SIGKILL, like a crash. Its data stays for
-// [Server.Restart].
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-}
-
-// Stop ends the server with SIGTERM. Its data stays for [Server.Restart].
-func (s *Server) Stop() {
-	s.t.Helper()
-	s.must(s.proc.Stop())
-}
-
-// Restart starts the server again after [Server.Kill] or [Server.Stop], with
-// the same port and data, and returns when the server answers. If the server
-// still runs, Restart kills it first. A server of an ensemble answers before it
-// has found the other servers: see [Ensemble.WaitQuorum].
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.must(s.proc.Kill())
-	s.must(testenv.RetrySamePorts(s.launch))
-}
-
-// Pause stops the server's process with SIGSTOP: its connections stay open, and
-// it answers nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() {
-	s.t.Helper()
-	s.must(s.proc.Pause())
-}
-
-// Resume ends [Server.Pause].
-func (s *Server) Resume() {
-	s.t.Helper()
-	s.must(s.proc.Resume())
-}
-
 // FourLetter returns the answer to a four-letter word, such as ruok, stat or
 // cons.
 func (s *Server) FourLetter(word string) string {
 	s.t.Helper()
 	answer, err := s.fourLetter(word)
-	s.must(err)
+	s.Must(err)
 	return answer
 }
 
@@ -103,7 +72,7 @@ func (s *Server) FourLetter(word string) string {
 func (s *Server) Mntr() map[string]int64 {
 	s.t.Helper()
 	numbers, err := s.mntr()
-	s.must(err)
+	s.Must(err)
 	return numbers
 }
 
@@ -137,11 +106,4 @@ func (s *Server) Requests(t testing.TB) int64 {
 		t.Fatal(err)
 	}
 	return n
-}
-
-func (s *Server) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }

@@ -22,7 +22,7 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
 	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
 }
 
 // Main runs the tests and stops the shared server. Use it as
