@@ -28,9 +28,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Fd returns the descriptor of the file, which shows how wide a terminal is.
-func (o *output) Fd() uintptr { return o.file.Fd() }
-
 // failure returns the error of the first write that has failed, or nil.
 func (o *output) failure() error {
 	o.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/dlock-go/dlock"
 )
@@ -35,22 +34,6 @@ func readCounter(c counter) (now reading, err error) {
 	return now, err
 }
 
-// openCounter returns a counter in the file, or in memory if the name is empty.
-func openCounter(file string) (counter, error) {
-	if file == "" {
-		return new(memoryCounter), nil
-	}
-	return openFileCounter(file)
-}
-
-type memoryCounter struct{ value, made atomic.Int64 }
-
-func (c *memoryCounter) load() (int64, error)       { return c.value.Load(), nil }
-func (c *memoryCounter) store(n int64) error        { c.value.Store(n); return nil }
-func (c *memoryCounter) countIncrement() error      { c.made.Add(1); return nil }
-func (c *memoryCounter) increments() (int64, error) { return c.made.Load(), nil }
-func (c *memoryCounter) close()                     {}
-
 // fileCounter keeps the value as digits in one file. The size of another file is
 // the number of increments.
 type fileCounter struct{ value, made *os.File }
@@ -59,8 +42,8 @@ type fileCounter struct{ value, made *os.File }
 // number of digits, so one write of a value replaces the last value.
 const valueWidth = 20
 
-func openFileCounter(name string) (c *fileCounter, err error) {
-	c = new(fileCounter)
+func openCounter(name string) (_ counter, err error) {
+	c := new(fileCounter)
 	if c.value, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
 		_, err = c.load()
 	}
@@ -139,7 +122,7 @@ func (w *worker) use(ctx context.Context, t *attempt, h held) {
 		if t.Mode == dlock.Exclusive {
 			value++
 			if err := errors.Join(w.counter.store(value), w.counter.countIncrement()); err != nil {
-				w.fail(t, err)
+				w.stop(t, failed, err)
 				return
 			}
 			t.Increments++
@@ -156,7 +139,7 @@ func (w *worker) use(ctx context.Context, t *attempt, h held) {
 func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	now, err := readCounter(w.counter)
 	if err != nil {
-		w.fail(t, err)
+		w.stop(t, failed, err)
 		return 0, false
 	}
 	if !w.stillHeld(t, h, w.log.now()) {

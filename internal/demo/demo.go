@@ -69,7 +69,7 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 	_ = probe.Close()
 	private := s.counterFile == ""
 	forget := func() {}
-	if private && s.processes > 1 {
+	if private {
 		dir, err := os.MkdirTemp("", "dlock-demo-")
 		if err != nil {
 			return fail(statusBad, err)
@@ -83,6 +83,9 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 		return fail(statusBad, err)
 	}
 	defer count.close()
+	if s.processes == 1 {
+		forget()
+	}
 
 	writeIntroduction(stdout, s)
 	log := newJournal(stdout)

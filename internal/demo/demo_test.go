@@ -115,8 +115,8 @@ func openNoLock() opener {
 
 func TestALockThatDoesNotExcludeIsReported(t *testing.T) {
 	for name, args := range map[string][]string{
-		"counter in memory": {"-seed", "1"},
-		"counter in a file": {"-seed", "1", "-counter", t.TempDir() + "/n"},
+		"counter of the run":  {"-seed", "1"},
+		"counter in the file": {"-seed", "1", "-counter", t.TempDir() + "/n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -178,7 +178,13 @@ func (w *worker) run(ctx context.Context, plan []intent) {
 func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	h, err := w.locker.Lock(ctx, t.Mode)
 	if err != nil {
-		w.notGranted(ctx, t, err)
+		why := failed
+		if ctx.Err() != nil {
+			why = interrupted
+		} else if errors.Is(err, dlock.ErrTimeout) {
+			why = timedOut
+		}
+		t.Ended = w.stop(t, why, err)
 		return
 	}
 	t.Token = h.Token()
@@ -192,16 +198,10 @@ func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	if t.Outcome != lost {
 		w.stillHeld(t, h, w.log.say(t.label(), "releases", ""))
 	}
-	if err := h.Unlock(); err != nil {
-		w.unlockFailed(t, err)
-	}
-}
-
-func (w *worker) unlockFailed(t *attempt, err error) {
-	if errors.Is(err, dlock.ErrLost) {
-		w.lost(t, err)
-	} else {
-		w.fail(t, err)
+	if err := h.Unlock(); errors.Is(err, dlock.ErrLost) {
+		w.stop(t, lost, err)
+	} else if err != nil {
+		w.stop(t, failed, err)
 	}
 }
 
@@ -209,36 +209,22 @@ func (w *worker) unlockFailed(t *attempt, err error) {
 // past, or that the lock is lost.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
-		w.lost(t, err)
+		w.stop(t, lost, err)
 		return false
 	}
 	t.Ended = at
 	return true
 }
 
-// lost records and prints a loss. Further calls for the same attempt are no-ops.
-func (w *worker) lost(t *attempt, err error) {
-	if t.Outcome != lost {
-		t.Outcome, t.Err = lost, err.Error()
-		w.log.say(t.label(), "LOST", clean(t.Err))
+// stop records and prints why the attempt ends early, and returns the time. For an
+// attempt that has lost its lock it is a no-op.
+func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
+	if t.Outcome == lost {
+		return t.Ended
 	}
-}
-
-func (w *worker) fail(t *attempt, err error) {
-	t.Outcome, t.Err = failed, err.Error()
-	w.log.say(t.label(), "ERROR", clean(t.Err))
-}
-
-func (w *worker) notGranted(ctx context.Context, t *attempt, err error) {
-	verb := "ERROR"
-	t.Outcome, t.Err = failed, err.Error()
-	switch {
-	case ctx.Err() != nil:
-		t.Outcome, verb = interrupted, "leaves"
-	case errors.Is(err, dlock.ErrTimeout):
-		t.Outcome, verb = timedOut, "gives up"
-	}
-	t.Ended = w.log.say(t.label(), verb, clean(t.Err))
+	t.Outcome, t.Err = why, err.Error()
+	verb := map[outcome]string{lost: "LOST", interrupted: "leaves", timedOut: "gives up", failed: "ERROR"}[why]
+	return w.log.say(t.label(), verb, clean(t.Err))
 }
 
 // trace returns hooks that print what happens inside of Lock.
