@@ -197,8 +197,8 @@ func (c *cohort) discard(l *Lock) {
 }
 
 // confirm checks once more whether the caller may have the Lock, as contendOnce
-// does before a grant. If the Lock was lost, confirm returns neither a Lock nor
-// an error, and the call waits for another one.
+// does before a grant. If the Lock was lost meanwhile, confirm returns neither
+// a Lock nor an error, and the call waits for another one.
 func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {

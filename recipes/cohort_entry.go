@@ -92,7 +92,7 @@ func (s *sharedEntry) lend(w *want) *Lock {
 	return l
 }
 
-// keepIdle removes an entry without holds after a while, unless it has one
+// keepIdle removes the entry after Retention.Idle, unless a goroutine holds it
 // again by then.
 func (s *sharedEntry) keepIdle() {
 	d := s.cohort.queue.options.retention.Idle
@@ -103,7 +103,7 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// retire stops what runs only for the entry of a cohort.
+// retire stops what runs only while the cohort has the entry.
 func (s *sharedEntry) retire() {
 	if s.idle != nil {
 		s.idle.Stop()
