@@ -15,7 +15,7 @@ help: ## list the targets
 test: ## all tests of all modules, with the race detector and real servers; TESTFLAGS adds flags
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh
 
-test-core: ## the tests of the root module but endtoend, ensemble and soak of internal/longtest; they need ZooKeeper only
+test-core: ## the tests of the root module; they need ZooKeeper only
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh core
 
 histories: ## record histories of every store, and judge whether they are linearizable
@@ -34,7 +34,7 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
 
 soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
-	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/longtest/soak -soak $(SOAK) -seed $(SEED)
+	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -C internal/longtest -race -v -count=1 -timeout 0 -run NothingIsLost ./soak -soak $(SOAK) -seed $(SEED)
 
 faults: ## put each fault of internal/simulation/faults into the lock; fails if one is not seen
 	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -put

@@ -2,10 +2,11 @@
 # Installs the programs of this checkout as a user does, from a proxy that serves its
 # modules in the version of the next release: go install NAME@VERSION, without the
 # workspace of go.work and without any replacement. Then it runs the demo of each.
+# It also shows what the go.mod of a program of a user holds that uses one driver.
 set -eu
 cd "$(dirname "$0")/.."
 own=github.com/dlock-go/dlock
-version=$(sed -n 's/^version=//p' scripts/tidy.sh)
+version=$(sed -n "s|^	$own \(v.*\)|\1|p" contrib/cmd/go.mod)
 
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
@@ -23,4 +24,28 @@ for program in cmd/dlock contrib/cmd/dlock; do
 	go install "$own/$program@$version"
 	"$GOBIN/dlock" demo -workers 2 >demo.log || { cat demo.log; exit 1; }
 	echo "installed $program@$version, and its demo is ok"
+done
+
+export GOSUMDB=off GOFLAGS="-modcacherw -mod=mod" # a new program has no go.sum yet
+for driver in etcddriver redisdriver sqldriver/postgres sqldriver/mysql sqldriver/sqlite; do
+	rm -rf "$temp/app" && mkdir "$temp/app" && cd "$temp/app"
+	cat >main.go <<-EOF
+		package main
+
+		import (
+			"$own"
+			_ "$own/contrib/$driver"
+		)
+
+		func main() { println(dlock.Drivers()[0]) }
+	EOF
+	{
+		go mod init example.com/app
+		go get "$own@$version" "$own/contrib/${driver%%/*}@$version"
+		go mod tidy
+		go run .
+	} >run.log 2>&1 || { cat run.log; exit 1; }
+	echo "a program with contrib/$driver: $(grep -c '^	' go.mod) lines in go.mod, $(go list -m all | wc -l) modules"
+	[ -z "${SHOW:-}" ] || { cat go.mod && go list -m all; }
+	if grep -E 'longtest|redislock|redsync|porcupine' go.mod; then exit 1; fi
 done

@@ -2,7 +2,7 @@
 # Usage: scripts/proxy.sh DIR
 #
 # Makes DIR a proxy for the Go command (GOPROXY=file://DIR) that serves the modules
-# of this checkout, as if they were released in the version that tidy.sh names.
+# of this checkout, as if they were released in the version that contrib/cmd requires.
 # Files that git ignores are left out, as in a release.
 set -eu
 dir=$1
@@ -10,7 +10,7 @@ case $dir in /*) ;; *) dir=$(pwd)/$dir ;; esac
 cd "$(dirname "$0")/.."
 
 own=github.com/dlock-go/dlock
-version=$(sed -n 's/^version=//p' scripts/tidy.sh)
+version=$(sed -n "s|^	$own \(v.*\)|\1|p" contrib/cmd/go.mod)
 modules=$(sh scripts/modules.sh | sed 's|^\./||')
 
 # The tree of this checkout, with changes that are not committed. The index of the

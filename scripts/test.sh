@@ -4,16 +4,14 @@
 # Runs all tests of every module, with the race detector and real servers:
 # ZooKeeper, Redis, PostgreSQL, MariaDB and etcd. A server that cannot be installed is
 # a failure. Some tests run the lock libraries of others beside this one, see
-# need-peers.sh. With the argument "core" only the tests of the root module run,
-# without the long ones that are named below. With the argument "histories" only the
+# need-peers.sh. With the argument "core" only the tests of the root module run. With the argument "histories" only the
 # tests run that record histories, and the judge of these. TESTFLAGS holds more flags for go
 # test, which override those below.
 #
 # Most tests wait for a server or a timeout. So two or three packages run at a time,
 # and at most four tests of each: more would fail on a machine that has other work, as
 # sessions starve. For the same reason, the two packages that need ensembles have a
-# time of their own. The small modules run at the same time, and their output comes
-# when all have ended.
+# time of their own.
 #
 # The tests keep their files in memory if /dev/shm has 4 GiB of room. Most stores wait
 # for the disk with each change, and beside other work a disk let them wait for 3 s.
@@ -26,8 +24,6 @@ sh scripts/need-zookeeper.sh || exit 1
 sh scripts/need-gcc.sh || exit 1
 export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
-endtoend='/internal/longtest/endtoend$'
-ensembles='/internal/longtest/(ensemble|soak)$'
 two='-p 2 -parallel 4'
 three='-p 3 -parallel 4'
 alone='-p 1'
@@ -46,8 +42,8 @@ make_files() {
 	chmod 755 "$files" # servers may run as another user
 }
 
-files= running=
-trap '[ -z "$running" ] || kill $running; rm -rf "$files"' EXIT
+files=
+trap 'rm -rf "$files"' EXIT
 trap 'exit 1' HUP INT TERM
 make_files || exit 1
 export GOTMPDIR="${TMPDIR:-/tmp}" # Go builds the tests on the disk
@@ -67,36 +63,25 @@ tests() {
 }
 
 all_began=$(date +%s)
-root=$(GOWORK=off go list ./...) || exit 1
-root=$(echo "$root" | sort -r) # so that long packages come first
+contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 if [ "${1-}" = histories ]; then
 	sh scripts/need-stores.sh || exit 1
 	tests . "$alone" ./internal/histories
-	tests ./contrib "$two -run Histories" $(sh scripts/modules.sh | sed -n 's|^\./contrib/\(.*driver\)|./\1/...|p')
-	tests ./internal/longtest/histories "$alone" ./...
+	tests ./contrib "$two -run Histories" $contrib
+	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$three" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
+	tests . "$three" $(GOWORK=off go list ./... | sort -r)
 else
 	sh scripts/need-peers.sh || exit 1
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
-	export DLOCK_TEST_ETCD=require DLOCK_TEST_SQLITE=require
-	tests . "$three" $(echo "$root" | grep -Ev "$ensembles")
-	tests . "$ensemble" $(echo "$root" | grep -E "$ensembles")
-	outputs=$files/outputs
-	mkdir "$outputs" || exit 1
-	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/|/histories$'); do
-		(tests "$module" "$alone" ./...; exit $status) >"$outputs/${module##*/}" 2>&1 &
-		running="$running $!"
-	done
-	for job in $running; do
-		wait "$job" || status=1
-	done
-	running=
-	cat "$outputs"/*
-	# The workspace has all modules under contrib, so one command tests them.
-	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
-	tests ./internal/longtest/histories "$alone" ./... # judges what the tests above have recorded
+	export DLOCK_TEST_ETCD=require
+	tests . "$three" $(GOWORK=off go list ./... | sort -r) # so that long packages come first
+	tests ./contrib "$two" $contrib # the workspace has all modules under contrib, so one command tests them
+	tests ./bench "$alone" ./...
+	tests ./internal/longtest "$two" ./endtoend ./handmade ./survey
+	tests ./internal/longtest "$ensemble" ./ensemble ./soak
+	tests ./internal/longtest "$alone" ./histories # judges what the tests above have recorded
 fi
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status

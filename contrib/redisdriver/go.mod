@@ -2,6 +2,8 @@ module github.com/dlock-go/dlock/contrib/redisdriver
 
 go 1.25.0
 
+replace github.com/dlock-go/dlock => ../..
+
 require (
 	github.com/dlock-go/dlock v0.1.0
 	github.com/redis/go-redis/v9 v9.18.0
@@ -9,11 +11,9 @@ require (
 )
 
 require (
-	github.com/bsm/redislock v0.9.4
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
-	github.com/go-redsync/redsync/v4 v4.15.0
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect

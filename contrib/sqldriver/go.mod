@@ -2,6 +2,8 @@ module github.com/dlock-go/dlock/contrib/sqldriver
 
 go 1.25.0
 
+replace github.com/dlock-go/dlock => ../..
+
 require (
 	github.com/dlock-go/dlock v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write into docs/use/coming-from.md who 
 
 const (
 	comingFrom  = "../../../docs/use/coming-from.md"
-	tablesBegin = "<!-- tables: go test ./internal/longtest/endtoend -run TestLocksOfOtherLibraries -update -->\n"
+	tablesBegin = "<!-- tables: go test -C internal/longtest ./endtoend -run TestLocksOfOtherLibraries -update -->\n"
 	tablesEnd   = "<!-- end of tables -->\n"
 )
 

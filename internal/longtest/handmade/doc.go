@@ -5,7 +5,7 @@
 //
 // The page docs/choosing-a-store.md tells what each test plays. To read along:
 //
-//	go test -C internal/longtest/handmade -v -run Paused ./
+//	go test -C internal/longtest -v -run Paused ./handmade
 //
 // Each contender is a process of its own: this test binary, run again. The test tells
 // it by lines what to do, stops it by SIGSTOP, and kills it. So no order of events

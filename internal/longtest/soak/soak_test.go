@@ -40,7 +40,7 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 		f.rounds++
 		if !ok {
 			f.violations = max(f.violations, 1) // also a round that ended before it was judged counts as a violation
-			t.Errorf("the journals are in %s; again: go test -race -v ./internal/longtest/soak -seed %d -first %d", dir, f.seed, number)
+			t.Errorf("the journals are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
 			break
 		}
 		if diverged {

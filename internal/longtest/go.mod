@@ -1,17 +1,20 @@
-module github.com/dlock-go/dlock/internal/longtest/handmade
+module github.com/dlock-go/dlock/internal/longtest
 
 go 1.25.0
 
 replace (
-	github.com/dlock-go/dlock => ../../..
-	github.com/dlock-go/dlock/contrib/redisdriver => ../../../contrib/redisdriver
-	github.com/dlock-go/dlock/contrib/sqldriver => ../../../contrib/sqldriver
+	github.com/dlock-go/dlock => ../..
+	github.com/dlock-go/dlock/contrib/etcddriver => ../../contrib/etcddriver
+	github.com/dlock-go/dlock/contrib/redisdriver => ../../contrib/redisdriver
+	github.com/dlock-go/dlock/contrib/sqldriver => ../../contrib/sqldriver
 )
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/dlock-go/dlock v0.1.0
 	github.com/dlock-go/dlock/contrib/redisdriver v0.1.0
 	github.com/dlock-go/dlock/contrib/sqldriver v0.1.0
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.18.0
 	github.com/stretchr/testify v1.12.1

@@ -1,4 +1,5 @@
-package redisdriver_test
+// Package redis_test measures the Redis driver beside other lock libraries of Redis.
+package redis_test
 
 import (
 	"context"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
