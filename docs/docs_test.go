@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/zkdriver"
 )
@@ -339,14 +337,6 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 	}
 }
 
-func TestOperatingNamesEveryHook(t *testing.T) {
-	page := read(t, "docs/operate/operating.md")
-	hooks := reflect.TypeFor[dlock.Trace]()
-	for i := range hooks.NumField() {
-		assert.Contains(t, page, "`"+hooks.Field(i).Name+"`")
-	}
-}
-
 func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
 	page := read(t, "docs/operate/operating.md")
 	code := readTree(t, "recipes", func(name string) bool {
@@ -362,35 +352,29 @@ func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
 	}
 }
 
-// TestEveryParameterIsTaken reads the parameters of the data source names from the
-// tables of docs/operate/operating.md. Package zkdriver or memdriver must accept each
-// of them, and the tables must name every parameter of zkdriver.
+// TestEveryParameterIsTaken compares the parameters that zkdriver takes with those that
+// the comment of the package lists.
 func TestEveryParameterIsTaken(t *testing.T) {
 	values := map[string]string{
 		"session_timeout": "20s", "connect_timeout": "5s", "lease_margin": "2s", "acl": "open", "tls": "true",
 		"tls_ca": "ca.pem&tls=true", "tls_cert": "cert.pem&tls_key=key.pem&tls=true", "tls_key": "key.pem&tls_cert=cert.pem&tls=true",
 		"tls_server_name": "zk&tls=true", "sequence_limit": "2146435072", "tick_time": "2s", "handover": "list",
 	}
-	zk, mem, found := strings.Cut(read(t, "docs/operate/operating.md"), "`mem` (import")
-	require.True(t, found)
-	mem, _, _ = strings.Cut(mem, "\n## ")
 	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\|").FindAllStringSubmatch(zk, -1) {
-		for _, name := range regexp.MustCompile("[a-z_]+").FindAllString(row[1], -1) {
-			documented = append(documented, name)
-			_, err := zkdriver.Driver{}.OpenConnector("zk://localhost/locks?" + name + "=" + values[name])
-			assert.NoError(t, err, "parameter %s", name)
-		}
-	}
-	for _, m := range regexp.MustCompile(`(?m)^\t"([a-z_]+)": +func`).FindAllStringSubmatch(read(t, "zkdriver/dsn.go"), -1) {
-		assert.Contains(t, documented, m[1], "a parameter that docs/operate/operating.md does not name")
-	}
-	slices.Sort(documented)
-	assert.Equal(t, slices.Compact(slices.Clone(documented)), documented, "a parameter is there twice")
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(mem, -1) {
-		_, err := memdriver.Driver{}.OpenConnector("?" + m[1] + "=" + values[m[1]])
+	for _, m := range regexp.MustCompile(`(?m)^//\t([a-z_]+)  +\S`).FindAllStringSubmatch(read(t, "zkdriver/doc.go"), -1) {
+		documented = append(documented, m[1])
+		_, err := zkdriver.Driver{}.OpenConnector("zk://localhost/locks?" + m[1] + "=" + values[m[1]])
 		assert.NoError(t, err, "parameter %s", m[1])
 	}
+	taken := regexp.MustCompile(`(?m)^\t\t"([a-z_]+)": +(?:dsn\.|func)`).FindAllStringSubmatch(read(t, "zkdriver/dsn.go"), -1)
+	require.Greater(t, len(taken), 5)
+	for _, m := range taken {
+		if m[1] != "heartbeat" { // an error says that it is gone
+			assert.Contains(t, documented, m[1], "a parameter that zkdriver/doc.go does not name")
+		}
+	}
+	_, err := memdriver.Driver{}.OpenConnector("jobs?session_timeout=5s")
+	assert.NoError(t, err)
 }
 
 // readTree returns the text of the files below dir that want selects by name.

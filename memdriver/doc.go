@@ -1,6 +1,11 @@
 // Package memdriver is a driver with a store in memory, for the goroutines of one
 // process. Importing it registers it as "mem".
 //
+// A data source name is the name of a store, such as "jobs" or
+// "jobs?session_timeout=5s". Within a process, equal names mean the same store, and
+// the empty name means a new store each time. The store keeps a session that it does
+// not hear from for session_timeout (10s). The lease is three quarters of that.
+//
 // It has three uses:
 //
 //   - A program that needs no other store yet can use it as it is.

@@ -12,12 +12,13 @@
 //	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
 // The connect string of other ZooKeeper clients, host:port,host:port/chroot, is
-// accepted, too. An IPv6 address stands in brackets. A name with several
-// addresses counts as several hosts, and is resolved again for each attempt to
-// connect. In the user, the password and the values, any character may be
-// written as %XX. The characters / ? @ & : and % have to be written like that
-// where they would have another meaning. The parameters are listed below, with
-// their defaults in parentheses:
+// accepted, too. The default port is 2181. An IPv6 address stands in brackets.
+// A name with several addresses counts as several hosts, and is resolved again
+// for each attempt to connect. In the user, the password and the values, any
+// character may be written as %XX. The characters / ? @ & : and % have to be
+// written like that where they would have another meaning. An unknown parameter
+// is an error. The parameters are listed below, with their defaults in
+// parentheses:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)
@@ -27,10 +28,11 @@
 //	                 as ended (a quarter of what the server grants; at most half)
 //	tick_time        the ensemble's tickTime, as in 2s; lets locks survive longer
 //	                 outages if session_timeout is five ticks or more, see below
-//	                 (not stated)
+//	                 (not stated; at most half of what the server grants)
 //	handover         release: the release of a lock grants it to the next waiter;
-//	                 list: the next waiter lists the queue, one request more. See
-//	                 below (release)
+//	                 list: the next waiter lists the queue, one request more, and so
+//	                 does the release of a lock held for less than 300 ms. See below
+//	                 (release)
 //	acl              which users may use the queues that are made here: open, every
 //	                 client; creator, the user whom the server recognises in the
 //	                 connection; digest, the user of the data source name (open)
