@@ -7,13 +7,16 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help histories demo-all install-check test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
+.PHONY: help histories demo-all install-check test test-long test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
-test: ## all tests of all modules, with the race detector and real servers; TESTFLAGS adds flags
+test: ## every rule and every driver on its real server, with the race detector; TESTFLAGS adds flags
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh
+
+test-long: ## what make test leaves out: ensembles, soaks, histories, hand-made locks, long seeds
+	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh long
 
 test-core: ## the tests of the root module; they need ZooKeeper only
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh core

@@ -1,12 +1,15 @@
 #!/bin/sh
-# Usage: scripts/test.sh [core|histories]
+# Usage: scripts/test.sh [short|long|histories|core]
 #
-# Runs all tests of every module, with the race detector and real servers:
-# ZooKeeper, Redis, PostgreSQL, MariaDB and etcd. A server that cannot be installed is
-# a failure. Some tests run the lock libraries of others beside this one, see
-# need-peers.sh. With the argument "core" only the tests of the root module run. With the argument "histories" only the
-# tests run that record histories, and the judge of these. TESTFLAGS holds more flags for go
-# test, which override those below.
+# Runs tests with the race detector and real servers: ZooKeeper, Redis, PostgreSQL,
+# MariaDB and etcd. A server that cannot be installed is a failure. TESTFLAGS holds
+# more flags for go test, which override those below.
+#
+#   short      every module with -short, and the request counts of internal/longtest
+#   long       what short leaves out: the tests that ask testing.Short, and
+#              internal/longtest
+#   histories  the tests that record histories, and the judge of these
+#   core       the root module with -short; needs no server but ZooKeeper
 #
 # Most tests wait for a server or a timeout. So two or three packages run at a time,
 # and at most four tests of each: more would fail on a machine that has other work, as
@@ -62,24 +65,52 @@ tests() {
 	echo "# tests of $dir: $(($(date +%s) - began)) s"
 }
 
+# need_all makes sure that there are servers of all stores, and requires them.
+need_all() {
+	sh scripts/need-stores.sh || exit 1
+	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
+	export DLOCK_TEST_ETCD=require
+}
+
+# long_files prints the files with tests that ask testing.Short, in the modules below
+# a directory: "." stands for the root module.
+long_files() {
+	cd "$1" && grep -rl --include='*_test.go' 'testing\.Short()' . | case $1 in
+	.) grep -Ev '^\./(contrib|bench|internal/longtest|internal/histories)/' ;;
+	*) cat ;;
+	esac
+}
+long_packages() { (long_files "$1" | xargs -n 1 dirname | sort -u); }
+long_tests() {
+	(long_files "$1" | (cd "$1" && xargs awk '/^func Test/ { name = $2; sub(/\(.*/, "", name) }
+		/testing\.Short\(\)/ { print name }') | sort -u | paste -sd '|' | sed 's/.*/^(&)$/')
+}
+
+# counts matches the tests of endtoend that count requests.
+counts='Requests?$|(Sends|Writes)Nothing|AllocatesLittle'
+
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 if [ "${1-}" = histories ]; then
-	sh scripts/need-stores.sh || exit 1
+	need_all
 	tests . "$alone" ./internal/histories
 	tests ./contrib "$two -run Histories" $contrib
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$three" $(GOWORK=off go list ./... | sort -r)
+	tests . "$three -short" $(GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r)
+elif [ "${1-short}" = short ]; then
+	need_all
+	tests . "$three -short" $(GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r) # long packages first
+	tests ./contrib "$two -short" $contrib # the workspace has all modules under contrib, so one command tests them
+	tests ./bench "$alone -short" ./...
+	tests ./internal/longtest "$alone -run $counts" ./endtoend
 else
 	sh scripts/need-peers.sh || exit 1
-	sh scripts/need-stores.sh || exit 1
-	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
-	export DLOCK_TEST_ETCD=require
-	tests . "$three" $(GOWORK=off go list ./... | sort -r) # so that long packages come first
-	tests ./contrib "$two" $contrib # the workspace has all modules under contrib, so one command tests them
-	tests ./bench "$alone" ./...
-	tests ./internal/longtest "$two" ./endtoend ./handmade ./survey
+	need_all
+	tests . "$two -run $(long_tests .)" $(long_packages .)
+	tests . "$alone" ./internal/histories
+	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
+	tests ./internal/longtest "$two -skip $counts" ./endtoend ./handmade ./survey
 	tests ./internal/longtest "$ensemble" ./ensemble ./soak
 	tests ./internal/longtest "$alone" ./histories # judges what the tests above have recorded
 fi

@@ -266,6 +266,9 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 // received the latest changes. So the node of an unanswered Create may exist
 // although this server does not show it.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3)
 	var proxies []*zktest.Proxy

@@ -95,6 +95,9 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 // In this test, a follower has lost its leader, and goes on answering reads for
 // ten seconds.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"syncLimit": "20"}))
 	follower, leader := e.Follower(t), e.Leader(t)

@@ -174,6 +174,9 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 }
 
 func TestASessionHasOneConnectionToEachServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	var proxies []*testenv.Proxy
 	var addrs []string

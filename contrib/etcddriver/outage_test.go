@@ -29,6 +29,9 @@ import (
 )
 
 func TestHistoriesAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
 	t.Parallel()
 	server := etcdtest.Start(t)
 	c := conformance{server: server, lenient: true}
@@ -44,6 +47,9 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 
 // An ensemble of three loses its leader again and again while histories are made.
 func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	made := 0
@@ -178,6 +184,9 @@ func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 }
 
 func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	g := guard{servers: ensemble.Servers}
@@ -206,6 +215,9 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 // timeout, because after a longer one etcd may revoke leases that were renewed at the
 // successor: see the package documentation.
 func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	const timeout = 20 * time.Second
 	ensemble := etcdtest.StartEnsemble(t, 3)
@@ -231,6 +243,9 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 // A session survives the death of the server that it uses, because the next leader
 // gives each lease its whole time again.
 func TestASessionSurvivesANewLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	s := connectTo(t, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=1m")
@@ -312,6 +327,9 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 // and the pings of gRPC. It sends no events, and leaves every other request without
 // an answer.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	t.Parallel()
 	etcdtest.RequireHangingDisk(t)
 	ensemble := etcdtest.StartEnsemble(t, 3, etcdtest.WithHangingDisk())

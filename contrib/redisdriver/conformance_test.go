@@ -148,6 +148,9 @@ func (c *conformance) config() dlocktest.Config {
 // TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
 // server as well.
 func TestHistoriesAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
 	t.Parallel()
 	c := conformance{server: redistest.Start(t, redistest.Durable()), lenient: true}
 	histories.Run(t, histories.Store{

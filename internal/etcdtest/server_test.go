@@ -45,6 +45,9 @@ func TestAServerWithAuthRefusesOtherKeys(t *testing.T) {
 }
 
 func TestAnEnsembleElectsAnotherLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	e := StartEnsemble(t, 3)
 	require.Len(t, e.Addrs(), 3)
 	first := e.Leader(t)
@@ -58,6 +61,9 @@ func TestAnEnsembleElectsAnotherLeader(t *testing.T) {
 }
 
 func TestAFollowerWhoseDiskHangsAnswersWhenItIsMended(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	RequireHangingDisk(t)
 	e := StartEnsemble(t, 3, WithHangingDisk())
 	leader := e.Leader(t)

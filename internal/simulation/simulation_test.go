@@ -26,11 +26,17 @@ func TestNoSeedBreaksTheLock(t *testing.T) {
 	case *seeds > 0:
 		runSeeds(t, *first, *seeds)
 	case raced:
-		t.Run("raced", func(t *testing.T) { runSeeds(t, *first, racedSeeds) })
-		t.Run("unraced", func(t *testing.T) { runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds) })
+		runSeeds(t, *first, racedSeeds)
 	default:
 		runSeeds(t, *first, manySeeds)
 	}
+}
+
+func TestNoFurtherSeedBreaksTheLock(t *testing.T) {
+	if testing.Short() || !raced || *seeds > 0 {
+		t.Skip("runs only after the raced seeds of TestNoSeedBreaksTheLock")
+	}
+	runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds)
 }
 
 // runSeeds runs seeds, as many at the same time as there are processors.

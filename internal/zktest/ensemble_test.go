@@ -21,6 +21,9 @@ const shortSession = 3 * time.Second
 // shows it: the follower still shows the node of a session that the leader has
 // ended. Other packages start ensembles to test locks in this case.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "40"}))
 	leader, follower := e.Leader(t), e.Follower(t)
 	holder := Dial(t, shortSession, e.Servers[follower].Addr())
@@ -51,6 +54,9 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 }
 
 func TestEnsembleSurvivesItsLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	e := StartEnsemble(t, 0, WithConfig(map[string]string{"syncLimit": "4"}))
 	requireLinksProxied(t, e)
 	require.NoError(t, create(Dial(t, time.Minute, e.Addrs()...), "/a"))
@@ -95,6 +101,9 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 // follower still gets what the leader sends, so it reports that the node of
 // such a session is gone. But it cannot answer a Sync.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
 	leader, follower := e.Leader(t), e.Follower(t)
 	holder := Dial(t, shortSession, e.Servers[follower].Addr())
@@ -116,6 +125,9 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 // third server becomes the leader of both, or one of the two has to stop
 // serving. In both cases a majority of the servers serves clients.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an ensemble")
+	}
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "4"}))
 	leader, follower := e.Leader(t), e.Follower(t)
 	e.CutLink(leader, follower)

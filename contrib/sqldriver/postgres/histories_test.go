@@ -11,6 +11,9 @@ import (
 // TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
 // server as well.
 func TestHistoriesAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
 	server := pgtest.Start(t)
 	histories.Run(t, histories.Store{
 		Of: "postgres",

@@ -8,5 +8,8 @@ import (
 
 // TestHistoriesAreLinearizable plays faults while four clients lock.
 func TestHistoriesAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
 	histories.Run(t, histories.Store{Of: "sqlite", Config: conformance(), Histories: 1})
 }
