@@ -208,7 +208,9 @@ func (p *process) launch() error {
 		Ready:     p.ready,
 		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
 		Exiting: func(log string) bool {
-			return strings.Contains(log, "FATAL:  ") && strings.Contains(log, "database system is shut down")
+			// A process of the killed server may be left for a moment.
+			return strings.Contains(log, "is still in use") ||
+				strings.Contains(log, "FATAL:  ") && strings.Contains(log, "database system is shut down")
 		},
 	})
 }

@@ -145,7 +145,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	var err error
-	for range 20 { // processes of the killed server may need a moment to end
+	for range 100 { // processes of the killed server may need a moment to end
 		if err = s.launch(); err == nil {
 			return
 		}

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"net"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,26 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Error(t, err)
 	s.Restart()
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
+}
+
+// A server does not start while a process of the killed one is left.
+func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
+	s := Start(t)
+	rest := children(s.proc.Pid())
+	require.NotEmpty(t, rest)
+	kill := func() {
+		for _, child := range rest {
+			_ = send(child, syscall.SIGKILL)
+		}
+	}
+	t.Cleanup(kill)
+	for _, child := range rest {
+		require.NoError(t, send(child, sigStop))
+	}
+	require.NoError(t, s.proc.Kill())
+	require.ErrorContains(t, s.launch(), "the server did not start")
+	kill()
+	s.Restart()
 }
 
 func TestAStandbyFollowsAndCanBePromoted(t *testing.T) {
