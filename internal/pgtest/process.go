@@ -260,11 +260,8 @@ func children(pid int) (found []int) {
 // that, which would start others meanwhile. It returns when nothing listens any more: a
 // process dies a moment after the signal.
 func (p *process) kill() error {
-	pid := p.proc.Pid()
-	if pid > 0 {
-		_ = send(pid, sigStop) // the process may have ended
-	}
-	rest := children(pid)
+	_ = p.proc.Pause() // an error says that the process has ended
+	rest := children(p.proc.Pid())
 	err := p.proc.Kill()
 	for _, child := range rest {
 		if e := send(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
