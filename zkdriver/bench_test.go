@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkCreateDelete compares a Create and a Delete of the driver with the
-// two requests that they need at least, sent by go-zookeeper alone.
+// minimum of two requests, sent by go-zookeeper alone.
 func BenchmarkCreateDelete(b *testing.B) {
 	server := zktest.Shared(b)
 	chroot := server.Chroot(b)

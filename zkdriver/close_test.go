@@ -31,7 +31,7 @@ func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
-		time.Sleep(down) // until the driver is between two attempts to connect
+		time.Sleep(down) // until the driver pauses between two attempts to connect
 		b.proxy.Heal()
 		require.NoError(t, b.Close())
 		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
@@ -56,7 +56,7 @@ func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// expireLease makes the lease of a session run out, while the server keeps the
+// expireLease makes a session's lease run out while the server keeps the
 // session.
 func expireLease(t testing.TB, b *fixture) {
 	t.Helper()
@@ -119,15 +119,14 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// An attempt to end a session has two steps: the driver connects with the
-// session again, and then asks the server to end it. The first step makes the
-// server keep the session for another timeout. So if every attempt were given
-// up between the two steps, the session would never end.
+// An attempt to end a session first reconnects with it, which extends it by
+// another timeout, and then asks the server to end it. If every attempt were
+// given up between these steps, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")
 	b.mustCreate("q", "h-W-", "x")
-	b.proxy.SetDelay(700 * time.Millisecond) // the delay in each direction
+	b.proxy.SetDelay(700 * time.Millisecond) // in each direction
 	expireLease(t, b)
 	var err error
 	for try := 0; try == 0 || err != nil; try++ {

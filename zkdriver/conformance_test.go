@@ -20,14 +20,14 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector. Each of its sessions has a proxy of its own, into which
-// the tests inject faults.
+// store is a connector that gives each session its own proxy, into which the
+// tests inject faults.
 type store struct {
 	t              *testing.T
 	server         *zktest.Server
 	chroot         string
 	params         string
-	alwaysPrefetch bool // whether each Create of its sessions also asks for a list of the queue, before it has an answer: see prefetchPolicy.always
+	alwaysPrefetch bool // see prefetchPolicy.always
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
@@ -54,8 +54,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a session that has shut down. Otherwise a test
-// that counts goroutines would also count those of unused proxies.
+// freeProxy reuses the proxy of a session that has shut down, so that tests
+// that count goroutines do not count those of unused proxies.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,10 +79,10 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 	return s.proxies[session]
 }
 
-// conformance has all stores of one run of the tests for drivers. It finds the
-// proxy of any of their sessions.
+// conformance has all stores of one run of the kit, to find the proxy of any
+// session.
 type conformance struct {
-	slow           sync.Map // the sessions whose replies are delayed, as keys
+	slow           sync.Map // keys are sessions whose replies are delayed
 	alwaysPrefetch bool
 	mu             sync.Mutex
 	stores         []*store
@@ -128,14 +128,14 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
-			p.Refuse() // otherwise the session may reconnect before it expires
+			p.Refuse() // keep the session from reconnecting before it expires
 			defer p.Heal()
 			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies that are on their way still arrive
+				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
 			} else {
 				p.Cut()
 			}
@@ -143,15 +143,15 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			return p.Heal
 		},
 		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
-		// The notices come on the connection of the replies, in one stream with them. A
-		// network cannot lose them alone.
+		// Notices share a stream with replies, so a network cannot lose them
+		// alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops a request that arrives on an earlier connection of
-			// its session. So the request is lost here, and the function that
-			// would let it arrive later does nothing.
+			// A server drops requests that arrive on an earlier connection of
+			// the session, so the request is simply lost and can't arrive
+			// later.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -174,21 +174,20 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	// This run is only about lists. It leaves out the tests that end sessions,
-	// because these take long.
+	// This run is about lists only. Leave out cases that end sessions, because
+	// they are slow.
 	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
 }
 
-// opcodes returns a function that reports whether an opcode of ZooKeeper is
-// that of a request of the kind op.
+// opcodes returns a function that matches the ZooKeeper opcodes of an op.
 func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // with the cause Changed the driver sends a delete, and with the cause Released a Multi
+	case faults.OpDelete: // a plain delete for the cause Changed, a Multi for Released
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

@@ -32,7 +32,6 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	return s, nil
 }
 
-// events implements zkconn.Events for a session.
 type events struct{ *session }
 
 func (e events) Changed(path string, change zkconn.Change) {

@@ -12,29 +12,28 @@ import (
 )
 
 // Driver is the ZooKeeper driver. Its zero value is registered as "zk". An
-// application that has a TLS configuration of its own makes a Driver of its
-// own:
+// application with its own TLS configuration uses its own Driver:
 //
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
 //	client := dlock.NewClient(connector)
 type Driver struct {
 	// TLS, if set, is the configuration of all connections, as if the data
-	// source name said tls=true. It is used in place of tls_ca, tls_cert and
-	// tls_key, which OpenConnector then refuses. If it has no ServerName, the
-	// certificate must have the name of the host in the data source name.
+	// source name said tls=true. It replaces tls_ca, tls_cert and tls_key,
+	// which OpenConnector then refuses. If it has no ServerName, the
+	// certificate must name the host in the data source name.
 	TLS *tls.Config
 }
 
-// OpenConnector parses a data source name; the package documentation describes
-// its form. OpenConnector does no I/O and does not block. Its error names the
-// part that is wrong and never repeats the password.
+// OpenConnector parses a data source name, whose form the package documentation
+// describes. It does no I/O and does not block. Its error names the part that
+// is wrong and never repeats the password.
 //
-// Each Connect of the connector reads the TLS files, so that it uses renewed
-// certificates. Connect fails if the files cannot be read, do not fit together,
-// or are refused. Before the first session of the connector has begun, that
-// error does not match driver.ErrUnavailable, and no retry follows. After that
-// the error does match driver.ErrUnavailable, because the files may be in the
-// course of being replaced.
+// Each Connect reads the TLS files, so that renewed certificates are used.
+// Connect fails if the files cannot be read, do not match, or are refused.
+// Until the connector has begun its first session, that error does not match
+// driver.ErrUnavailable and is not retried. After that it does match
+// driver.ErrUnavailable, because the files may be in the course of being
+// replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -54,7 +53,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	trusted  atomic.Bool // whether a session has ever begun, which shows that the TLS files were right at that time
+	trusted  atomic.Bool // whether a session has ever begun, which shows that the TLS files were right then
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
@@ -66,12 +65,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError decides whether callers retry after an error of TLS files or
-// certificates. If a session has begun before, it returns an error that matches
-// driver.ErrUnavailable, so that callers retry. The files were right then, so
-// they are probably being replaced now, which takes more than one step. Before
-// the first session, such an error is a mistake in the settings. Then
-// certificateError returns the error as it is, and no retry follows.
+// certificateError makes an error caused by TLS files or certificates match
+// driver.ErrUnavailable, so that callers retry, if a session has begun before:
+// the files were right then, and are probably being replaced, which takes
+// several steps. Before the first session such an error is a configuration
+// mistake, and is returned unchanged.
 func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

@@ -11,20 +11,19 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData bounds the data of a node. If a request is longer than
-// jute.maxbuffer, 1,048,575 bytes by default, the server closes the connection.
-// Besides the data, the request contains paths, ACLs and a trailer.
+// maxData bounds the data of a node, with room for paths, ACLs and a trailer.
+// The server closes a connection whose request is longer than jute.maxbuffer,
+// 1,048,575 bytes by default.
 const maxData = 1<<20 - 1 - 8<<10
 
-// Create implements driver.Session. If the queue is known, it takes one
-// request,
+// Create implements driver.Session. In a known queue it takes one request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// whose second answer is a Stat of the queue's node. The Mzxid of that Stat is
-// the zxid of the transaction, which is both the token and the Czxid of the new
-// node. Its NumChildren counts the new node, too, and its Czxid is the epoch. A
-// list of the queue may follow: see prefetch.
+// The second answer is a Stat of the queue's node. Its Mzxid is the zxid of the
+// transaction, which is both the token and the Czxid of the new node; its
+// NumChildren includes the new node; its Czxid is the epoch. A list of the
+// queue may follow: see prefetch.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
@@ -44,19 +43,18 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return made.Joined, err
 }
 
-// created is a node that was created in a queue or in its successor.
+// created is a new node, in a queue or its successor.
 type created struct {
 	driver.Joined
 	queue string
 }
 
-// createCurrent creates a node in the queue, or in its successor.
 func (s *session) createCurrent(ctx context.Context, queue string, n driver.NodeSpec) (created, error) {
 	for range 5 {
 		in, epoch := s.queues.current(queue)
 		j, err := s.createNode(ctx, in, n)
 		switch {
-		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the loop tries once more, elsewhere
+		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // retry in the other place
 		case err == nil && in != queue && j.Epoch != epoch:
 			s.queues.movedBack(queue)
 			s.discard(in, j.Place, n.Data)
@@ -81,9 +79,9 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode creates a node. It makes up to five attempts, because an attempt
-// may show, for example, that the queue was removed, or that its nodes have to
-// be created in another way.
+// createNode creates a node in at most five attempts. An attempt may find, for
+// example, that the queue was removed, or that its nodes have to be created in
+// another way.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
@@ -108,7 +106,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
 			s.discard(queue, j.Place, n.Data)
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
-			s.queues.drop(queue) // the queue that was checked was replaced, or its ACL was changed
+			s.queues.drop(queue) // the queue was replaced after its check, or its ACL was changed
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.conn.Hold(); err != nil {
@@ -116,7 +114,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
-		case errors.Is(err, errRemovedWithOther): // the loop tries once more
+		case errors.Is(err, errRemovedWithOther): // retry
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errMayNotWrite):
@@ -129,7 +127,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 	return driver.Joined{}, s.vanished(queue)
 }
 
-// createOnce creates a node and records it as a node of this session.
+// createOnce creates a node and adds it to the session's own nodes.
 func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (j driver.Joined, aclVersion int32, err error) {
 	c := s.own.beginCreation(queue)
 	if mode == withWrite {
@@ -156,13 +154,10 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther says that this session has removed the new node by
-// mistake, with a request that was meant for an earlier node of the same name:
-// see inFlight.
+// errRemovedWithOther says that this session removed the new node by mistake,
+// with a request meant for an earlier node of the same name: see inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
-// errMayNotWrite says that this session has no permission to write to the
-// queue's node.
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
@@ -176,7 +171,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if list != nil && list.cancel() {
-		list = nil // the create was never written, so no list is sent
+		list = nil // the create was never written, so neither is the list
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
@@ -202,7 +197,6 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// createWithoutWrite creates the node first and then asks for its zxid.
 func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
@@ -211,17 +205,15 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// The Stat of the queue is read before the Stat of the node. A queue that
-	// is not empty cannot be removed. So if the node exists afterwards, it was
-	// in this queue all the time.
+	// Read the queue's Stat first. A queue that is not empty cannot be removed,
+	// so if the node exists afterwards, it has been in this queue all along.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			// Another session has made this node. The node of this session was
-			// removed before.
+			// This is another session's node; ours was removed before.
 			err = zk.ErrNoNode
 		}
 	}
@@ -237,7 +229,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
-// nodeAt returns the node of that path. The path of its queue has queueLength
+// nodeAt returns the node at the path, whose queue has a path of queueLength
 // bytes.
 func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	name := path[min(queueLength+1, len(path)):]
@@ -248,14 +240,14 @@ func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd reports whether the counter of the queue has passed the sequence
-// limit. A server older than 3.5 lets the counter wrap to negative numbers. In
-// the name of a node, their minus sign looks like one more dash of the prefix.
+// pastEnd reports whether the queue's counter has passed the sequence limit. On
+// servers before 3.5 it wraps to negative numbers, whose minus sign in the node
+// name looks like one more dash of the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create has made and will not return.
+// discard removes a node that Create made but will not return.
 func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

@@ -109,7 +109,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
-		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // ten digits, all 0; the 1 before them belongs to the prefix
+		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // all ten digits are 0; the 1 belongs to the prefix
 		{Name: "h-R-0000000002", Seq: 2, Epoch: 7},
 		{Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7},
 		{Name: "h-W-99999999999999999999", Seq: 9999999999, Epoch: 7},
@@ -176,7 +176,6 @@ func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-// empties requires that the queue becomes empty while the session lives.
 func (b *fixture) empties(queue string) {
 	b.t.Helper()
 	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
@@ -262,9 +261,9 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// After a reconnect the session may be connected to a server that has not
-// received the latest changes. So the node of an unanswered Create may exist
-// although this server does not show it.
+// After a reconnect the session may be on a server that lacks the latest
+// changes, so the node of an unanswered Create may exist although that server
+// does not show it.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -310,13 +309,12 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 	return p
 }
 
-// A caller that uses a new queue does not wait until the containers of other queues
-// are made.
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// Replies that are held back hold back all later ones. So no container is asked for
-	// before the server has every call's first request, which looks for the queue.
+	// Replies that are held back hold back all later ones, so no container is
+	// requested before the server has every call's first request, which looks
+	// for the queue.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
@@ -338,12 +336,11 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
-// A Stat does not show whether a node is a container. So the test counts the
-// requests that make containers and other nodes.
+// A Stat does not show whether a node is a container, so count the requests.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")
-	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first request fails, because the parent is missing
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first fails because the parent is missing
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreate))
 	b.queues.noContainers.Store(true)
 	b.mustCreate("some/old/server", "h-W-", "x")

@@ -12,18 +12,16 @@ import (
 )
 
 // Delete implements driver.Session. The first Delete of a node takes one
-// request, unless the node is doubtful (see ownNodes), or could be mistaken for
-// another session's (see mayRemoveUnread). Any other Delete first reads the node
-// that has the name, and checks its token and its owner. One round trip passes
-// between that read and the removal. A wrong node would be
-// removed only in one case: in that time an operator removes the node and the
-// queue, and a client on this host makes the queue and a node of the same name
-// again.
+// request, unless the node is doubtful (see ownNodes) or might be mistaken for
+// another session's (see mayRemoveUnread). Any other Delete first reads the
+// node of that name and checks its token and owner. That could still remove the
+// wrong node in one case: between the read and the removal, one round trip, an
+// operator removes the node and the queue, and a client on this host recreates
+// the queue and a node of the same name.
 //
-// If the cause is Released and the node is not doubtful, the removal begins
-// with a write, which a watch of the node reports. A session without a secret
-// never writes, because its nodes are not guarded, so that no session would
-// trust the write.
+// For the cause Released, unless the node is doubtful, the removal begins with
+// a write, which a watch of the node reports. A session without a secret never
+// writes: its nodes are not guarded, so no session would trust the write.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -35,7 +33,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(s.queueOf(queue, p), p, remove) })
 }
 
-// queueOf returns the queue in which a place is: the queue itself or its
+// queueOf returns the queue that holds a place: the queue itself or its
 // successor.
 func (s *session) queueOf(queue string, p driver.Place) string {
 	in, _ := s.queues.current(queue)
@@ -45,18 +43,16 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 	return in
 }
 
-// removeAny removes a node, whatever its version.
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
-// removeReleased writes to a node and removes it.
 func (s *session) removeReleased(path string) error {
 	_, err := s.conn.Multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 	return err
 }
 
-// deleteNode removes a node with the function remove. If the node is doubtful
-// or not known (see ownNodes), deleteNode does not call remove. Instead, it
-// reads the node, and removes it only if it has not changed since.
+// deleteNode removes a node by calling remove. If the node is doubtful or
+// unknown (see ownNodes), it instead reads the node, and removes it only if it
+// has not changed since.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -80,19 +76,20 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node is another session's, or this session has no DELETE
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node is another session's, or this session lacks DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
-		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal, so the node exists
+		s.own.seenAs(n, name, s.conn.Connection()) // the server refused the removal, so the node exists
 	}
 	return explain(err, "delete", path, "DELETE on the queue")
 }
 
-// mayRemoveUnread reports whether a node may be removed without being read. The
-// queue may have been removed and made again, and a node of another session may
-// have the name. The server then refuses the write of a release, because only
-// that session has the secret. Without secrets it refuses nothing. So the node
-// is read, unless a watch would have reported its end.
+// mayRemoveUnread reports whether a node may be removed without being read
+// first, although the queue may have been recreated and another session's node
+// may have the name. With secrets the server refuses the write of such a
+// release, because only that other session may write. Without them it refuses
+// nothing, so only a node whose end a watch would have reported may be removed
+// unread.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.set() {
 		return true
@@ -109,20 +106,19 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node of that token, if that node has one of the
-// names.
+// deleteChecked removes the node with the token, if it has one of the names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)
 		if done || err != nil {
 			return err
-		} // otherwise the node has changed since the read, so it is read again
+		} // the node has changed since the read: read it again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete reads the node of that token, and removes it only if it has not
-// changed since the read. If it has changed, readAndDelete returns false.
+// readAndDelete reads the node with the token, and removes it unless it has
+// changed since. If it has, readAndDelete returns false.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)
 	ended := false

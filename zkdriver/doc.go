@@ -1,7 +1,7 @@
 // Package zkdriver keeps locks in ZooKeeper. It is tested with ZooKeeper 3.8.
-// On a server older than 3.5.3, which has no containers, it uses ordinary nodes
-// in their place. Import the package for its side effect and open a client by
-// its name:
+// Servers older than 3.5.3 have no containers; there it uses ordinary nodes
+// instead. Import the package for its side effect and open a client by its
+// name:
 //
 //	import _ "github.com/dlock-go/dlock/zkdriver"
 //
@@ -15,10 +15,9 @@
 // accepted, too. The default port is 2181. An IPv6 address stands in brackets.
 // A name with several addresses counts as several hosts, and is resolved again
 // for each attempt to connect. In the user, the password and the values, any
-// character may be written as %XX. The characters / ? @ & : and % have to be
-// written like that where they would have another meaning. An unknown parameter
-// is an error. The parameters are listed below, with their defaults in
-// parentheses:
+// character may be written as %XX, and / ? @ & : and % must be where they would
+// have another meaning. An unknown parameter is an error. The parameters, with
+// their defaults in parentheses, are:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)
@@ -44,27 +43,27 @@
 //	sequence_limit   where sequences start over; for tests, and the same for all
 //	                 clients
 //
-// The TLS files are read when a session begins. A session that reconnects uses
-// the files as they were then. An unusable file is one that cannot be read, a
-// key that does not fit its certificate, or a certificate that either side
-// refuses. Until the first session of a connector has begun, an unusable file
-// is an error that no retry follows. After that it is an error that may pass,
-// so that files can be replaced while callers wait.
+// The TLS files are read when a session begins; when it reconnects, it uses
+// them as they were then. A file is unusable if it cannot be read, if a key
+// does not match its certificate, or if either side refuses a certificate.
+// Until a connector has begun its first session, an unusable file is an error
+// that is not retried. After that it is retried, so that files can be replaced
+// while callers wait.
 //
 // # What is stored
 //
 // The queue stock/42 is the node /stock/42 below the chroot. It is a container,
 // so the store removes it when it is not used. A contender is an ephemeral
 // sequential child of the queue's node. Missing nodes above the queue are made
-// as ordinary nodes. Every client that may connect can read them and create
-// nodes below them. The users of a queue need CREATE, DELETE and READ on it,
-// and READ on each other's contenders. ZooKeeper reports a wrong password only
-// when a permission is missing.
+// as ordinary nodes, which every client that may connect can read and create
+// nodes below. The users of a queue need CREATE, DELETE and READ on it, and
+// READ on each other's contenders. ZooKeeper reports a wrong password only when
+// a permission is missing.
 //
 // With acl=creator and acl=digest, the driver refuses a queue that another user
-// may alter, because that user could take locks of this user away. The node of
-// stock/42 is a child of the node of stock. So one user has both the lock stock
-// and the right to make locks below it:
+// may alter, because that user could take away locks of this user. The node of
+// stock/42 is a child of the node of stock, so the lock stock and the right to
+// make locks below it belong to one user:
 //
 //   - If the node stock was made for stock/42, and this user has made it, the
 //     first Lock of stock gives the node the ACL of a queue. From then on other
@@ -76,28 +75,27 @@
 // Users who share a segment of their names should not lock that segment.
 //
 // If the queue's node has data when a session first uses the queue, the driver
-// does not change that data. A Create then takes three requests in place of
-// one. Data that is written later is erased by the next Create. To prevent
-// that, an operator can take WRITE on the node away from its users first; a
-// Create then takes three requests as well.
+// keeps that data, and a Create takes three requests instead of one. Data
+// written later is erased by the next Create, unless an operator takes WRITE on
+// the node away from its users first; a Create then takes three requests as
+// well.
 //
-// The sequences of a queue start over after two billion nodes. Before that, the
-// queue has to have no contender once. Its node is then removed and made again,
-// with its ACL and its data. If there are queues below it, its node stays, and
-// the contenders are from then on in a child of the node, "new sequences" with a
-// no-break space, which is removed and made again in its turn. Other lock
-// libraries, and releases of dlock that do not know of this child, cannot use the
-// queue then. If the old node was not as this driver makes it, the new
-// node is an ordinary node. If the ACL of that old node names a user of the
-// digest scheme, only a session with ADMIN on the node can copy the ACL. Without
-// ADMIN the sequences do not start over, and the error says so.
+// The sequences of a queue start over after two billion nodes, as soon as the
+// queue has no contender. Its node is then removed and made again, with its ACL
+// and its data. If there are queues below it, its node stays, and the
+// contenders move to a child of the node, "new sequences" with a no-break
+// space, which is removed and made again in its turn. From then on, other lock
+// libraries, and releases of dlock that do not know of this child, cannot use
+// the queue. If the old node was not as this driver makes it, the new node is
+// an ordinary node. If the ACL of that old node names a user of the digest
+// scheme, only a session with ADMIN on the node can copy the ACL. Without ADMIN
+// the sequences do not start over, and the error says so.
 //
-// The queue orders/order-1234567890 is the node /orders/order-1234567890~. The
-// reason is that a child whose name ends in ten or more digits counts as a
-// contender of the queue, whichever program has made it. So a segment that ends
-// in ten or more digits is stored with a tilde behind it. A segment that ends
-// in such digits and tildes is stored with one more tilde. The chroot is not
-// changed in this way.
+// The queue orders/order-1234567890 is the node /orders/order-1234567890~,
+// because a child whose name ends in ten or more digits counts as a contender
+// of the queue, whichever program made it. A segment that ends in ten or more
+// digits is therefore stored with a tilde appended, and a segment that ends in
+// such digits and tildes with one more tilde. The chroot is used as it is.
 //
 // ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
 // such a name with driver.ErrBadName.
@@ -105,16 +103,16 @@
 // # Handing over
 //
 // A holder releases a lock with a transaction that writes to the holder's node
-// and deletes it. A waiter that watches the node receives an event of the
-// write, and holds the lock without a request. If the node is removed in any
-// other way, the waiter receives an event of a deletion, and lists the queue.
+// and deletes it. A waiter that watches the node is notified of the write, and
+// holds the lock without a request. If the node is removed in any other way,
+// the waiter is notified of a deletion, and lists the queue.
 //
 // This is safe only if no other client can write to the node. So a session has
-// two logins: the login of the data source name, and a login of its own, under
-// a random secret of the digest scheme. Only the second login may write to the
-// session's contenders. Two things can break this: a server that does not check
-// ACLs (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock.
-// For such servers, and for servers where the digest scheme is off, there is
+// two logins: that of the data source name, and its own, under a random secret
+// of the digest scheme. Only the second login may write to the session's
+// contenders. Two things defeat this: a server that does not check ACLs
+// (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock. For
+// such servers, and for servers without the digest scheme, there is
 // handover=list: a waiter then trusts no write, and a node that is not watched
 // yet is read before it is removed, because another session's node may have its
 // name by then. A client with acl=creator and a certificate behaves as with
@@ -124,45 +122,43 @@
 // A client that may create nodes in a queue can forge a node that looks like a
 // contender, and then release that node. So a write is trusted only if the
 // queue was made with an ACL under which every user that may create nodes may
-// also delete nodes: such a user gains nothing by a forgery. In other queues,
-// and if the ACL was changed later, a waiter lists the queue after each
-// release.
+// also delete them, and so gains nothing by a forgery. In other queues, and if
+// the ACL was changed later, a waiter lists the queue after each release.
 //
 // # When a session ends
 //
-// ZooKeeper's leader ends a session when it has not heard from the session for
-// the session timeout. This process treats the session as ended earlier, by
-// lease_margin. It counts from the time at which it sent a request that the
-// leader is known to have seen. Only the answer to a Sync or to a write proves
-// that. The answer to a ping or to a read proves nothing: a server that has
-// lost its leader goes on answering them.
+// ZooKeeper's leader ends a session that it has not heard from for the session
+// timeout. This process treats the session as ended earlier, by lease_margin.
+// It counts from the sending time of a request that the leader is known to have
+// seen. Only the answer to a Sync or to a write proves that; the answer to a
+// ping or to a read proves nothing, because a server that has lost its leader
+// goes on answering them.
 //
-// A session that may hold a lock sends a write now and then, because a leader
-// that was deposed goes on answering Syncs for a while. A session whose nodes
-// all wait for other nodes sends no writes, unless one of its nodes is next in
-// line: the node that it waits for is the first of its queue. Before one of its
-// contenders learns that its wait is over, a recent write must have been
-// answered. If the latest write is old, the driver first sends another write.
-// The writes of the next in line make that rare.
+// A session that may hold a lock sends a write now and then, because a deposed
+// leader goes on answering Syncs for a while. A session whose nodes all wait
+// sends no writes, unless one of its nodes is next in line: the node that it
+// waits for is the first of its queue. Before a contender learns that its wait
+// is over, a recent write must have been answered; if the latest write is old,
+// the driver first sends another one. The writes of the next in line make that
+// rare.
 //
 // internal/zkconn/keepalive.go has the rule and its proof. The rule assumes
 // that clocks run alike within the margin, and that the leader pings its
 // followers in time within the margin.
 //
 // A server reports to its leader every half tick. The driver allows a quarter
-// of the granted timeout for that. If tick_time is stated, and a little more
-// than half of it is less than that quarter, the driver allows this smaller
-// time. A tick_time that is smaller than the ensemble's tickTime is unsafe: two
-// sessions may hold a lock at the same time. The driver cannot check it. An
-// observer that is connected to a follower, with an observerMasterPort, reports
-// half as often. For such an observer, the data source name must state the
-// doubled tick, and session_timeout must be at least four ticks. For all other
-// servers session_timeout must be at least two ticks, which is the least that a
-// server grants by default.
+// of the granted timeout for that or, if tick_time is stated, a little more
+// than half of it, whichever is less. A tick_time smaller than the ensemble's
+// tickTime is unsafe: two sessions may hold a lock at the same time, and the
+// driver cannot detect it. An observer that is connected to a follower, with an
+// observerMasterPort, reports half as often. For such an observer, the data
+// source name must state the doubled tick, and session_timeout must be at least
+// four ticks. For all other servers session_timeout must be at least two ticks,
+// which is the least that a server grants by default.
 //
 // # Inside the package
 //
-// The driver has two parts. Package internal/zkconn is one session of ZooKeeper
+// The driver has two layers. Package internal/zkconn is one ZooKeeper session
 // over the client library go-zookeeper; its documentation says what
 // go-zookeeper lacks. This package implements the interfaces of package driver
 // with znodes. From the top down:
@@ -185,12 +181,11 @@
 //     maps names to paths; acl.go has ACLs and the session's secret; explain.go
 //     turns errors of requests into errors for callers.
 //
-// A file uses only files that are below it in this list. ZooKeeper lacks three
-// things, which explains much of the code. First, it does not return the zxid
-// of a create. So a Create is a transaction with a write whose answer has the
-// zxid. Second, it reuses the names of nodes in a queue that was removed and
-// made again. So the driver compares tokens unless it is certain which node has
-// a name. Third, it cannot say whether a request was carried out whose reply
-// was lost. So the driver looks for the node of such a Create until the store
-// has answered.
+// A file uses only files below it in this list. Three properties of ZooKeeper
+// explain much of the code. It does not return the zxid of a create, so a
+// Create is a transaction with a write, whose answer has the zxid. It reuses
+// the names of nodes in a queue that was removed and made again, so the driver
+// compares tokens unless it is certain which node has a name. It cannot say
+// whether a request was carried out whose reply was lost, so the driver looks
+// for the node of such a Create until the store has answered.
 package zkdriver

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// parseDSN parses a data source name. No error repeats a part of the text that
-// could belong to a password: see package dsn.
+// parseDSN parses a data source name. Errors repeat no text that could belong
+// to a password: see package dsn.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -50,8 +50,8 @@ func parse(text string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the scheme. The connect strings of other ZooKeeper clients
-// have no scheme.
+// cutScheme removes the scheme, which connect strings of other ZooKeeper
+// clients do not have.
 func cutScheme(text string) (string, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {
@@ -123,9 +123,9 @@ func (s *settings) complete() error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// checkACL checks the parameter acl. With acl=creator, a certificate can take
-// the place of a user and a password. So checkACL runs when the certificate of
-// Driver.TLS, if there is one, is known, which is after complete.
+// checkACL checks the parameter acl. With acl=creator a certificate can replace
+// user and password, so checkACL runs after complete, once the certificate of
+// Driver.TLS is known.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

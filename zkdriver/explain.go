@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// explain turns an error of a request into an error for the caller. The
-// parameter do says what the driver tried, such as "create a node in". The
-// parameter need is the permission that this takes.
+// explain turns the error of a request into an error for the caller. The
+// parameter do says what the driver tried, such as "create a node in", and need
+// names the permission that this takes.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:
@@ -37,7 +37,7 @@ func explain(err error, do, path, need string) error {
 	return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrUnavailable, err)
 }
 
-// isExplained reports whether err is already an error for the caller.
+// isExplained reports whether err already is an error for the caller.
 func isExplained(err error) bool {
 	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, m) {

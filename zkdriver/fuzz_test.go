@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzTrailer checks that splitTrailer removes exactly what was appended.
 func FuzzTrailer(f *testing.F) {
 	f.Add([]byte("data"), int64(7), int64(1700000000000))
 	f.Add([]byte("\n#dlock token=1 created=2"), int64(0), int64(0))
@@ -40,8 +39,7 @@ func FuzzTrailer(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		// The fuzzed data may also be that of a stored node, which any client
-		// may have written.
+		// The data may also come from a stored node, written by any client.
 		inner, e, marked := splitTrailer(data)
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
@@ -55,8 +53,8 @@ func FuzzTrailer(f *testing.F) {
 	})
 }
 
-// FuzzPath checks that splitPath is the reverse of queuePath, and that the
-// server accepts the path.
+// FuzzPath checks that splitPath reverses queuePath, and that the server
+// accepts the path.
 func FuzzPath(f *testing.F) {
 	f.Add("", "stock/42", "web1-W-0000000007")
 	f.Add("/locks", "zookeeper", "x")
@@ -88,8 +86,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment checks that a segment and the child that stands for it determine
-// each other, and that the child is not a contender.
+// FuzzSegment checks that segments and their children map one to one, and that
+// the child is not a contender.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
 		"x-123456789\uff10"} {
@@ -109,7 +107,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes repeats the server's own check of paths (PathUtils.validatePath),
+// serverTakes mirrors the server's own check of paths (PathUtils.validatePath),
 // which looks at UTF-16 code units.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The lease of a holder never counts from a later time than that at which the
-// latest answered write was sent. So Syncs alone do not renew it.
+// A holder's lease never counts from later than the sending time of the latest
+// answered write, so Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
@@ -23,7 +23,7 @@ func TestASessionWithNodesSendsWrites(t *testing.T) {
 			return err
 		}
 		syncs := b.proxy.Frames(zktest.OpSync)
-		heartbeats(t, b.session, 5, func() int { return b.proxy.Frames(zktest.OpMulti) }) // those that are writes
+		heartbeats(t, b.session, 5, func() int { return b.proxy.Frames(zktest.OpMulti) }) // writes only
 		if b.Err() == nil {
 			require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
 			require.Zero(t, b.proxy.Frames(zktest.OpPing))
@@ -32,7 +32,6 @@ func TestASessionWithNodesSendsWrites(t *testing.T) {
 	})
 }
 
-// One heartbeat is one request, however many nodes and watches the session has.
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
@@ -82,7 +81,7 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	b.proxy.Cut()
 	select {
 	case <-b.Done():
-	case <-gone: // Done may close late, and Err reports the end at once
+	case <-gone: // Done may close late; Err reports the end at once
 		require.Error(t, b.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Fatal("the session did not end")
@@ -92,8 +91,7 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 }
 
-// In this test, a follower has lost its leader, and goes on answering reads for
-// ten seconds.
+// The follower has lost its leader, and keeps answering reads for ten seconds.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -110,8 +108,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	e.CutServer(follower)
 	stop := make(chan struct{})
 	reads := make(chan int, 1)
-	// The follower goes on answering these reads. The answers must not renew
-	// the lease.
+	// The answers to these reads must not renew the lease.
 	go func() {
 		n := 0
 		defer func() { reads <- n }()
@@ -130,7 +127,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	}()
 	select {
 	case <-s.Done():
-	case <-gone: // Done may close late, and Err reports the end at once
+	case <-gone: // Done may close late; Err reports the end at once
 		assert.Error(t, s.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Error("the session did not end")
@@ -167,7 +164,7 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 					return err
 				}
 			}
-			// Twelve heartbeats take longer than a lease lasts.
+			// longer than a lease lasts
 			heartbeats(t, s, 12, func() int { return p.Frames(zktest.OpSync) + p.Frames(zktest.OpMulti) })
 			return s.Err()
 		})
@@ -181,7 +178,7 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 			lives(t, 8*time.Second, func(timeout time.Duration) error {
 				b := newFixture(t, "session_timeout="+timeout.String())
 				b.mustCreate("q", "h-W-", "x")
-				b.proxy.SetDelay(delay) // the delay in each direction
+				b.proxy.SetDelay(delay) // in each direction
 				heartbeats(t, b.session, 15, b.proxy.Requests)
 				return b.Err()
 			})

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is a generous limit. It ends a test that makes no progress.
+// bound ends a test that makes no progress.
 const bound = 30 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -34,9 +34,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which a session with this timeout has to live. On a slow machine
-// the session may end nevertheless. So if the function try returns the error of a
-// session that has ended, lives calls it again with a longer timeout.
+// lives runs a test in which a session with this timeout must survive. On a
+// slow machine it may end nevertheless, so lives retries with a longer timeout
+// if try returns the error of an ended session.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -51,8 +51,8 @@ func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) 
 	}
 }
 
-// heartbeats waits until the session has sent n more heartbeats, or has ended. The
-// function sent counts the heartbeats.
+// heartbeats waits until the session has ended or sent n more heartbeats, as
+// counted by sent.
 func heartbeats(t testing.TB, s *session, n int, sent func() int) {
 	t.Helper()
 	for before, more := sent(), 1; more <= n; more++ {
@@ -88,8 +88,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session with a proxy of its own. Its field raw is a client of
-// go-zookeeper, which the tests use without the driver.
+// fixture is a session behind its own proxy. Its field raw is a plain
+// go-zookeeper client.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -108,7 +108,8 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
-// fixtureBeside returns another session below the same chroot, with a proxy.
+// fixtureBeside returns another session below the same chroot, behind its own
+// proxy.
 func (b *fixture) fixtureBeside(params string) *fixture {
 	b.t.Helper()
 	c := *b
@@ -130,7 +131,7 @@ func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	return p
 }
 
-// nodes lists the children of a queue with the client b.raw.
+// nodes lists the children of a queue without the driver.
 func (b *fixture) nodes(queue string) []string {
 	b.t.Helper()
 	names, _, err := b.raw.Children(b.chroot + "/" + queue)
@@ -141,14 +142,14 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns how many requests the session has sent. It does not count
-// heartbeats, or the requests of a reconnect.
+// requests returns how many requests the session has sent, without heartbeats
+// and those of reconnects.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
 
 // goroutinesOf returns the number of goroutines of the driver and of
-// go-zookeeper, and their stacks.
+// go-zookeeper, with their stacks.
 func goroutinesOf() (int, string) {
 	buf := make([]byte, 4<<20)
 	var found []string
@@ -162,8 +163,7 @@ func goroutinesOf() (int, string) {
 	return len(found), strings.Join(found, "\n\n")
 }
 
-// noneLeft waits until no goroutine of the driver is left. It has to wait,
-// because a goroutine that is about to end needs a moment.
+// noneLeft waits until no goroutine of the driver is left.
 func noneLeft(t testing.TB, what string) {
 	t.Helper()
 	var stacks string
@@ -177,13 +177,12 @@ func noneLeft(t testing.TB, what string) {
 	t.Fatalf("%s: goroutines are left:\n%s", what, stacks)
 }
 
-// create creates a node and returns its place.
 func create(ctx context.Context, s driver.Session, queue, prefix string, data []byte) (driver.Place, error) {
 	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data})
 	return j.Place, err
 }
 
-// watchName watches the node that has the name, or the queue if name is empty.
+// watchName watches the node with that name, or the queue if name is empty.
 func watchName(ctx context.Context, s driver.Session, queue, name string) (<-chan driver.Cause, error) {
 	if name == "" {
 		w, err := s.WatchQueue(ctx, queue)
@@ -192,14 +191,13 @@ func watchName(ctx context.Context, s driver.Session, queue, name string) (<-cha
 	return watchPlace(ctx, s, queue, driver.Place{Node: driver.Node{Name: name}})
 }
 
-// watchPlace watches one node.
 func watchPlace(ctx context.Context, s driver.Session, queue string, p driver.Place) (<-chan driver.Cause, error) {
 	w, err := s.Watch(ctx, queue, p)
 	return w.C, err
 }
 
-// waitFor creates a node of the session. It watches that node together with the
-// node of the given name, which is ahead of it.
+// waitFor creates a node and watches it together with the named node ahead of
+// it.
 func waitFor(ctx context.Context, s driver.Session, queue, ahead string) (<-chan driver.Cause, error) {
 	own, err := create(ctx, s, queue, "waiter-W-", []byte(rand.Text()))
 	if err != nil {

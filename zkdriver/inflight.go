@@ -2,17 +2,14 @@ package zkdriver
 
 import "slices"
 
-// inFlight is the set of requests in flight that create or remove nodes, by
-// queue.
+// inFlight tracks the requests in flight that create or remove nodes, by queue.
 //
-// If an operator removes a queue and makes it again, the names in the queue
-// repeat. Then two requests of one session may be about the same name. Suppose
-// that the session asks for the removal of an old node, and that an operator
-// makes the queue again before the server carries the removal out. In between,
-// a Create of the same session may make a new node with the name of the old
-// one. A removal names only a path, so the server then removes the new node,
-// maybe before the session has handled the Create's answer. So both sides
-// check:
+// Names repeat when an operator removes a queue and recreates it. Two requests
+// of one session may then be about the same name: the session asks for the
+// removal of an old node, the operator recreates the queue before the server
+// carries that out, and a Create in between gets the old node's name. A removal
+// names only a path, so the server removes the new node, possibly before the
+// session has handled the answer to the Create. So both sides check:
 //
 //   - A Create, if the name of its node is being removed, waits for that removal.
 //     Before Create returns, it checks that its node still exists.
@@ -20,7 +17,7 @@ import "slices"
 //     their answers arrive before the removal's answer. After that it checks
 //     whether one of them has made the node that it has removed.
 //
-// The mutex ownNodes.mu guards all of this.
+// Guarded by ownNodes.mu.
 type inFlight struct {
 	queues map[string]*queueInFlight
 }
@@ -30,18 +27,16 @@ type queueInFlight struct {
 	removals  []*removal
 }
 
-// creation is a request in flight that creates a node.
 type creation struct {
-	ended        chan struct{} // closed by endCreation; nil if no removal waits for it
-	removedNames []string      // names whose removal has ended since the creation began
+	ended        chan struct{} // closed by endCreation; nil unless a removal waits for it
+	removedNames []string      // names whose removal ended after the creation began
 }
 
-// removal is a request in flight that removes a node which has one of these
-// names.
+// removal is a request in flight that removes a node with one of these names.
 type removal struct {
 	names     []string
-	ended     chan struct{} // closed by endRemoval; nil if no Create waits for it
-	creations []*creation   // the creations that were in flight when the removal began
+	ended     chan struct{} // closed by endRemoval; nil unless a Create waits for it
+	creations []*creation   // creations in flight when the removal began
 }
 
 func (f *inFlight) beginCreation(queue string) *creation {
@@ -51,11 +46,10 @@ func (f *inFlight) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation is called when the answer to a Create has arrived and the node,
-// if there is one, was added to the session's nodes. The result met reports
-// whether the removal of a node of that name was in flight at the same time.
-// The result wait has a channel for each of these removals that is still in
-// flight.
+// endCreation is called when the answer to a Create has arrived and its node,
+// if any, is among the session's nodes. It reports whether a removal of that
+// name was in flight at the same time, and returns a channel for each such
+// removal that still is.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })
@@ -86,7 +80,6 @@ func (f *inFlight) beginRemoval(queue string, names []string) *removal {
 	return r
 }
 
-// endRemoval is called when the answer to a removal has arrived.
 func (f *inFlight) endRemoval(queue string, r *removal) {
 	q := f.in(queue)
 	q.removals = slices.DeleteFunc(q.removals, func(other *removal) bool { return other == r })

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// List implements driver.Session with one request.
+// List implements driver.Session. It takes one request.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
@@ -23,16 +23,16 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	}, nil)
 }
 
-// listNodes is listChildren for a contender.
+// listNodes is listChildren for a contender, which may act on the result.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes, err := s.listChildren(queue)
 	if err != nil {
 		return nil, err
 	}
-	// A contender that has stopped its watch may find in this list that it
+	// A contender that has stopped its watch may learn from this list that it
 	// holds the lock. So if a node of the session may hold a lock, the lease
-	// first has to count from a recent write: see zkconn.Conn.Confirm. A node
-	// whose Create is in flight does not need that, because its Create calls
+	// must first count from a recent write: see zkconn.Conn.Confirm. A node
+	// whose Create is in flight needs no such proof, because its Create calls
 	// Hold afterwards.
 	if nodes != nil && s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
@@ -42,8 +42,8 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// listChildren lists a queue or a successor. If the contenders are in the other one
-// of the two, it lists that one.
+// listChildren lists a queue or a successor, whichever of the two has the
+// contenders.
 func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()

@@ -7,28 +7,27 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// reserved is the node that belongs to the server.
+// reserved is the server's own node.
 const reserved = "zookeeper"
 
-// The node of a queue has the queue's name, below the chroot, and a contender
-// is a child of that node. So operators find the names that they gave with
-// ZooKeeper's own tools. The queues below a queue are children of its node,
-// too. The name of a child shows whether it is a contender or such a queue:
+// A queue's node has the queue's name, below the chroot, and its contenders are
+// children of that node, so that operators find names as given when using
+// ZooKeeper's own tools. Queues below the queue are children of its node, too.
+// The name of a child tells them apart:
 //
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
 //     exactly ten digits to the name of a sequential node. The character before
 //     them need not be a dash, because other libraries use other prefixes.
-//   - The name successor is the node where the queue goes on when its sequences
-//     are used up.
-//   - Any other name is a segment of the names of queues. A segment that ends
-//     in ten or more digits, with any number of tildes behind them, is stored
-//     with one tilde more.
+//   - The name successor is the node in which the queue goes on once its
+//     sequences are used up.
+//   - Any other name is a segment of queue names. A segment that ends in ten or
+//     more digits, with any number of tildes behind them, is stored with one
+//     more tilde.
 
 // seqDigits is the number of digits that ZooKeeper appends.
 const seqDigits = 10
 
-// sequenceOf returns the sequence of a child that is a contender. If the child
-// is not a contender, ok is false.
+// sequenceOf returns the sequence of a child, and whether it is a contender.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -53,22 +52,22 @@ func endsInSequence(s string) bool {
 
 const escape = "~"
 
-// successor is the name of the child in which the contenders of a queue are once
-// the sequences of the queue's node are used up and the node cannot be removed:
-// see rollover.go. It has no-break spaces, which driver.CheckQueue refuses, so it
-// is no segment of a queue's name.
+// successor is the name of the child that holds the contenders of a queue whose
+// node has no sequences left and cannot be removed: see rollover.go. It cannot
+// be a segment of a queue name, because driver.CheckQueue refuses no-break
+// spaces.
 const successor = "new\u00a0sequences"
 
-// successorOf returns the queue whose node is the successor of a queue.
+// successorOf returns the name of the queue's successor, as a queue.
 func successorOf(queue string) string { return queue + "/" + successor }
 
-// predecessorOf reverses successorOf. If the queue is no successor, ok is false.
+// predecessorOf reverses successorOf. It reports whether the queue is a
+// successor.
 func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// escapeSegment returns the name of the child that stands for a segment of a
-// queue's name.
+// escapeSegment returns the child that stands for a segment of a queue name.
 func escapeSegment(segment string) string {
 	if endsInSequence(strings.TrimRight(segment, escape)) {
 		return segment + escape
@@ -89,8 +88,8 @@ func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
 
-// eachSegment returns the path with f applied to each segment. It allocates
-// only if f changes a segment; most paths stay as they are.
+// eachSegment applies f to each segment of a path. It allocates only if f
+// changes one, which is rare.
 func eachSegment(path string, f func(string) string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if f(segment) != segment {
@@ -118,8 +117,7 @@ func (s *settings) checkQueue(queue string) error {
 	return nil
 }
 
-// checkPlace refuses a place whose queue or name is not valid. No Create can
-// have returned such a place.
+// checkPlace refuses a place that no Create can have returned.
 func (s *settings) checkPlace(queue string, p driver.Place) error {
 	if err := s.checkQueue(queue); err != nil {
 		return err
@@ -158,9 +156,9 @@ func checkSegments(path string) error {
 	return checkCharacters(path)
 }
 
-// checkCharacters refuses characters that the server refuses in a path. The
-// server checks UTF-16 code units. In UTF-16 a character beyond U+FFFF is a
-// pair of surrogates, which the server refuses.
+// checkCharacters refuses characters that the server does not accept in a path.
+// The server checks UTF-16 code units, and so refuses the surrogates that stand
+// for characters beyond U+FFFF.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -170,8 +168,7 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath splits a path that the server reports into the queue and the name
-// of the node.
+// splitPath splits a path, as reported by the server, into queue and node name.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')

@@ -12,21 +12,20 @@ import (
 
 // storedNode is a node as the server has it.
 type storedNode struct {
-	mine       bool // whether the node belongs to this session
+	mine       bool
 	name, path string
-	data       []byte // the data that the creator gave the node, without the trailer
+	data       []byte // as given by the creator, without the trailer
 	trailer    trailer
 	stat       *zk.Stat
 }
 
-// newStoredNode returns the node that a reply describes.
 func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat) *storedNode {
 	n := &storedNode{name: name, path: path, stat: stat, mine: stat.EphemeralOwner == s.conn.SessionID()}
 	n.data, n.trailer, _ = splitTrailer(stored)
 	return n
 }
 
-// token returns the token that Create returned to the node's owner.
+// token returns the token that the node's owner got from Create.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token
@@ -34,8 +33,8 @@ func (n *storedNode) token() int64 {
 	return n.stat.Czxid
 }
 
-// created returns the time at which the node was created, in milliseconds since
-// 1970. Replace does not change it.
+// created returns when Create made the node, in milliseconds since 1970.
+// Replace does not change it.
 func (n *storedNode) created() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.created
@@ -43,7 +42,6 @@ func (n *storedNode) created() int64 {
 	return n.stat.Ctime
 }
 
-// readStored reads a node.
 func (s *session) readStored(queue, name string) (*storedNode, error) {
 	path := s.settings.queuePath(queue) + "/" + name
 	stored, stat, err := s.conn.Get(path)
@@ -53,9 +51,9 @@ func (s *session) readStored(queue, name string) (*storedNode, error) {
 	return s.newStoredNode(path, name, stored, stat), nil
 }
 
-// findNode returns this session's node of that token if it has one of the
+// findNode returns this session's node with that token, if it has one of the
 // names. Otherwise the error matches driver.ErrGone. A node of another session
-// is never that node: its data may have any token.
+// never qualifies, because its data may claim any token.
 func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
 		n, err := s.readStored(queue, name)
@@ -70,17 +68,17 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists checks whether one of the session's removals has removed a node
-// that the session has just created (see inFlight). It waits until these
-// removals have ended, and then reads the node once more. If the node is gone,
-// the error matches driver.ErrGone.
+// stillExists checks whether a removal by this session hit a node that the
+// session had just created (see inFlight). It waits for the given removals and
+// then reads the node again. If the node is gone, the error matches
+// driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
 	}
 	path := s.settings.queuePath(queue)
-	// The session may be connected to another server by now, to which the
-	// removals may come late. After a Sync that server knows of them.
+	// The session may be on another server by now, which the removals may reach
+	// late. After a Sync that server has them.
 	if err := s.conn.Sync(path); err != nil {
 		return explain(err, "look at", path, "READ on it")
 	}
@@ -88,10 +86,10 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode is called when a removal has succeeded. The removal was
-// meant for the node of that token, but it named only a path. If it has removed
-// another node of this session that has the same name (see inFlight), the node
-// of that token was gone before, and the error matches driver.ErrGone.
+// removedOtherNode is called after a successful removal that was meant for the
+// node with that token, but named only a path. If it hit another node of this
+// session with the same name (see inFlight), the intended node was already
+// gone, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// unservedAddresses returns two addresses without a ZooKeeper server. At one of
-// them no process listens, and at the other one a listener never answers.
+// unservedAddresses returns two addresses without a ZooKeeper server: one
+// refuses connections, the other never answers.
 func unservedAddresses(t *testing.T) map[string]string {
 	t.Helper()
 	dead, err := testenv.FreePort()

@@ -6,26 +6,25 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// orphans is the list of Creates of a session that were not answered. The node
-// of such a Create may exist or not, and its name is not known. But it belongs
-// to this session and has the data of that call. While the session lives, the
-// driver looks for the node until a server has answered; see removeOrphans.
-// When the session ends, the store removes the node.
+// orphans is a session's list of unanswered Creates. The node of such a Create
+// may exist, under an unknown name, but it belongs to this session and has the
+// data of that call. While the session lives, the driver looks for the node
+// until a server has answered (see removeOrphans). When the session ends, the
+// store removes it.
 type orphans struct {
 	mu          sync.Mutex
-	lastCreated map[string]driver.Node // the last node that this session has created, by queue
+	lastCreated map[string]driver.Node // the last node that this session created, by queue
 	list        []orphan
-	running     bool // whether a goroutine runs removeOrphans
+	running     bool // whether removeOrphans is running
 }
 
-// orphan is a Create that was not answered.
+// orphan is an unanswered Create.
 type orphan struct {
 	queue, prefix string
 	data          []byte
-	after         driver.Node // the last node that this session had created in the queue when it sent the Create; zero if not known
+	after         driver.Node // the session's last node in the queue when the Create was sent; zero if unknown
 }
 
-// created records a node that this session has created.
 func (o *orphans) created(queue string, n driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,16 +38,14 @@ func (o *orphans) created(queue string, n driver.Node) {
 	o.lastCreated[queue] = n
 }
 
-// lastNode returns the last node that this session has created in a queue.
 func (o *orphans) lastNode(queue string) driver.Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan. Unless the goroutine that removes orphans already runs,
-// add calls the function start to start it. The function start returns false if
-// the Conn has shut down, so that no goroutine was started.
+// add adds an orphan, and calls start unless removeOrphans is running already.
+// If start returns false, the Conn has shut down and no goroutine was started.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,8 +56,7 @@ func (o *orphans) add(x orphan, start func() (started bool)) {
 }
 
 // next returns the oldest orphan, which stays in the list until done is called.
-// If the list is empty, next returns false, and the goroutine that removes
-// orphans has to end.
+// If there is none, it returns false, and the goroutine must exit.
 func (o *orphans) next() (orphan, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

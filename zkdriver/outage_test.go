@@ -18,8 +18,8 @@ import (
 )
 
 // The tests of package zkconn show in virtual time which outages a session
-// survives. This test checks that against a server, with a margin for a busy
-// machine, and over TLS as well.
+// survives. This one confirms it with a real server, and over TLS, with a
+// margin for a busy machine.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
@@ -37,7 +37,8 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	}
 }
 
-// outages plays an outage for each of eight sessions, at another moment for each.
+// outages plays an outage for each of eight sessions, each at a different
+// moment.
 func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	const phases = 8
 	var group sync.WaitGroup
@@ -62,7 +63,6 @@ func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// The session ends because the server was killed, and its error names that reason.
 func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := zktest.Start(t)
@@ -73,8 +73,6 @@ func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	require.ErrorContains(t, s.Err(), "connection refused")
 }
 
-// Calls that give up while the session has no connection send nothing later and
-// leave no goroutine behind.
 func TestCallsThatGiveUpInAnOutageSendNothingLater(t *testing.T) {
 	b := newFixture(t, "session_timeout=1m")
 	p := b.mustCreate("q", "h-W-", "warm")

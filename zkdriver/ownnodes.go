@@ -10,46 +10,42 @@ import (
 )
 
 // ownNodes remembers the nodes that this session has created and not yet
-// removed. It records which of these nodes are doubtful. A node is doubtful if
-// it may be gone, or may have another name. A node that is not doubtful is
-// deleted with one plain request. Before the driver deletes a doubtful node, it
-// reads the node that has the name, because names repeat after a queue was
-// removed and made again. A node that is known to be gone is forgotten, so that
-// the memory in use stays bounded.
+// removed, and which of them are doubtful: they may be gone, or have another
+// name. A node that is not doubtful is deleted with one plain request. A
+// doubtful one is read first, because names repeat in a recreated queue. Nodes
+// known to be gone are forgotten, so that memory stays bounded.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
 	queues   map[string]*ownQueue
 	inFlight inFlight
-	created  uint64 // how many nodes were ever added
-	creating int    // how many Creates are in flight
-	waiting  int    // number of nodes that only wait, see beginWait
+	created  uint64 // number of nodes ever added
+	creating int    // number of Creates in flight
+	waiting  int    // number of nodes that only wait: see beginWait
 
-	// The turns of the nodes that only wait.
+	// Turns of the nodes that only wait.
 	next   int // number of nodes that are next in line
 	unsure map[*turn]struct{}
 	behind map[string]map[*turn]struct{} // by the path of V
 }
 
-// ownQueue is the session's nodes in one queue.
 type ownQueue struct {
 	epoch int64
 	bySeq map[int64]*ownNode
 }
 
-// ownNode is one node.
 type ownNode struct {
 	busy sync.Mutex // held during Delete and Replace
 
-	// ownNodes.mu guards the rest.
+	// Guarded by ownNodes.mu.
 	queue      string
 	token, seq int64
-	names      []string // the names that the node may have; several after an unanswered Replace
+	names      []string // possible names; several after an unanswered Replace
 	doubtful   bool
-	number     uint64 // the value of ownNodes.created when this node was added
+	number     uint64 // the value of ownNodes.created when the node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of open watches of this node and of nodes ahead; a watch that has had an event does not count
-	round      int    // number of times that a watch of this node or of a node ahead had an event, which ends its waits
+	waits      int    // number of open watches of this node and nodes ahead, without those that have had an event
+	round      int    // number of times that an event of such a watch ended the node's waits
 	turn       *turn  // nil unless the node only waits
 }
 
@@ -66,16 +62,16 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 		o.queues[queue] = in
 	}
 	if in.epoch != p.Epoch {
-		return // the queue was made again meanwhile, so the node is gone
+		return // the queue was recreated meanwhile, so the node is gone
 	}
 	o.created++
 	n := &ownNode{number: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the epoch of a queue. If the epoch is later than the
-// recorded one, all nodes of the recorded epoch are gone, and other nodes may
-// have their names. The caller holds o.mu.
+// setEpoch records the epoch of a queue. If it is later than the recorded one,
+// all known nodes are gone, and other nodes may have their names. The caller
+// holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -88,9 +84,9 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// duty returns zkconn.Holding if a node of the session may hold a lock, or a
-// Create is in flight, and zkconn.Idle if the session has no node. If the
-// session has nodes and all of them only wait, their turns decide the result.
+// duty returns zkconn.Holding if a node may hold a lock or a Create is in
+// flight, and zkconn.Idle if the session has no node. If all nodes only wait,
+// their turns decide.
 func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,22 +103,22 @@ func (o *ownNodes) duty() zkconn.Duty {
 	return zkconn.Idle
 }
 
-// anyHeld reports whether a node of the session may hold a lock. It does not
-// count nodes whose Create is in flight.
+// anyHeld reports whether a node may hold a lock. Nodes whose Create is in
+// flight do not count.
 func (o *ownNodes) anyHeld() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.byToken) > o.waiting
 }
 
-// beginWait records that a watch of a node and of nodes ahead of it has begun.
-// It returns a function that records the end of this watch. The argument of
-// that function says whether the watch has had an event.
+// beginWait records the beginning of a watch of a node and nodes ahead of it.
+// The returned function records the end of the watch, and must be told whether
+// the watch has had an event.
 //
-// From then on the node only waits: its contender does not act as a holder. That
-// ends when the last such watch is stopped, or when one of them has an event.
-// After an event the contender may act as a holder even if other watches are
-// still open, because it may already have received the event.
+// From then on the node only waits: its contender does not act as a holder. The
+// wait ends when the last such watch is stopped, or when any of them has an
+// event. After an event the contender may act as a holder even if other watches
+// are still open, because it may already have received the event.
 func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,9 +141,9 @@ func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (en
 }
 
 // endWait is called when a watch of a node that only waits has ended or has had
-// an event. After an event the contender of the node may act as a holder.
-// Without an event the node goes on waiting as long as it has other such
-// watches. The caller holds o.mu.
+// an event. After an event the node's contender may act as a holder; otherwise
+// the node waits on as long as other such watches are open. The caller holds
+// o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -161,8 +157,8 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 }
 
-// remove takes a node out of byToken. If the node only waited, it is not
-// counted as waiting any more. The caller holds o.mu.
+// remove takes a node out of byToken, and out of the count of waiting nodes.
+// The caller holds o.mu.
 func (o *ownNodes) remove(n *ownNode) {
 	if o.byToken[n.token] != n {
 		return
@@ -174,23 +170,21 @@ func (o *ownNodes) remove(n *ownNode) {
 	}
 }
 
-// addCreating is called with 1 before a Create, and with -1 after its node, if
-// any, was added.
+// addCreating is called with 1 before a Create, and with -1 once its node, if
+// any, has been added.
 func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.creating += change
 }
 
-// createdSoFar returns a number that separates the nodes that were added so far
-// from the nodes that are added later.
+// createdSoFar returns a mark that tells nodes added so far from later ones.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.created
 }
 
-// forget forgets a node that is gone.
 func (o *ownNodes) forget(token int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,8 +214,8 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName returns the place of a node of this session that has that
-// name and another token.
+// otherNodeOfName returns the place of this session's node with that name and
+// another token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
@@ -238,10 +232,9 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 }
 
 // beginPlainRemoval is called before a node is removed without being read. It
-// returns the node's name, and makes the node doubtful until the answer to the
-// removal has arrived. If the node was doubtful before this call, or was last
-// seen on another connection, the result r is nil, and the caller has to read
-// the node first.
+// returns the node's name, and makes the node doubtful until the removal is
+// answered. If the node was doubtful already, or was last seen on another
+// connection, r is nil, and the caller has to read the node first.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,7 +245,7 @@ func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string
 	return n.names[0], o.inFlight.beginRemoval(n.queue, n.names)
 }
 
-// beginRemoval is called before a node is read in order to be removed.
+// beginRemoval is called before a node is read for removal.
 func (o *ownNodes) beginRemoval(queue string, names ...string) *removal {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -265,7 +258,6 @@ func (o *ownNodes) endRemoval(queue string, r *removal) {
 	o.inFlight.endRemoval(queue, r)
 }
 
-// beginCreation is called before the request that creates a node.
 func (o *ownNodes) beginCreation(queue string) *creation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,14 +270,13 @@ func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<
 	return o.inFlight.endCreation(queue, c, name)
 }
 
-// possibleNames returns the names that a node may have.
 func (o *ownNodes) possibleNames(n *ownNode) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(n.names)
 }
 
-// doubt makes a node doubtful, and adds names that it may have.
+// doubt makes a node doubtful and adds possible names.
 func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -297,8 +288,7 @@ func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	}
 }
 
-// seenAs records that a node exists and has that name, so that it is not
-// doubtful.
+// seenAs records that a node exists under that name, and so is not doubtful.
 func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -312,10 +302,9 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone is called when an answer shows that no node has that name. The
-// parameter asked is what createdSoFar returned before the request was sent. A
-// node that was added later may have the name again, so nodeGone does not drop
-// it.
+// nodeGone is called when an answer shows that no node has that name. It spares
+// nodes added after asked, the value of createdSoFar before the request,
+// because such a node may have the name again.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -324,18 +313,17 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// While a Replace is in flight, n has two possible names. It is kept
-		// then, because the node may have the other one of them.
+		// While a Replace is in flight, the node may have its other possible
+		// name.
 		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
 			o.drop(n)
 		}
 	}
 }
 
-// queueListed forgets the nodes that a list of the queue does not show. The
-// list was made in that epoch of the queue, when the transaction zxid was the
-// latest one, and is in the order of the queue. It says nothing about nodes
-// that were created later.
+// queueListed forgets nodes that a list of the queue does not show. The list is
+// in queue order, was made in that epoch, with zxid as the latest transaction,
+// and says nothing about nodes created later.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -353,8 +341,7 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 }
 
 // queueGone is called when an answer shows that the queue does not exist. It
-// forgets the nodes that had been added to the queue before the request was
-// sent. The parameter asked is the same as in nodeGone.
+// forgets the queue's nodes except those added after asked: see nodeGone.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,29 +6,28 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a list of the queue that the driver sends directly after a
-// create. A contender that is not alone in the queue needs such a list next.
-// Without a prefetch, the list takes one more round trip before the contender
-// holds the lock or watches its predecessor. prefetchPolicy decides for which
-// creates that is worth a request.
+// prefetch is a list of the queue that the driver sends right behind a create.
+// A contender that is not alone in the queue needs such a list next, and a
+// prefetch saves it a round trip before it holds the lock or watches its
+// predecessor. prefetchPolicy decides for which creates that is worth a
+// request.
 //
-// The list is an ordinary request. It is sent as soon as the create has been
-// written, and does not wait for the create's answer. A server answers the
-// requests of a connection in their order, so the list shows the new node. But
-// if the connection breaks between the two requests, the list is sent on
-// another connection, and may not show the new node. A list that does not show
-// the new node is not used.
+// The list is an ordinary request, sent as soon as the create has been written,
+// without waiting for its answer. A server answers the requests of a connection
+// in order, so the list shows the new node, unless the connection breaks in
+// between and the list is sent on another one. A list that does not show the
+// new node is not used.
 type prefetch struct {
-	send   func()      // requests the list on a goroutine of the Conn, and does not wait for it
-	cancel func() bool // prevents the call of send; returns false if send was called, or is about to be called
+	send   func()      // requests the list in the background
+	cancel func() bool // prevents the call of send; returns false if that is too late
 
-	done  chan struct{} // closed when the request has ended and nodes and err are set
+	done  chan struct{} // closed when nodes and err are set
 	nodes []driver.Node
 	err   error
 }
 
-// prefetch prepares a list of the queue. The list is sent directly after the
-// create of a node with this data.
+// prefetch prepares a list of the queue, to be sent right behind the create of
+// a node with this data.
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {
@@ -41,8 +40,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched returns the nodes ahead of the new node n. The result known is
-// false if the list does not show n, or if the session has ended.
+// prefetched returns the nodes ahead of the new node n. They are not known if
+// the list does not show n, or if the session has ended.
 func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:

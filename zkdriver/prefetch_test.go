@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// newSharedQueue returns two sessions, and the first node of the queue "q",
-// which belongs to the session other.
+// newSharedQueue returns two sessions and the first node of queue "q", which
+// belongs to other.
 func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
 	b = newFixture(t, "session_timeout=1m")
@@ -24,7 +24,7 @@ func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Plac
 	return b, other, first
 }
 
-// join creates a reader's node in the queue "q".
+// join creates a reader's node in queue "q".
 func (b *fixture) join(data string) driver.Joined {
 	b.t.Helper()
 	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
@@ -86,7 +86,7 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 }
 
 // The connection breaks while the answer to the list is held up. The node
-// exists, so Create returns it without an error.
+// exists, so Create succeeds.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.join("a")
@@ -108,11 +108,11 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next connection. In this test the server of that connection
-// has the new node, so the list shows the node and is used.
+// the list on the next one, whose server has the new node here. So the list is
+// used.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
-	b.names() // now the session has a connection
+	b.names() // waits for a connection
 	list := b.prefetch("q", []byte("a"))
 	start, started := list.send, make(chan struct{})
 	list.send = func() { close(started) }

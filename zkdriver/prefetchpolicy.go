@@ -2,32 +2,30 @@ package zkdriver
 
 import "sync"
 
-// prefetchPolicy decides for which creates a prefetch is worth its request. A
-// prefetch helps in a queue whose other nodes most often do not block the new
-// contender, as among readers. It does not help a contender that has to wait
-// anyway. It may even cost time: if a holder releases the lock just after the
-// list was made, the contender tries to watch a node that is already gone, and
-// then needs another list.
+// prefetchPolicy decides which creates deserve a prefetch. It pays in a queue
+// whose nodes rarely block the new contender, as among readers. A contender
+// that must wait gains nothing, and may even lose time: if a holder releases
+// the lock just after the list was made, the contender tries to watch a node
+// that is gone, and needs another list.
 type prefetchPolicy struct {
 	mu     sync.Mutex
-	queues map[string]*queueHistory // the queues in which other nodes were seen
+	queues map[string]*queueHistory // queues in which other nodes were seen
 	always bool                     // for tests: every create has a prefetch
 }
 
-// queueHistory is what a session remembers of its last creates in a queue.
+// queueHistory is what a session remembers of its recent creates in a queue.
 type queueHistory struct {
-	others     bool // whether the queue had other nodes when the last node was created
+	others     bool // whether the queue had other nodes at the last create
 	prefetched bool // whether the last create had a prefetch
-	useless    bool // whether the last prefetch did not help
-	skip       int  // how many creates have no prefetch after a prefetch that did not help
-	toSkip     int  // how many of these creates are still to come
+	useless    bool // whether the last prefetch was useless
+	skip       int  // number of creates without a prefetch after a useless one
+	toSkip     int  // number of these that are still to come
 }
 
-// maxSkip bounds the number of creates without a prefetch that follow a
-// prefetch which did not help.
+// maxSkip bounds the creates without a prefetch after a useless one.
 const maxSkip = 64
 
-// worthwhile reports whether the next create is to have a prefetch.
+// worthwhile reports whether the next create should have a prefetch.
 func (p *prefetchPolicy) worthwhile(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +51,7 @@ func (h *queueHistory) worthwhile() bool {
 	return true
 }
 
-// adjust raises skip if the last prefetch did not help, and lowers it
-// otherwise.
+// adjust raises skip after a useless prefetch and lowers it otherwise.
 func (h *queueHistory) adjust() {
 	if h.useless || !h.others {
 		h.skip = min(max(1, 2*h.skip), maxSkip)
@@ -64,7 +61,7 @@ func (h *queueHistory) adjust() {
 	h.prefetched, h.toSkip = false, h.skip
 }
 
-// created records whether the queue had other nodes when a node was created.
+// created records whether the queue had other nodes at a create.
 func (p *prefetchPolicy) created(queue string, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +78,7 @@ func (p *prefetchPolicy) created(queue string, others bool) {
 	}
 }
 
-// useless records that the last prefetch did not help: its list does not show
+// useless records that the last prefetch did not help: its list did not show
 // the new node, or the contender has to wait anyway.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()

@@ -12,27 +12,25 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Every client may create nodes below the ancestors that this driver makes. So
-// a client can make a queue before the queue's users do, with an ACL that gives
-// permissions to the client itself. It could then take the users' locks away.
-// Therefore, with acl=creator and acl=digest, a queue that exists already is
-// used only if no user other than this session's user may alter it.
+// Every client may create nodes below the ancestors that this driver makes. A
+// client could therefore make a queue before the queue's users do, with an ACL
+// in its own favour, and take the users' locks away. So with acl=creator and
+// acl=digest, an existing queue is used only if no user other than this
+// session's may alter it.
 //
 // The node of a queue may be an ancestor of other queues, and may have been
-// made as an ancestor. If this session's user has made it, the queue belongs to
-// this user: the first Create gives the node the ACL of a queue. After that no
-// other user can create nodes below it. Queues of other users that are below it
-// already stay.
+// made as one. If this session's user made it, the queue belongs to this user:
+// the first Create gives the node the ACL of a queue. After that no other user
+// can create nodes below it; their existing queues stay.
 //
-// The ACL can change, and the queue can be replaced by another one, at any
-// time. The answer to every Create has the queue's Czxid and the version of its
-// ACL. So the driver notices both changes without a request.
+// The ACL can change, and the queue can be replaced, at any time. The driver
+// notices both without a request, because the answer to every Create has the
+// queue's Czxid and ACL version.
 
-// checksACLs reports whether the ACL of a queue is checked before it is used.
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// checkQueueACL checks the ACL of a queue. It sets in info the epoch of the
-// queue and the version of the ACL that it has checked.
+// checkQueueACL checks the ACL of a queue, and sets in info the epoch of the
+// queue and the version of the ACL that it checked.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -49,9 +47,9 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// The entry in the ACL looked like that of this session's user, but
-		// another user has made the node: a user of the same name with another
-		// password, or a user with another certificate.
+		// The ACL entry looked like this session's user, but the node is
+		// another user's, with the same name and another password, or with
+		// another certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
@@ -61,7 +59,6 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	return fmt.Errorf("zkdriver: %s: %w: its ACL keeps changing", path, driver.ErrUnavailable)
 }
 
-// foreignQueue returns the error for a queue that another user may alter.
 func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL gives permissions to %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
@@ -70,7 +67,7 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 }
 
 // isAncestorACL reports whether the ACL is the one that this driver gives to
-// ancestors, and names no other user than this session's.
+// ancestors, and names no user but this session's.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -85,17 +82,17 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an entry of the ACL by which another user may alter the
-// queue, or nil.
+// otherUser returns an ACL entry by which another user may alter the queue, or
+// nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
-	ours := make(map[string]int) // the number of entries that may mean this session's user, by scheme
+	ours := make(map[string]int) // number of entries that may mean this session's user, by scheme
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
 		// A second entry of the same scheme means another user. The digests may
-		// not show that, because the server hides them from clients with too
-		// few permissions.
+		// not show that, because the server hides them from clients without
+		// ADMIN.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -103,15 +100,15 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	return nil
 }
 
-// hiddenDigest is what a server shows in place of the hash of a digest.
+// hiddenDigest replaces the hash in a digest that the server hides.
 const hiddenDigest = ":x"
 
-// hidden reports whether the server has hidden the digest of an entry, as it
-// does for clients without ADMIN.
+// hidden reports whether the server has hidden the digest, as it does from
+// clients without ADMIN.
 func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
 
 // mayBeOwnUser reports whether an entry may mean this session's user. The
-// driver does not know the name that the server reads from a certificate.
+// driver does not know which name the server reads from a certificate.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":

@@ -6,24 +6,24 @@ import (
 )
 
 // queueCache remembers how this session creates nodes in each queue, and
-// whether it trusts writes in the queue. If an entry is dropped, the next use
-// of the queue takes one more request.
+// whether it trusts writes there. Dropping an entry costs one more request at
+// the next use of the queue.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
-	moved  map[string]int64 // the epochs of the successors that are in use, by queue: see rollover.go
+	moved  map[string]int64 // epochs of the successors in use, by queue: see rollover.go
 
-	noContainers atomic.Bool // whether the server is older than 3.5.3, and so has no containers
+	noContainers atomic.Bool // whether the server is older than 3.5.3, which has no containers
 }
 
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// queueInfo says how nodes are created in a queue. The field epoch is the epoch
-// of the queue. It is set only if the mode is draining or the session checks
-// ACLs. The field aclVersion is the version of the ACL that the session has
-// checked. It is zero if the mode is draining or the session checks no ACLs.
+// queueInfo says how nodes are created in a queue. The epoch is set only if the
+// mode is draining or the session checks ACLs. The aclVersion is the version
+// that the session has checked; it is zero if the mode is draining or ACLs are
+// not checked.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
@@ -36,16 +36,16 @@ type createMode int
 const (
 	unknown createMode = iota
 
-	// withWrite: a node is created together with a write of empty data to the
-	// queue's node. The Stat of that write has everything that Create returns.
+	// A node is created together with a write of empty data to the queue's
+	// node. The Stat of that write has everything that Create returns.
 	withWrite
 
-	// withoutWrite: a node is created without a write, because the queue's node
-	// has data of other clients, or must not be written.
+	// A node is created without a write, because the queue's node has data of
+	// other clients, or must not be written.
 	withoutWrite
 
-	// draining: no node is created until the queue is empty, because the
-	// queue's sequence numbers are used up.
+	// No node is created until the queue is empty, because its sequence numbers
+	// are used up.
 	draining
 )
 
@@ -62,7 +62,7 @@ func (q *queueCache) set(queue string, info queueInfo) {
 		q.known = make(map[string]queueInfo)
 	}
 	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
-		for other := range q.known { // drop any one entry
+		for other := range q.known { // evict any entry
 			delete(q.known, other)
 			break
 		}
@@ -70,8 +70,8 @@ func (q *queueCache) set(queue string, info queueInfo) {
 	q.known[queue] = info
 }
 
-// setMoved records that the contenders of a queue are in its successor, which has
-// that epoch.
+// setMoved records that a queue's contenders are in its successor, with that
+// epoch.
 func (q *queueCache) setMoved(queue string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,15 +81,14 @@ func (q *queueCache) setMoved(queue string, epoch int64) {
 	q.moved[queue] = epoch
 }
 
-// movedBack records that the successor of a queue is gone.
 func (q *queueCache) movedBack(queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.moved, queue)
 }
 
-// current returns the queue in which the contenders of a queue are: the queue
-// itself, or its successor, which has that epoch.
+// current returns the queue that has the contenders: the queue itself, or its
+// successor with its epoch.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,23 +105,22 @@ func (q *queueCache) drop(queue string) {
 }
 
 // writeTrust says whether a write to a node of a queue is trusted to be a
-// release: see writetrust.go. It is valid for one epoch of the queue and one
-// version of its ACL.
+// release (see writetrust.go), for one epoch of the queue and one version of
+// its ACL.
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
-	unread     bool // whether the ACL was not read yet
+	unread     bool // whether the ACL has not been read yet
 	trusted    bool
 }
 
-// olderThan reports whether t is about an earlier state of the queue.
+// olderThan reports whether t describes an earlier state of the queue.
 func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns whether writes in a queue are trusted, as far as that is known.
-// If the field unread of the result is set, the caller has to read the ACL and
-// to call setTrust.
+// trust returns whether writes in a queue are trusted. If the result is unread,
+// the caller has to read the ACL and call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +140,7 @@ func (q *queueCache) trust(queue string) writeTrust {
 		}
 	}
 	t = writeTrust{unread: true}
-	q.trusts[queue] = t // so that aclSeen records later states until setTrust is called
+	q.trusts[queue] = t // lets aclSeen record later states until setTrust is called
 	return t
 }
 
@@ -155,9 +153,9 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen is called with the epoch and the version of the ACL of a queue that
-// an answer shows. If they are later than the recorded ones, the recorded trust
-// is dropped, so that the next call of trustsWrite reads the ACL again.
+// aclSeen is called with the epoch and ACL version that an answer shows for a
+// queue. If they are new, the recorded trust is dropped, so that the next
+// trustsWrite reads the ACL again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

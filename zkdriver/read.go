@@ -12,7 +12,7 @@ import (
 )
 
 // Read implements driver.NodeReader, also for nodes without a sequence. Owner
-// is the id of the session, as ZooKeeper's own tools print it.
+// is the session id as printed by ZooKeeper's own tools.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.NodeInfo{}, err
@@ -42,7 +42,7 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 		s.own.epochSeen(queue, parent.Czxid)
 		if parent.Czxid <= n.stat.Czxid {
 			return n.info(parent.Czxid), nil
-		} // otherwise the queue was made again between the two requests
+		} // the queue was recreated between the two requests
 	}
 	return driver.NodeInfo{}, s.vanished(queue)
 }

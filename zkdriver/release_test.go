@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// causeOf waits until a watch sends a value or ends. It returns the value, or
-// Changed if the watch has ended.
+// causeOf returns the value that a watch sends, or Changed if it ends without
+// one.
 func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 	t.Helper()
 	select {
@@ -46,13 +46,13 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // after Released, the watch of each waiter goes on for its own node, which remake has removed
+			ended(t, c) // each waiter's watch goes on for its own node, which remake has removed
 		}
 	}
 }
 
-// The release happens while the watch is being armed. So the watch may send
-// Released, or may end without it.
+// The release happens while the watch is being armed, so the watch may either
+// send Released or end.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -69,7 +69,6 @@ func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	t.Log(causes)
 }
 
-// Another client of the same user must not be able to write to a contender.
 func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	for mode, login := range map[string]string{"open": "", "digest": "alice:geheim@", "creator": "alice:geheim@"} {
 		t.Run(mode, func(t *testing.T) {
@@ -107,9 +106,8 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A client that can write to a node could make the node look released. So a
-// session trusts a write only if the node is guarded, which means that no other
-// session than the node's own can write to it.
+// A client that can write to a node could make it look released. So a write is
+// trusted only if the node is guarded: only its own session can write to it.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -130,8 +128,8 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// The queue was made again, and a node of another session has the name that the
-// holder's node had. The holder's release must not remove that node.
+// The queue was recreated, and another session's node has the name of the
+// holder's. The holder's release must not remove it.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		t.Run(handover, func(t *testing.T) {
@@ -148,8 +146,8 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Where the server would not refuse to remove another session's node, a node that
-// is not watched is read before it is removed.
+// Where the server would not refuse to remove another session's node, a node
+// that is not watched is read before it is removed.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -166,9 +164,8 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	}
 }
 
-// A node was removed during a reconnect, and another node of the same name was
-// created. The server then reports that the node was written. That is no
-// release.
+// A node was removed during a reconnect, and another of the same name was
+// created. The server reports that as a write, which is no release.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -203,10 +200,10 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// After a reconnect, several requests may be needed to set all watches again.
-// So a waiter may hear of a release before it hears that its own node was removed
-// earlier. That is why no release in a queue is trusted until all watches of that
-// queue are set again.
+// After a reconnect, setting all watches again may take several requests. A
+// waiter may therefore hear of a release before it hears that its own node was
+// removed earlier, so no release in the queue is trusted until all its watches
+// are set again.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{own: new(ownNodes)}
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -279,8 +276,7 @@ func TestHandOverByListing(t *testing.T) {
 
 // With acl=creator and a certificate, the ACL of a queue names all logins of
 // the client that made it, because only the server knows the name in the
-// certificate. A secret must not be one of these logins, so such a session has
-// none.
+// certificate. A secret must not be among them, so such a session has none.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
@@ -292,7 +288,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// A session with handover=list has no secret, and so it trusts no write.
+// A session with handover=list has no secret, and so trusts no write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -305,8 +301,8 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// A release is reported only if the ACL of the queue lets every client that may
-// create nodes delete nodes, too.
+// A release is reported only if the queue's ACL lets every client that may
+// create nodes also delete nodes.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -346,7 +342,6 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	}
 }
 
-// If the ACL of a queue does not change, it is read only once.
 func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -371,8 +366,8 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "the ACL is read again, because the queue was made again")
 }
 
-// A node of another session is not taken for a node of this session, whatever
-// its data says.
+// Another session's node is never taken for one of this session, whatever its
+// data says.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")

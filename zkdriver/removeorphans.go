@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// addOrphan adds an orphan for a Create that has failed with err, if the node
-// may exist.
+// addOrphan records a Create that failed with err, if its node may exist.
 func (s *session) addOrphan(x orphan, err error) {
 	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		s.orphans.add(x, s.startRemovingOrphans)
@@ -24,8 +23,7 @@ func (s *session) addOrphan(x orphan, err error) {
 
 func (s *session) startRemovingOrphans() (started bool) { return s.conn.Go(s.removeOrphans) }
 
-// removeOrphans removes orphans until the list is empty or the session has
-// ended.
+// removeOrphans runs until the list is empty or the session has ended.
 func (s *session) removeOrphans() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -51,11 +49,11 @@ func (s *session) removeOrphans() {
 	}
 }
 
-// removeOrphan looks for the node of an orphan and removes it. It sends a Sync
-// first, because the Create may have reached the leader through another server
-// than the present one. If the Create reaches the leader after the Sync, over
-// the old connection, the leader refuses it, because the session has moved to
-// the present connection.
+// removeOrphan looks for an orphan's node and removes it. It sends a Sync
+// first, because the Create may have reached the leader through another server.
+// Should the Create reach the leader after the Sync, over the old connection,
+// the leader refuses it, because the session has moved to the present
+// connection.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {
@@ -80,7 +78,7 @@ func (s *session) removeOrphan(x orphan) error {
 
 // removeIfOrphan removes the node of that name if it is the orphan. It first
 // reads only the Stat, which names the owner, because the data of other
-// sessions' nodes may be long.
+// sessions' nodes may be large.
 func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
 	r := s.own.beginRemoval(x.queue, name)
 	defer s.own.endRemoval(x.queue, r)
@@ -96,7 +94,7 @@ func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) 
 	return true, s.conn.Delete(child, -1)
 }
 
-// ignorePermanent returns nil for an error that a retry cannot change.
+// ignorePermanent drops errors that a retry cannot change.
 func ignorePermanent(err error) error {
 	if err == nil || errors.Is(err, zk.ErrNoNode) || zkconn.Permanent(err) {
 		return nil
@@ -104,9 +102,8 @@ func ignorePermanent(err error) error {
 	return err
 }
 
-// newestFirst returns the names that begin with the prefix and have a higher
-// sequence than the parameter after says. The name with the highest sequence
-// comes first. The server has given the orphan a higher sequence than any
+// newestFirst returns the names with the prefix and a sequence higher than
+// after, highest first. The orphan's sequence is higher than that of any
 // earlier node of this session. The sequences of other nodes prove nothing,
 // because a client may choose any.
 func newestFirst(names []string, prefix string, after int64) []string {

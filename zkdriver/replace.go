@@ -15,7 +15,7 @@ import (
 //
 //	multi(delete the old name; create the new name, ephemeral, with the same data)
 //
-// The new node has a Czxid of its own, so its trailer records the token.
+// The new node has its own Czxid, so its trailer records the token.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Place{}, err
@@ -55,7 +55,7 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 			s.own.seenAs(own, name, s.conn.Connection())
 			p.Name = name
 			return p, nil
-		// The node has changed since it was read. The loop reads it again.
+		// The node has changed since the read: read it again.
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		default:
 			return driver.Place{}, explain(err, "replace", n.path, "CREATE and DELETE on the queue")
@@ -64,15 +64,14 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 	return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w: the node keeps changing", p.Name, s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// swap gives a node another name.
 func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
 	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
-	s.own.doubt(own, name) // until the answer has arrived, the node may have either name
+	s.own.doubt(own, name) // until answered, the node may have either name
 	_, err := s.conn.Multi(
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.seenAs(own, n.name, s.conn.Connection()) // the server has refused the swap
+		s.own.seenAs(own, n.name, s.conn.Connection()) // the server refused the swap
 	}
 	return err
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The server counts the sequences of a queue in the queue's node, and the count
-// ends with that node. A node that has children cannot be removed, and the queues
-// below a queue are children of its node. So if there are such queues, the
+// The server counts a queue's sequences in the queue's node, so they start over
+// only when that node is removed. A node with children cannot be removed, and
+// queues below the queue are children of its node. If there are any, the
 // contenders move to a child of the node, the successor. No queue is ever made
-// below a successor, so it can be removed and made again like any queue.
+// below a successor, so it can be removed and recreated like any queue.
 //
-// All sessions have to agree on the place. A session uses a successor only if it
-// has seen that the sequences of the node above are used up, and that this node
-// has no contender. Both stay so as long as that node exists: a Create in the
-// node gets a sequence past the limit, and removes its node again. And the node
-// exists as long as its successor does. So what the session has seen holds for one
-// epoch of the successor, and the answers to Create and List show the epoch. It is
-// later than the epoch of the node above. A session that does not know of the
-// successor finds it in its next List, or in its next Create.
+// All sessions have to agree on the place. A session uses a successor only if
+// it has seen that the node above has no sequences left and no contender. Both
+// stay true as long as that node exists, because a Create in it gets a sequence
+// past the limit and removes its node again; and the node exists as long as its
+// successor does. So the observation holds for one epoch of the successor,
+// which is later than the epoch of the node above, and which the answers to
+// Create and List show. A session that does not know of the successor finds it
+// with its next List or Create.
 
-// errMoved says that the contenders of the queue are in its successor now.
+// errMoved says that the queue's contenders are now in its successor.
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
-// errNoSuccessor says that a successor is gone, so the node above has to be looked
-// at again.
+// errNoSuccessor says that a successor is gone, so that the node above has to
+// be checked again.
 var errNoSuccessor = fmt.Errorf("zkdriver: %w: the queue was removed while it was used", driver.ErrUnavailable)
 
-// usedUp reports whether the next contender of a queue would get a sequence past
-// the limit. The Cversion of a Stat is twice the number of children ever created,
-// less the number of those that exist, in 32 bits.
+// usedUp reports whether the next contender would get a sequence past the
+// limit. The Cversion of a Stat is twice the number of children ever created,
+// less the number that exist, in 32 bits.
 func (s *session) usedUp(queue *zk.Stat) bool {
 	return int64(uint32(queue.Cversion+queue.NumChildren)/2) >= s.settings.sequenceLimit
 }
@@ -44,8 +44,8 @@ func hasContender(children []string) bool {
 	return slices.ContainsFunc(children, endsInSequence)
 }
 
-// follow is called with the children of a queue and its Stat. If the contenders
-// of the queue are in its successor, follow records that and returns true.
+// follow checks the children and the Stat of a queue. If the contenders are in
+// the queue's successor, it records that and returns true.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -57,7 +57,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	if err != nil {
 		return false, err
 	}
-	// The queue may have been made again between the two answers. Then its
+	// The queue may have been recreated between the two answers. Then its
 	// sequences are new, and so is the successor.
 	_, again, err := s.conn.Children(s.settings.queuePath(queue))
 	if errors.Is(err, zk.ErrNoNode) || err == nil && again.Czxid != stat.Czxid {
@@ -70,7 +70,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn makes the successor of a queue that has no contender, but queues below
+// moveOn makes the successor of a queue that has no contenders but queues below
 // it. The successor gets the ACL of the queue's node.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
@@ -98,17 +98,16 @@ func (s *session) moveOn(queue string, epoch int64) error {
 	return errMoved
 }
 
-// needsAdmin returns the error for a queue whose ACL this client cannot copy.
 func needsAdmin(path string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and making the queue again with its ACL needs ADMIN on it; "+
 		"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
 }
 
 // rollOver removes a queue without contenders whose sequence numbers are used
-// up, so that the sequences start over. If there are queues below it, rollOver
-// returns errMoved instead: then its successor is in use. Tokens still grow,
-// because a token is a zxid, which the store counts. While the queue has
-// contenders, rollOver returns an error that matches driver.ErrUnavailable.
+// up, so that they start over. If there are queues below it, rollOver returns
+// errMoved, and its successor is in use. Tokens keep growing, because they are
+// zxids. While the queue has contenders, the error matches
+// driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	_, isSuccessor := predecessorOf(queue)
@@ -136,11 +135,11 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
-// startOver removes the node of an empty queue. If the node is as this driver
-// makes it, the next Create makes it again. Otherwise it is the node of an
-// operator. In that case startOver makes it again in the same transaction, with
-// its ACL and its data. The new node is an ordinary node, because a Stat does
-// not show whether the old node was a container.
+// startOver removes the node of an empty queue. If the node is as the driver
+// makes it, the next Create makes it again. Otherwise an operator made it, and
+// startOver recreates it in the same transaction with its ACL and data, as an
+// ordinary node, because a Stat does not show whether the old one was a
+// container.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *session) startOver(path string) error {
 	case err != nil:
 		return err
 	case len(data) == 0 && aclStat.Aversion == 0 && slices.Equal(acl, s.settings.queueACL()):
-		return s.conn.Delete(path, stat.Version) // fails if the queue is not empty any more
+		return s.conn.Delete(path, stat.Version) // fails if the queue is no longer empty
 	case slices.ContainsFunc(acl, hidden):
 		return needsAdmin(path)
 	}

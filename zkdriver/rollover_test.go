@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// startsOver uses a queue until its sequences have started over.
 func startsOver(t testing.TB, s *session, queue string) {
 	t.Helper()
 	var epoch int64
@@ -61,8 +60,8 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// The server shows the digests of an ACL only to clients with ADMIN. Other
-// clients cannot make the queue again with the same ACL.
+// The server shows the digests of an ACL only to clients with ADMIN. Others
+// cannot recreate the queue with the same ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
 	operator := b.server.Raw(t)
@@ -86,7 +85,7 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 }
 
 // A session erases data that was written to the queue's node after the session
-// first read it, unless the session has no permission to write to the queue.
+// first read it, unless it may not write to the queue.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
@@ -102,7 +101,8 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// A lock below a queue is a child of its node, so the node cannot be removed.
+// A lock below a queue is a child of its node, which therefore cannot be
+// removed.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -120,7 +120,7 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 			epochs++
 		}
 		token, epoch = p.Token, p.Epoch
-		for _, s := range []*session{b.session, other} { // other does not create nodes
+		for _, s := range []*session{b.session, other} { // other creates no nodes
 			nodes, err := s.List(within(t), "q")
 			require.NoError(t, err)
 			require.Equal(t, []driver.Node{p.Node}, nodes)
@@ -141,8 +141,8 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	require.Len(t, b.nodes("q"), 1, "the contenders are in the queue's own node again")
 }
 
-// endsSequences uses a queue, below which there is a lock, until its sequences are
-// used up.
+// endsSequences uses a queue, which has a lock below it, until its sequences
+// are used up.
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
@@ -188,8 +188,8 @@ func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
 	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
 }
 
-// A session knows a successor that is gone. The queue was made again, together
-// with a node that has the name of the successor.
+// The session knows a successor that is gone. The queue was recreated, together
+// with a node that has the successor's name.
 func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	b := newFixture(t, "sequence_limit=4")
 	other := b.another("sequence_limit=4")
@@ -219,8 +219,7 @@ func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	}
 }
 
-// The Cversion of a Stat has lost a bit when a queue has had more than a billion
-// nodes.
+// The Cversion of a Stat overflows after more than a billion nodes.
 func TestTheCountOfCreatedNodesIsReadFromTheStat(t *testing.T) {
 	s := &session{settings: &settings{sequenceLimit: maxSequence}}
 	for created, want := range map[int64]bool{

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// rotating is a set of TLS files. A test replaces the files while a connector
-// uses them.
+// rotating is a set of TLS files that a test replaces while a connector uses
+// them.
 type rotating struct {
 	t             testing.TB
 	ca, cert, key string

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has the nodes that the user alice has made with one mode of acl,
-// and makes clients of go-zookeeper that look at these nodes.
+// aclFixture has nodes that the user alice has made with one mode of acl, and
+// makes go-zookeeper clients that try to get at them.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -25,7 +25,7 @@ type aclFixture struct {
 	queue      string
 	alice      *session
 	place      driver.Place
-	owner      *zk.Conn // a client of go-zookeeper with alice's login
+	owner      *zk.Conn // has alice's login
 }
 
 func newACLFixture(t testing.TB, mode string) *aclFixture {
@@ -45,8 +45,8 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf returns the ACL of a node. It requires that the ACL has not changed
-// since the node was created.
+// aclOf returns the ACL of a node, which must not have changed since the node
+// was created.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -56,7 +56,7 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 }
 
 // contenderACL requires that the users of the queue may read a contender, and
-// that only the contender's session may do more.
+// that only its own session may do more.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -117,7 +117,7 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
-			// If the queue's node has data, Create works in another mode, see
+			// With data in the queue's node, Create uses another mode: see
 			// createMode.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
@@ -128,10 +128,10 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 	}
 }
 
-// strangers are logins with which a client may connect and do nothing else.
+// strangers are logins that may connect but do nothing else.
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
-// plain returns a client of go-zookeeper with that login.
+// plain returns a go-zookeeper client with that login.
 func (h *aclFixture) plain(login string) *zk.Conn {
 	h.t.Helper()
 	c := h.server.Raw(h.t)
@@ -163,8 +163,8 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 	}
 }
 
-// handmade tries every request of ZooKeeper that concerns a queue and a
-// contender, and returns the errors.
+// handmade tries every ZooKeeper request about a queue and a contender, and
+// returns the errors.
 func handmade(c *zk.Conn, queue, node string) map[string]error {
 	done := make(map[string]error)
 	keep := func(what string, err error) { done[what] = err }
@@ -232,8 +232,8 @@ type refusedCall struct {
 	needs string
 }
 
-// refusedCalls makes each call that a session offers on a queue and on a node in
-// it. Both belong to another user. It returns the errors of the calls.
+// refusedCalls makes every call of a session on another user's queue and node,
+// and returns the errors.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -242,13 +242,13 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 	_, read := s.Read(ctx, queue, p.Name)
 	_, walk := s.Walk(ctx, queue)
 	return map[string]refusedCall{
-		"Create":           {create, "READ"}, // Create reads the queue first
+		"Create":           {create, "READ"}, // reads the queue first
 		"List":             {list, "READ"},
 		"Watch":            {watch, "READ"},
 		"Watch of a queue": {watchQueue, "READ"},
 		"Read":             {read, "READ"},
 		"Walk":             {walk, "READ"},
-		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // Delete reads the node first
+		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // reads the node first
 	}
 }
 
@@ -287,9 +287,8 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// This test shows what ZooKeeper's ACLs do not hide, and what they do not
-// prevent. Neither is a fault of this driver. docs/use/guarantees.md says what
-// operators can do about both.
+// These limits of ZooKeeper's ACLs are not faults of the driver.
+// docs/use/guarantees.md says what operators can do about them.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
 	c := h.plain("")
@@ -298,9 +297,9 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.True(t, there, "a client that knows the name of a node can ask whether the node exists")
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "the answer names the session that owns the node")
 
-	// The password of a session can be computed from the session's id. So any
-	// client that may connect can end the session. That takes some attempts,
-	// because the owner's client reconnects at once.
+	// A session's password can be computed from its id, so any client that may
+	// connect can end the session. That takes some attempts, because the
+	// owner's client reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
 	})
@@ -327,8 +326,7 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 }
 
 // Every client may create nodes below the ancestors that the driver makes. So a
-// client can make a queue before the queue's users do, with an ACL that gives
-// permissions to the client itself.
+// client can make a queue before its users do, with an ACL in its own favour.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -366,9 +364,9 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// After a session has checked a queue, the queue gets another ACL, or is
-// replaced by another queue. The next Create does not check the queue before it
-// makes a node. So it has to notice the change from the answer to its request.
+// After a session has checked a queue, the queue gets another ACL or is
+// replaced. The next Create makes a node without another check, so it must
+// notice the change from the answer.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -424,9 +422,9 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A lock and the locks below it belong to the same user. That user can take the
-// lock even if the driver made the node of this lock for the locks below it. The
-// ACL of that node then let every client create nodes below it.
+// A lock and the locks below it belong to the same user, who can take the lock
+// even if its node was made for the locks below it, with an ACL that let every
+// client create nodes.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
@@ -451,7 +449,6 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	}
 }
 
-// Another user must not lock the node above a user's locks.
 func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

@@ -23,12 +23,12 @@ import (
 )
 
 // forger issues certificates, including bad ones that [testenv.Certs] does not
-// have.
+// offer.
 type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // path of a PEM file with the certificate of the forger itself
+	file string // PEM file with the forger's own certificate
 }
 
 func newForger(t testing.TB) *forger {
@@ -47,7 +47,7 @@ func newForger(t testing.TB) *forger {
 	return f
 }
 
-// certificate returns a template of a good certificate for 127.0.0.1.
+// certificate returns a template of a valid certificate for 127.0.0.1.
 func certificate() *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -61,8 +61,8 @@ func certificate() *x509.Certificate {
 	}
 }
 
-// issue returns a certificate that the forger has signed. Before that, the
-// function change alters the certificate, unless it is nil.
+// issue returns a certificate signed by the forger, altered by change unless
+// that is nil.
 func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	f.t.Helper()
 	template := certificate()
@@ -74,13 +74,13 @@ func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: f.key}
 }
 
-// trust returns the part of a data source name that trusts the forger.
+// trust returns the data source name parameters that trust the forger.
 func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that keeps what clients send. If it speaks TLS, it
-// keeps the decrypted text.
+// recorder is a listener that records what clients send, decrypted if it speaks
+// TLS.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -88,8 +88,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record starts a recorder. As soon as a client connects, the recorder sends
-// the bytes of answer, if there are any. It sends nothing else.
+// record starts a recorder. As soon as a client connects, it sends answer, and
+// nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,17 +23,17 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A panic on a goroutine of go-zookeeper would end the test binary. So the
-// client of a hostile server runs in another process, which is the same binary.
-// In that process, this variable is set to a data source name.
+// hostileServerVariable holds a data source name in the child process that runs
+// the client of a hostile server. A panic on a goroutine of go-zookeeper would
+// otherwise end the test binary.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer is no test of its own: the tests below run it in
-// another process. There it uses the driver for a while, and ignores errors.
+// TestClientOfAHostileServer runs in a child process of the tests below. It
+// uses the driver for a while and ignores errors.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
-		return // only the tests below run this test, in another process
+		return // only the tests below run this, in a child process
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		use(dsn)
@@ -56,8 +56,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// This ends the lease, but not the session in the store, because it would
-	// take time to end the session there.
+	// End only the lease; ending the session in the store takes time.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
@@ -72,8 +71,8 @@ func use(dsn string) {
 	}
 }
 
-// survives requires that TestClientOfAHostileServer, in another process, runs
-// to its end.
+// survives requires that TestClientOfAHostileServer runs to its end in a child
+// process.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
@@ -81,9 +80,8 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// The exit status does not matter. If a server closes connections again and
-	// again, there is a data race in go-zookeeper, which the race detector
-	// reports with the exit status.
+	// The exit status does not matter: if a server keeps closing connections, a
+	// data race in go-zookeeper makes the race detector set it.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)
@@ -160,7 +158,7 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 			switch opcode {
 			case zktest.OpMulti:
 				return body
-			case zktest.OpGetData: // a valid answer, so that the driver goes on and sends a Multi
+			case zktest.OpGetData: // a valid answer, so that the driver goes on to a Multi
 				return append(number(0), make([]byte, 68)...)
 			}
 			return make([]byte, 100)
@@ -228,7 +226,6 @@ func TestNoGreetingEndsTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// A proxy changes a byte now and then in the replies of a real server.
 func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	server := zktest.Shared(t)
 	var all sync.WaitGroup
@@ -239,8 +236,8 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy. It changes one byte in about every tenth piece of data
-// that the server sends.
+// garbler is a proxy that changes one byte in about every tenth chunk sent by
+// the server.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -50,7 +50,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	config := certs.ClientConfig(t)
-	config.ServerName = "" // the certificate must then have the name of the host
+	config.ServerName = "" // the certificate must name the host then
 	c, err := Driver{TLS: config}.OpenConnector("zk://" + server.SecureAddr())
 	require.NoError(t, err)
 	s, err := c.Connect(context.Background())
@@ -79,7 +79,7 @@ func TestDigestKeepsOthersOut(t *testing.T) {
 			_, err = s.List(within(t), queue)
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			// Queues of different users may be below the same node.
+			// Different users may have queues below the same node.
 			_, err = create(within(t), s, "of/alice/other"+mode, "h-W-", []byte("z"))
 			require.NoError(t, err)
 		}

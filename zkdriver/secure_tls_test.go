@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// sessionReply returns the connect reply of a server that grants a session.
+// sessionReply returns a connect reply that grants a session.
 func sessionReply(timeout time.Duration, id int64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 4+4+8+4+16+1)
 	b = binary.BigEndian.AppendUint32(b, 0)
@@ -34,7 +34,7 @@ func sessionReply(timeout time.Duration, id int64) []byte {
 	return append(b, make([]byte, 16+1)...)
 }
 
-// refused connects with a login, and requires that this fails soon after
+// refused requires that connecting with a login fails soon after
 // connect_timeout. It returns the error.
 func refused(t *testing.T, dsn string) error {
 	t.Helper()
@@ -80,8 +80,8 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 	}
 	t.Run("and a good one is spoken to", func(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{good.issue(nil)}}, sessionReply(time.Minute, 7))
-		// The server receives the login and never answers it, so the session
-		// does not begin.
+		// The server receives the login and never answers it, so no session
+		// begins.
 		refused(t, "zk://alice:geheim@"+server.addr()+good.trust())
 		assert.Contains(t, server.heard(), "geheim", "the login goes to a server that has proven who it is")
 	})
@@ -97,16 +97,16 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		// The session has handover=list, so it does not log in. This server
-		// answers no login.
+		// With handover=list the session does not log in. This server answers
+		// no login.
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list")
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
 	}
 }
 
-// The error quotes the certificate before it is known whether a trusted CA has
-// signed it. So an attacker may have written the text.
+// The error quotes the certificate before it is known whether a trusted CA
+// signed it, so the text may be an attacker's.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
@@ -128,8 +128,8 @@ func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	}
 }
 
-// prints requires that a terminal shows the text as it is. The text must be one
-// line, without control characters and without changes of direction.
+// prints requires that a terminal shows the text unaltered: one line without
+// control characters or changes of direction.
 func prints(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -172,7 +172,7 @@ func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // the client has sent only handshakes and alerts of TLS
+			for heard != "" { // the client must send only TLS handshakes and alerts
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -205,7 +205,7 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=testenv client"}}, acl)
 
-	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // bob has another certificate of the same CA
+	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate of the same CA
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
 		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 	}
@@ -226,7 +226,7 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
-		good.DropConnections() // so that the session dials again
+		good.DropConnections() // make the session dial again
 		eventually(t, "another connection", func() bool { return s.conn.Connection() > 1 })
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())

@@ -6,10 +6,10 @@ import (
 )
 
 // session is one session: a zkconn.Conn, and what this process remembers of
-// queues and nodes. Each operation of driver.Session has a file of its own.
+// queues and nodes.
 //
-// A session starts no goroutine of its own. While there are orphans, a goroutine of
-// its Conn removes them: see Conn.Go.
+// A session starts no goroutine of its own; orphans are removed on a goroutine
+// of its Conn: see Conn.Go.
 type session struct {
 	settings *settings
 	secret   secret

@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// settings is what a data source name says.
+// settings are the contents of a data source name.
 type settings struct {
-	hosts  []string // "host:port", an IPv6 address in brackets
+	hosts  []string // "host:port"; an IPv6 address in brackets
 	chroot string   // "" or "/a/b"
 
 	login    bool // whether the data source name has a user and a password
@@ -19,9 +19,9 @@ type settings struct {
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
-	leaseMargin    time.Duration // how much earlier the lease ends than the session in the store; 0: a quarter of the granted timeout
-	tick           time.Duration // the tickTime of the ensemble; 0: not stated
-	listOnly       bool          // whether a waiter lists the queue after each release (handover=list)
+	leaseMargin    time.Duration // how much earlier than the store's session the lease ends; 0: a quarter of the granted timeout
+	tick           time.Duration // the ensemble's tickTime; 0: not stated
+	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
 	acl            aclMode
 
@@ -37,30 +37,28 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// maxConnectTimeout is when a client of package recipes ends an attempt to
-	// connect. It then makes another one.
+	// A client of package recipes gives up an attempt to connect after this
+	// time and makes another one.
 	maxConnectTimeout = 30 * time.Second
 
 	// maxSequence is the first sequence that is not used. ZooKeeper's counter
-	// is an int32 that stops at its maximum (or wraps, before 3.5). The
-	// distance to that maximum leaves room for the nodes of clients that have
-	// not yet noticed that maxSequence was reached.
+	// is an int32 that stops at its maximum, or wraps before 3.5. The distance
+	// leaves room for nodes of clients that have not yet noticed the limit.
 	maxSequence = 1<<31 - 1<<20
 )
 
-// aclMode says which users may use the queues and contenders that a session
-// makes.
+// aclMode says who may use the queues and contenders that a session makes.
 type aclMode int
 
 const (
-	aclOpen    aclMode = iota // every client may use them
-	aclCreator                // only the user whom the server recognises in the session that makes them
+	aclOpen    aclMode = iota // every client
+	aclCreator                // only the user that the server knows the session by
 	aclDigest                 // only the user of the data source name
 )
 
 func (m aclMode) String() string { return [...]string{"open", "creator", "digest"}[m] }
 
-// connConfig returns the part of the settings that concerns connections.
+// connConfig returns the settings that concern connections.
 func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// The driver records facts about a node in the last line of the node's data, as
-// text that operators can read. This line is called the trailer. It is one of
+// The driver records facts about a node in the last line of its data, the
+// trailer, as text that operators can read. It is one of
 //
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000
 //
-// The first line says that only the node's session can write to the node: see
-// acl.go. The second line is the trailer of a node that Replace has made in
-// place of an older node. The new node has a Czxid and a Ctime of its own. So
-// the trailer records the token that Create returned, and the time at which
-// Create made its node.
+// The first says that only the node's session can write to the node: see
+// acl.go. The second marks a node that Replace made in place of an older one.
+// Because the new node has its own Czxid and Ctime, the trailer records the
+// token that Create returned and the time at which Create made the node.
 //
 // If there is nothing to record, but the last line of the caller's data looks
-// like a trailer, the driver appends a trailer with zeros. So splitTrailer
+// like a trailer, the driver appends a trailer with zeros, so that splitTrailer
 // removes exactly what was appended.
 
 const (
@@ -28,15 +27,15 @@ const (
 	trailerGuarded = "guarded"
 )
 
-// trailer is what the last line of a node's data says. If token is zero, the
-// token and the time of creation are those in the node's own Stat.
+// trailer is a parsed trailer. If token is zero, the node's own Stat has the
+// token and the time of creation.
 type trailer struct {
 	guarded bool
 	token   int64
 	created int64 // milliseconds since 1970, as in a Stat
 }
 
-// withTrailer returns data in the form in which Create stores it.
+// withTrailer returns data as Create stores it.
 func withTrailer(data []byte, guarded bool) []byte {
 	if _, _, found := splitTrailer(data); found || guarded {
 		return appendTrailer(data, trailer{guarded: guarded})

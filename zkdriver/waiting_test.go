@@ -14,16 +14,16 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// waiter is a session with nodes that wait behind nodes of another session. Its
-// timeout is so long that it sends no heartbeat during a test.
+// waiter is a session whose nodes wait behind another session's. Its timeout is
+// so long that it sends no heartbeat during a test.
 type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // number of transactions, and of all frames, that the waiter had sent when pass last returned
+	multis, all int // transactions and frames sent when pass last returned
 }
 
-// wait is a node that waits, with its watch.
+// wait is a waiting node with its watch.
 type wait struct {
 	queue       string
 	ahead, self driver.Place
@@ -40,8 +40,8 @@ func newWaiter(t testing.TB) *waiter {
 	return w
 }
 
-// wait creates a node for the holder and a node behind it for the waiter, in
-// the same queue. It watches both nodes for the waiter.
+// wait creates a node for the holder and, behind it, one for the waiter, which
+// watches both.
 func (w *waiter) wait(queue string) wait {
 	w.t.Helper()
 	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
@@ -59,9 +59,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass moves the clock of the lease by d and then sends a Sync, as if a
-// heartbeat had been answered. It records how many frames have been sent up to
-// then.
+// pass moves the clock of the lease by d, then sends a Sync as if a heartbeat
+// had been answered, and records how many frames have been sent so far.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -69,9 +68,8 @@ func (w *waiter) pass(d time.Duration) {
 	w.multis, w.all = w.proxy.Frames(zktest.OpMulti), w.proxy.Requests()
 }
 
-// sent requires that the session has sent as many proofs as the parameter says
-// since the last call of pass, and no other request. A proof is a transaction
-// that changes nothing.
+// sent requires that since the last pass the session has sent exactly that many
+// proofs, which are transactions that change nothing, and no other request.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
@@ -83,8 +81,7 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// requireNoEvent requires that the watch has not sent a value and has not
-// ended.
+// requireNoEvent requires that the watch is open and has sent nothing.
 func requireNoEvent(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {
@@ -163,7 +160,7 @@ func TestAProofThatIsLostIsSentAgain(t *testing.T) {
 }
 
 // A contender that has stopped its watch lists the queue before it acts as a
-// holder. So the list must not return before the proof was answered.
+// holder, so the list must not return before the proof is answered.
 func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 	for name, released := range map[string]bool{"a watch without an event": false, "a watch that waits for the proof": true} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +178,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			}
 			x.watch.Stop()
 			lists := make(chan error, 2)
-			for range cap(lists) { // any one of these lists may be the contender's
+			for range cap(lists) { // any of these lists may be the contender's
 				go func() { _, err := w.List(within(t), "q"); lists <- err }()
 			}
 			closed(t, "the proof is sent", held.Held())
@@ -206,8 +203,7 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 }
 
 // An event of one watch may make a contender a holder, even if other watches of
-// its node have had no event. So the driver sends the proof before it reports
-// that event.
+// its node have had none. So the proof comes before that event is reported.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -280,8 +276,8 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 }
 
 // After a long wait, the driver sends a write, the proof, before it reports a
-// release. If the session ends before the proof is answered, the watch ends and
-// does not send Released.
+// release. If the session ends before the proof is answered, the watch ends
+// without Released.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")

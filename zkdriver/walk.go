@@ -10,9 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Walk implements driver.Walker. It reads one node after the other and returns
-// the queues that have contenders. It leaves out nodes below prefix that this
-// user may not read.
+// Walk implements driver.Walker. It reads the nodes one by one and returns the
+// queues that have contenders. Nodes that this user may not read are left out,
+// except prefix itself.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {
@@ -63,7 +63,7 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), nil
 }
 
-// walkPath returns the path of a queue, or of the chroot for an empty name.
+// walkPath returns the path of a queue; the empty name stands for the chroot.
 func (s *session) walkPath(name string) string {
 	switch {
 	case name != "":

@@ -11,12 +11,11 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Watch implements driver.Session. It watches the data of each node, because a
-// write to a guarded node is the first part of its release. For a missing node
-// the server sets no watch. The driver then treats the node as removed, and
-// ends the driver.Watch. The answer to the watch of the own node shows which
-// node has the name. It is the node of the place p only if it has the token of
-// p and belongs to this session.
+// Watch implements driver.Session. It watches each node's data, because the
+// release of a guarded node begins with a write. For a missing node the server
+// sets no watch; the driver treats it as removed and ends the driver.Watch. The
+// answer for the own node shows which node has the name: it is p only if it has
+// the token of p and belongs to this session.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
@@ -40,7 +39,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 }
 
 // WatchQueue implements driver.Session. It watches the children of the queue's
-// node, and makes that node if it does not exist.
+// node, and makes that node if it is missing.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.Watch{}, err
@@ -60,9 +59,8 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 }
 
 // subscribeAll subscribes to the watches of all paths, and returns when the
-// server has set them. If own is set, the first path is the path of the
-// subscriber's own node. The requests are sent together: none waits for the
-// answer to another.
+// server has set them. If own is set, the first path is that of the
+// subscriber's own node. All requests are sent at once.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err
@@ -90,13 +88,13 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm asks the server for a watch. All callers that wait for the path use the
-// answer, so arm does not depend on the context of one of them.
+// arm asks the server for a watch. All callers waiting for the path share the
+// answer, so arm does not depend on any one caller's context.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.createdSoFar()
 	node, err := arm(path)
 	if errors.Is(err, zk.ErrNoNode) {
-		s.watches.fire(path, driver.Changed) // the node is missing, so the watch ends at once
+		s.watches.fire(path, driver.Changed) // the node is missing
 		if queue, name, ok := s.settings.splitPath(path); ok {
 			s.own.nodeGone(queue, name, asked)
 		}
@@ -105,7 +103,6 @@ func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode,
 	s.watches.answered(path, w, node, explain(err, "watch", path, "READ on it"))
 }
 
-// awaitArmed waits until the server has answered the request for the watch.
 func (s *session) awaitArmed(ctx context.Context, path string, w *watch) error {
 	select {
 	case <-w.armed:

@@ -115,7 +115,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
 		var group sync.WaitGroup
-		for range 4 { // after the reconnect, these requests could reach the server before the watches are set again
+		for range 4 { // after a reconnect, these could reach the server before the watches are set again
 			group.Go(func() { b.List(within(t), "q") })
 		}
 		require.NoError(t, other.Delete(within(t), "q", p, driver.Changed))

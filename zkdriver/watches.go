@@ -8,61 +8,59 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// watches is the set of watches that a server keeps for a session, one for each
-// path. All callers that wait for a path share its watch. go-zookeeper cannot
-// remove a watch. So a watch whose callers have all gone stays until it fires,
-// and serves the next caller of its path.
+// watches is the set of watches that a server keeps for a session, one per
+// path. All callers waiting for a path share its watch. go-zookeeper cannot
+// remove a watch, so one without callers stays until it fires, and serves the
+// next caller of its path.
 //
-// go-zookeeper calls a function for each event, and that function ends the
-// watches. So a watch needs no goroutine.
+// go-zookeeper calls a function for each event, so a watch needs no goroutine.
 type watches struct {
 	conn *zkconn.Conn // set before the first call of subscribe
 	own  *ownNodes
 
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // whether there were watches when close was called; go-zookeeper has kept them
+	setInClient bool // whether go-zookeeper still had watches when close was called
 	paths       map[string]*watch
-	breaks      uint64         // how often the connection broke
-	stale       map[string]int // number of watches that began on an earlier connection, by path of the queue
+	breaks      uint64         // number of broken connections
+	stale       map[string]int // number of watches that began on an earlier connection, by queue path
 }
 
-// watch is the watch of one path. When it ends, it is removed from
-// watches.paths.
+// watch is the watch of one path. It is removed from watches.paths when it
+// ends.
 type watch struct {
-	breaks      uint64        // the value of watches.breaks when the watch was asked for
+	breaks      uint64        // the value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
-	err         error         // the error of the request for the watch, or nil; like node, set before armed is closed
+	err         error         // why the request failed; like node, set before armed is closed
 	node        watchedNode
-	over        bool // whether the watch has ended: it has fired, or all watches were closed
+	over        bool // whether the watch has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
-	// The field written is set when the server has reported a write to the
-	// node. The field fresh is set at the same moment, unless a watch in the
-	// queue began on an earlier connection. The comment of (*watches).written
-	// gives the reason.
+	// Set when the server has reported a write to the node; fresh only if no
+	// watch in the queue began on an earlier connection. See
+	// (*watches).written.
 	written, fresh bool
 }
 
-// watchedNode is what the answer to a watch shows of the node.
+// watchedNode is the node as shown in the answer to a watch.
 type watchedNode struct {
-	mine    bool // whether the node belongs to this session
+	mine    bool // whether it belongs to this session
 	token   int64
-	trusted bool // whether only the owner can write to the node, and only to release it: see trustsWrite
+	trusted bool // whether only the owner can write to it, and only to release it: see trustsWrite
 }
 
 // subscriber is the driver's side of a driver.Watch. It listens to the watches
-// of one or more paths. watches.mu guards all fields but c.
+// of one or more paths. All fields but c are guarded by watches.mu.
 type subscriber struct {
 	c          chan driver.Cause
-	own        *watch           // the watch of the contender's own node; nil if a queue is watched
-	ahead      bool             // whether the subscriber also listens to nodes ahead of its own: see notify
-	watches    []*watch         // the watches that the subscriber listens to, own among them, except those that have ended
-	endOfWait  func(event bool) // records the end of the wait, see ownNodes.beginWait; nil if the node does not only wait
+	own        *watch           // the watch of the contender's own node; nil for a queue
+	ahead      bool             // whether it also listens to nodes ahead of its own: see notify
+	watches    []*watch         // watches that have not ended, including own
+	endOfWait  func(event bool) // see ownNodes.beginWait; nil unless the node only waits
 	confirming bool             // whether the event is held back until a write is answered: see confirmLater
 	event      event
 	released   bool // whether Released was sent on c
-	over       bool // whether c is closed, or no caller receives from it any more
+	over       bool // whether c is closed, or has no receiver any more
 }
 
 // event is what the watches of a subscriber have reported: nothing yet, the
@@ -75,17 +73,17 @@ const (
 	endEvent
 )
 
-// any reports whether go-zookeeper may have watches. It also counts watches
-// that no caller waits for any more.
+// any reports whether go-zookeeper may have watches, including those for which
+// no caller waits any more.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.setInClient || len(ws.paths) > 0
 }
 
-// subscribe makes a subscriber listen to the watch of a path. If there is no
-// watch of the path yet, subscribe makes one and returns first as true. In that
-// case the caller has to arm the watch.
+// subscribe makes a subscriber listen to the watch of a path. If it is the
+// first for that path, subscribe creates the watch, and the caller has to arm
+// it.
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -114,7 +112,7 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// covers reports whether the server watches this session's node of that token
+// covers reports whether the server watches this session's node with that token
 // under that path, and has not reported its end.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
@@ -132,9 +130,9 @@ func (ws *watches) covers(path string, token int64) bool {
 }
 
 // start is called when all watches of a subscriber are armed. If the own node
-// is not the node of that token, start reports the end of the driver.Watch. If
-// the nodes ahead have caused no event yet, start records that the subscriber's
-// node only waits from now on.
+// does not have that token, start ends the driver.Watch. If no node ahead has
+// caused an event yet, it records that the subscriber's node only waits from
+// now on.
 func (ws *watches) start(s *subscriber, queue string, token int64, ahead []driver.Node) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -146,8 +144,7 @@ func (ws *watches) start(s *subscriber, queue string, token int64, ahead []drive
 	}
 }
 
-// unsubscribe forgets a subscriber. The subscriber's channel is then never
-// closed.
+// unsubscribe forgets a subscriber, whose channel is then never closed.
 func (ws *watches) unsubscribe(s *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -156,9 +153,8 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.endWait(false)
 }
 
-// answered records the server's answer to the request for a watch. If the
-// answer is an error, the server has not set the watch, and the watch is
-// forgotten.
+// answered records the server's answer to a request for a watch. After an error
+// the server has no watch, and it is forgotten.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -175,7 +171,6 @@ func (ws *watches) answered(path string, w *watch, node watchedNode, err error) 
 	}
 }
 
-// fire ends the watch of a path, if there is one.
 func (ws *watches) fire(path string, why driver.Cause) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -186,13 +181,13 @@ func (ws *watches) fire(path string, why driver.Cause) {
 }
 
 // written ends the watch of a node that was written to. If writes to the node
-// are trusted, the node's session has written to it in order to release it.
+// are trusted, the node's own session wrote to it in order to release it.
 //
-// After a reconnect a report of a write does not prove that, for two reasons.
-// First, the server reports a node that has changed meanwhile as written, even
-// if it is another node of the same name. Second, several requests may be needed
-// to set all watches again. Until then, a waiter whose own node was removed may
-// hear of a write to its predecessor before it hears of that removal.
+// After a reconnect a reported write is no such proof, for two reasons. First,
+// the server reports a node that has changed meanwhile as written, even if it
+// is another node of the same name. Second, setting all watches again may take
+// several requests; until then, a waiter whose own node was removed may hear of
+// a write to its predecessor before it hears of that removal.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -205,7 +200,7 @@ func (ws *watches) written(path string) {
 	select {
 	case <-w.armed:
 		ws.end(path, w, w.cause())
-	default: // the method answered will end the watch
+	default: // answered will end the watch
 	}
 }
 
@@ -218,7 +213,7 @@ func (w *watch) cause() driver.Cause {
 }
 
 // disconnected is called when a connection has broken, before any event of the
-// next connection.
+// next one.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -229,8 +224,8 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches for good. If the event of a subscriber is held back,
-// the channel of this subscriber is closed when the lease has ended.
+// close ends all watches for good. If a subscriber's event is held back, its
+// channel is closed when the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -243,11 +238,10 @@ func (ws *watches) close() {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// The caller of each function below holds watches.mu. Only confirmLater locks
-// it itself.
+// The functions below require watches.mu to be held, except confirmLater, which
+// locks it.
 
-// drop removes the watch of a path from ws.paths. If ws.stale counts the watch,
-// drop takes it out of that number, too.
+// drop removes the watch of a path, also from the count in ws.stale.
 func (ws *watches) drop(path string, w *watch) {
 	delete(ws.paths, path)
 	if w.breaks == ws.breaks {
@@ -258,7 +252,7 @@ func (ws *watches) drop(path string, w *watch) {
 	}
 }
 
-// end tells the subscribers of a watch that the watch has ended, and why.
+// end tells the subscribers of a watch that it has ended, and why.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
 	if ws.own.watchEnded(path, why) {
@@ -275,18 +269,17 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 }
 
 // notify records an event and delivers it to the caller. If the subscriber
-// listens to nodes ahead, its contender may act as a holder after the event. So
+// listens to nodes ahead, its contender may act as a holder after the event, so
 // the event is held back until the lease counts from a recent write, or has
 // ended: see zkconn.Conn.Confirmed.
 //
-// confirmLater locks ws.mu, which the caller of notify holds. So confirmLater
-// must not run on the goroutine of notify. Conn.Work runs a function on the
-// calling goroutine only after the Conn has closed its workers, and that cannot
-// have happened here. Before a Conn closes its workers, its lease ends, and then
-// ws.close locks ws.mu. If ws.close has locked ws.mu before the caller of notify
-// did, Conn.Confirmed returns true, because the lease has ended, and notify does
-// not call Work. If the caller of notify has locked ws.mu first, ws.close waits,
-// and the workers are closed only after notify has returned.
+// confirmLater locks ws.mu, which the caller of notify holds, so it must not
+// run on this goroutine. Conn.Work runs it here only once the Conn has closed its
+// workers, which cannot have happened here: before that the lease ends, and
+// ws.close locks ws.mu. If ws.close got the lock first, Conn.Confirmed returns
+// true, because the lease has ended, and Work is not called. If the caller of
+// notify got it first, ws.close waits, and the workers are closed only after
+// notify has returned.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -307,8 +300,8 @@ func (ws *watches) notify(s *subscriber, e event) {
 }
 
 // confirmLater waits until the lease counts from a recent write, and then
-// delivers the event. It locks ws.mu itself. If the session has ended,
-// confirmLater ends the watch, whatever the event was.
+// delivers the event. If the session has ended, it ends the watch, whatever the
+// event was. It locks ws.mu.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
@@ -321,9 +314,8 @@ func (ws *watches) confirmLater(s *subscriber) {
 	s.deliver()
 }
 
-// endWait records that the wait of the subscriber's node is over, if the method
-// start of watches has recorded that the node waits. The parameter event
-// reports whether an event has ended the wait.
+// endWait records that the wait of the subscriber's node is over, if start has
+// recorded one. The parameter event reports whether an event ended it.
 func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
 		s.endOfWait(event)
@@ -335,9 +327,9 @@ func (s *subscriber) endWait(event bool) {
 // release of a node ahead, the caller learns only that the watch has ended.
 //
 // The event of a release may arrive while the watch of the own node is being
-// armed. The answer to the request for that watch then shows whether the own
-// node exists. If it exists, it has existed since Create, so the release may be
-// reported. If it does not exist, the subscriber ends before Watch returns.
+// armed. The answer to that request shows whether the own node exists. If it
+// does, it has existed since Create, so the release may be reported. If not,
+// the subscriber ends before Watch returns.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:
@@ -350,8 +342,8 @@ func (s *subscriber) deliver() {
 	}
 }
 
-// keepOnly makes the subscriber listen to the given watch alone. If that watch
-// is nil or over, the subscriber listens to none.
+// keepOnly makes the subscriber listen only to the given watch, or to none if
+// that is nil or over.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watches {
 		if w != only {

@@ -7,27 +7,26 @@ import (
 )
 
 // A write to a contender's node is a release only if no other session can write
-// to the node. The trailer of the node says whether that is so. But any client
-// that may create nodes in the queue can make a node with that trailer, and
-// then make this node look released while another contender holds the lock. So
-// a session trusts a write only
+// to the node. The node's trailer says whether that is so, but any client that
+// may create nodes in the queue can forge a node with that trailer, and then
+// make it look released while another contender holds the lock. So a session
+// trusts a write only
 //
 //   - if the session has a secret itself (with handover=list it has none);
 //   - and if the node is its own, or if every client that may create nodes in the
 //     queue may also delete nodes in it. Such a client can remove a holder's node
 //     anyway, so it gains nothing by a forgery.
 //
-// The ACL that allows this must be the one with which the queue was made. If
-// the ACL was changed later, it does not show which clients could create the
-// nodes that exist.
+// The ACL must be the one with which the queue was made. A changed ACL does not
+// show which clients could create the nodes that exist.
 //
 // The ACL is read once, when a session first has to wait in a queue. Every
-// answer to a Create and to a List has the queue's Czxid and the version of its
-// ACL, so the driver notices a change without a request. A waiter has listed
-// the node that it waits for. So the version that the driver has seen is the
-// version under which that node was created, or a later one.
+// answer to a Create and to a List has the queue's Czxid and ACL version, so
+// the driver notices a change without a request. A waiter has listed the node
+// that it waits for, so the version that the driver has seen is the one under
+// which that node was created, or a later one.
 
-// trustsWrite reports whether a write to the node n of the queue is a release.
+// trustsWrite reports whether a write to node n of the queue is a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	switch {
 	case !s.secret.set() || !n.trailer.guarded:
@@ -49,8 +48,7 @@ func (s *session) trustsWrite(queue string, n *storedNode) bool {
 
 // creatorsMayDelete reports whether the ACL gives no user CREATE without
 // DELETE. It does not add up the permissions of entries that look alike: the
-// server may hide the digests, so that such entries may belong to different
-// users.
+// server may hide digests, so they may belong to different users.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {
