@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// sendHooks are functions that run when a certain transaction has been written
-// to the connection.
+// sendHooks are functions to run when a certain transaction has been written to
+// the connection.
 type sendHooks struct {
 	mu    sync.Mutex
 	hooks []*sendHook
 }
 
-// sendHook is a function that runs once, when the transaction that contains
-// these bytes has been written.
+// sendHook is a function that runs once, when the transaction containing these
+// bytes has been written.
 type sendHook struct {
 	contents []byte
 	run      func()
@@ -26,8 +26,7 @@ func (hs *sendHooks) add(h *sendHook) {
 	hs.hooks = append(hs.hooks, h)
 }
 
-// take returns the hook of this request and forgets it. If the request has no
-// hook, take returns nil.
+// take removes and returns the hook of this request, or nil.
 func (hs *sendHooks) take(request []byte) *sendHook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -40,7 +39,7 @@ func (hs *sendHooks) take(request []byte) *sendHook {
 	return h
 }
 
-// cancel forgets a hook. It returns false if the hook had already been taken.
+// cancel forgets a hook. It returns false if the hook was already taken.
 func (hs *sendHooks) cancel(h *sendHook) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

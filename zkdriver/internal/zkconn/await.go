@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Go runs job on a worker, which is a goroutine of the Conn, and does not wait
-// for it. If the Conn has shut down, Go does not run job, and returns false.
+// Go runs job on a worker, which is a goroutine of the Conn, without waiting
+// for it. If the Conn has shut down, it returns false and does not run job.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
-// Work is like Go, but if the Conn has shut down, it runs job at once, on the
-// calling goroutine. Every request of job then fails.
+// Work is like Go, but once the Conn has shut down it runs job on the calling
+// goroutine. Every request of job then fails.
 func (c *Conn) Work(job func()) {
 	if !c.workers.run(job) {
 		job()
@@ -37,22 +37,22 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 	}
 }
 
-// The states of a job that a caller waits for.
+// The states of an awaited job.
 const (
 	running int32 = iota
 	finished
 	abandoned
 )
 
-// Await runs job and waits until job has returned, ctx has ended, or the
-// session has ended. go-zookeeper takes no context: a request ends only when it
-// was answered, when its connection breaks, or when the Conn shuts down. So job
-// runs on a worker, unless ctx can never end. While the session has no
-// connection, no job begins: go-zookeeper would keep its request and send it
-// later, even if the caller has given up meanwhile.
+// Await runs job, and returns when job has returned, or when ctx or the session
+// has ended. go-zookeeper takes no context: a request ends only when it is
+// answered, its connection breaks, or the Conn shuts down. So job runs on a
+// worker, unless ctx can never end. While the session has no connection, no job
+// begins, because go-zookeeper would keep its request and send it later, even
+// if the caller has given up by then.
 //
-// If Await returns before job does, the worker passes the result of job to the
-// function late when job has returned. The function late may be nil.
+// If Await returns before job does, the result of job goes to late, unless that
+// is nil.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.AwaitConnection(ctx); err != nil {
@@ -92,8 +92,8 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	return unlessEnded(c, v, err)
 }
 
-// unlessEnded returns the result of a job. But if the session has ended
-// meanwhile, it returns the session's error instead.
+// unlessEnded returns the result of a job, or the session's error if the
+// session has ended meanwhile.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T

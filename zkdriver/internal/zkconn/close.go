@@ -11,12 +11,10 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait bounds how long a Dial that has failed waits for the
-	// shutdown.
+	// abandonWait bounds how long a failed Dial waits for the shutdown.
 	abandonWait = 25 * time.Millisecond
 	// closeTimeout bounds how long the server may take to confirm the end of
-	// the session. After failed attempts the bound grows, up to
-	// maxCloseTimeout.
+	// the session. After failed attempts it grows, up to maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
 	// exitTimeout bounds the wait for go-zookeeper's goroutines after
@@ -25,7 +23,7 @@ const (
 )
 
 // Close ends the session here and in the store, and returns when the Conn has
-// shut down. If the lease has run out here, the session may still exist in the
+// shut down. If the lease has run out, the session may still exist in the
 // store, so Close ends it there, too. If no server has confirmed the end, the
 // error matches driver.ErrUnavailable, and Close can be called again.
 func (c *Conn) Close() error {
@@ -35,14 +33,13 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown closes go-zookeeper and the connection for good. If it runs because
-// of a call of Close, it also ends the session in the store, if the connection
-// still works.
+// shutDown closes go-zookeeper and the connection for good. In a call of Close
+// it also ends the session in the store, if the connection still works.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
 		// The session has ended without a call of Close, so its holders may not
 		// know yet. Until Close is called, the store must keep the session's
-		// nodes, at most until the session times out there.
+		// nodes, for as long as it keeps the session.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -50,16 +47,16 @@ func (c *Conn) shutDown() {
 	go func() {
 		defer close(closed)
 		c.client.Close()
-		c.dialer.close() // otherwise a handshake under way could bring the session back
+		c.dialer.close() // otherwise a handshake in flight could bring the session back
 		for range c.events {
-		} // the channel is closed when go-zookeeper's last goroutine ends
+		} // closed when go-zookeeper's last goroutine ends
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-closed:
 	case <-timer.C:
-		c.dialer.close() // after this, client.Close returns, too
+		c.dialer.close() // makes client.Close return
 		timer.Reset(exitTimeout)
 		select {
 		case <-closed:
@@ -68,17 +65,16 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// endInStore makes sure that the session has ended in the store. If that is not
-// known yet, it ends the session on a new connection, because go-zookeeper's
-// connection is closed.
+// endInStore makes sure that the session has ended in the store. Unless that is
+// known, it ends the session on a new connection, because go-zookeeper's is
+// closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt first connects with the session again, which makes the server
-	// keep the session for another timeout. If all attempts were too short for
-	// the step after that, the session would never end. So each attempt may
-	// take longer than the one before.
+	// An attempt first reconnects with the session, which extends it by another
+	// timeout. If all attempts were too short for the step after that, the
+	// session would never end, so the timeout grows.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {
@@ -89,9 +85,9 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial does not return. In most cases that takes
-// no time. But if a server hangs in the handshake, go-zookeeper waits for a
-// second. In that case abandon returns earlier, and the shutdown goes on.
+// abandon shuts down a Conn that Dial does not return. That rarely takes time.
+// But if a server hangs in the handshake, go-zookeeper waits for a second;
+// abandon then returns earlier, and the shutdown goes on.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// connectTo connects to an address of a host, with TLS unless config is nil.
+// connectTo connects to an address of the host, with TLS unless config is nil.
 func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config) (net.Conn, error) {
 	raw, err := d.dialAddress(ctx, host)
 	if err != nil || config == nil {
@@ -32,8 +32,8 @@ func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config)
 }
 
 // dialAddress returns a connection to the first address of a host that accepts
-// one. It dials the addresses in the order of lookUp, so if a server accepts
-// connections and does not serve them, the next attempt dials another address.
+// one. It follows the order of lookUp, so that after a server that accepts
+// connections without serving them, the next attempt dials another address.
 func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error) {
 	addresses, err := d.lookUp(ctx, host)
 	if err != nil {
@@ -57,10 +57,10 @@ func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error)
 	return nil, first
 }
 
-// lookUp returns the addresses of a host in the order in which they are to be
-// dialled: first those that are new, in random order, and last the one that was
-// dialled last. It resolves the name each time, because addresses change. If
-// that fails or takes too long, the addresses that the name had before count.
+// lookUp returns the addresses of a host in the order in which to dial them:
+// new ones first, in random order, and the most recently dialled one last. It
+// resolves the name each time, because addresses change. If that fails or takes
+// too long, it falls back to the earlier addresses.
 func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	}
 	shuffle(found)
 	slices.SortStableFunc(found, func(a, b string) int {
-		return cmp.Compare(slices.Index(known, a), slices.Index(known, b)) // a new address has the index -1
+		return cmp.Compare(slices.Index(known, a), slices.Index(known, b)) // a new address has index -1
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,11 +107,10 @@ func (d *dialer) dialled(host, address string) {
 	d.known[host] = append(rest, address)
 }
 
-// dialAgain dials. As long as no dial has ended, it starts one more dial after
-// each interval. It returns the result of the dial that ends first. The reason
-// for further dials is this: if a network drops the packets of one dial, the
-// operating system repeats them only after 1 s, 3 s and 7 s, which may be long
-// after the network works again.
+// dialAgain starts another dial after each interval until one has ended, and
+// returns that one's result. If a network drops the packets of a dial, the
+// operating system resends them only after 1 s, 3 s and 7 s, which may be long
+// after the network has recovered.
 func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()

@@ -17,8 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// If a network drops the request of a dial, the operating system repeats it
-// only after 1 s, 3 s and 7 s. So dialAgain begins further dials.
+// The operating system resends a dropped dial only after 1 s, 3 s and 7 s.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)
@@ -52,7 +51,7 @@ func TestDialsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// Of the addresses of one name, only one has a server. The others accept
+// Only one of the addresses of the name has a server. The others accept
 // connections and drop them.
 func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	_, port, err := net.SplitHostPort(zktest.Shared(t).Addr())
@@ -88,7 +87,6 @@ func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	require.Equal(t, 4, c.keepalive.schedule.hosts, "another address counts as another host")
 }
 
-// The certificate is checked against the name and not against the address.
 func TestACertificateHasTheNameOfTheHost(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.OtherHost, zktest.NoClientCert))

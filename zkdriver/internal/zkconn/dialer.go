@@ -14,45 +14,45 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session and makes sure that all of them
-// belong to that session. It is the HostProvider and the Dialer of
-// go-zookeeper, which asks for a host and dials it, again and again.
+// dialer makes the connections of one session, and ensures that they all belong
+// to it. It is the HostProvider and the Dialer of go-zookeeper, which keeps
+// asking for a host and dialing it.
 type dialer struct {
 	config Config
 	tls    *tls.Config
 	hosts  []string // the hosts of config, in random order
 
-	// These functions are set before the dialer is used. They are called on
-	// goroutines of go-zookeeper and must not block.
-	onBegin  func(r connectReply, asked driver.Instant) error // called when the session has begun
-	onResume func(asked driver.Instant) error                 // called when the session has reconnected
-	onFail   func(error)                                      // called when an attempt to connect has failed
-	onEnd    func(error)                                      // called with the reason when the session has ended
+	// Set before first use. Called on goroutines of go-zookeeper; must not
+	// block.
+	onBegin  func(r connectReply, asked driver.Instant) error // when the session has begun
+	onResume func(asked driver.Instant) error                 // when the session has reconnected
+	onFail   func(error)                                      // when an attempt to connect has failed
+	onEnd    func(error)                                      // with the reason, when the session has ended
 
 	sendHooks       sendHooks
 	maxRequestPause time.Duration
 
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
-	connections   atomic.Uint64 // the number of finished handshakes so far
-	round         atomic.Int64  // the number of attempts that reach every address of every host
-	zxid          atomic.Int64  // the zxid of the last reply
+	connections   atomic.Uint64 // number of finished handshakes
+	round         atomic.Int64  // number of attempts that reach every address of every host
+	zxid          atomic.Int64  // zxid of the last reply
 
 	mu       sync.Mutex
 	closed   bool
-	next     int                 // index in hosts of the host to dial next
-	known    map[string][]string // the addresses of each host, in the order in which they are dialled next: see lookUp
-	attempts int                 // number of attempts to connect since the last answer to a request
+	next     int                 // index in hosts
+	known    map[string][]string // addresses of each host, in the order in which to dial them: see lookUp
+	attempts int                 // number of attempts to connect since the last answer
 	conn     *frameConn
-	attached bool          // whether conn has finished its handshake and has not been given up since
+	attached bool          // whether conn has finished its handshake and has not been given up
 	ready    chan struct{} // closed while attached is set
-	server   string        // the address of the last server that accepted the session
+	server   string        // address of the last server that accepted the session
 	session  int64
 	password []byte
 	timeout  time.Duration
-	cancel   context.CancelFunc // ends the present dial
-	lastErr  error              // the error of the last attempt
-	refusals int                // number of attempts in a row whose error a retry cannot change, see permanentDialError
+	cancel   context.CancelFunc // ends the current dial
+	lastErr  error              // error of the last attempt
+	refusals int                // number of consecutive attempts with an error that a retry cannot change: see permanentDialError
 	fatal    chan struct{}      // closed when refusals reaches round
 }
 
@@ -68,15 +68,15 @@ func newDialer(config Config, tls *tls.Config) *dialer {
 func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
 
 // Init, Len, Next and Connected implement zk.HostProvider. Next returns names
-// and not addresses, so that a name is resolved for every attempt.
+// instead of addresses, so that names are resolved for every attempt.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
 func (d *dialer) Connected()          {}
 
 // Next returns the next host. If retryStart is true, go-zookeeper pauses for a
-// second and checks whether it has been closed. So retryStart is true only
-// after close; until then dial makes the pauses.
+// second and checks whether it has been closed, so retryStart is true only
+// after close. Until then dial makes the pauses.
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ var (
 	errTick         = errors.New("tick_time is more than half of the timeout that the server grants a session")
 )
 
-// dial is the zk.Dialer.
+// dial implements zk.Dialer.
 func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	attempt, err := d.pauseBeforeDial()
 	if err != nil {
@@ -119,13 +119,11 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-// redialInterval returns the time between two dials to one address that does not
-// answer.
+// redialInterval returns the time between two dials of one silent address.
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pauseBeforeDial waits before every attempt, except before the first attempt
-// for each address. Without this pause a client would overload servers that are
-// down, or that accept connections and drop them.
+// pauseBeforeDial waits before every attempt but the first for each address, to
+// spare servers that are down, or that accept connections and drop them.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
 	attempt = d.attempts
@@ -150,10 +148,10 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff returns how long to wait before an attempt. There is no pause before
-// the first attempt for each address. After that, the pause doubles with each
-// attempt, up to a tenth of the session timeout, with jitter. Once a session
-// exists, its lease runs, so the limit is then a fortieth of the timeout.
+// backOff returns how long to wait before an attempt. The first attempt for
+// each address needs no wait. From then on it doubles with each attempt, up to
+// a tenth of the session timeout, with jitter. Once a session exists, its lease
+// is running, so the limit is a fortieth of the timeout.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - int(d.round.Load())
 	if n < 0 {
@@ -167,18 +165,17 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns how long one attempt may take, including its
-// handshake. This time is short: if one server does not answer, the session must
-// reach another one before its lease ends. The time grows with each round
-// through the servers, so that a slow store is reached in the end.
+// attemptTimeout returns how long an attempt may take, including its handshake.
+// It is short, because the session must reach another server before its lease
+// ends if one does not answer. It grows with each round through the servers, so
+// that a slow store is reached eventually.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
 	return min(timeout<<min(attempt/int(d.round.Load()), 5), 5*time.Second)
 }
 
-// sessionTimeout returns the session's timeout: the one that the server has
-// granted, or else the one that the client asks for.
+// sessionTimeout returns the granted timeout, or before that the requested one.
 func (d *dialer) sessionTimeout() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,7 +203,6 @@ func (d *dialer) install(c *frameConn) bool {
 	return !d.closed
 }
 
-// logins implements connOwner.
 func (d *dialer) logins() [][]byte {
 	if d.config.Logins == nil {
 		return nil
@@ -214,8 +210,8 @@ func (d *dialer) logins() [][]byte {
 	return d.config.Logins()
 }
 
-// recordFailure implements connOwner. If there was no connection, c is nil.
-// recordFailure is not called for a connection whose handshake has succeeded.
+// recordFailure implements connOwner. If there was no connection, c is nil. It
+// is not called once the handshake has succeeded.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -274,9 +270,8 @@ func (d *dialer) checkReply(r connectReply) error {
 	return err
 }
 
-// attach implements connOwner: it begins or resumes the session. The server has
-// accepted the session. So the leader has accepted it, too, because a server
-// asks its leader first.
+// attach implements connOwner: it begins or resumes the session. The leader has
+// accepted the session, too, because a server asks its leader first.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +298,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	return nil
 }
 
-// setAttached sets attached. The caller holds d.mu.
+// The caller holds d.mu.
 func (d *dialer) setAttached(attached bool) {
 	switch {
 	case attached == d.attached:
@@ -316,7 +311,6 @@ func (d *dialer) setAttached(attached bool) {
 	d.attached = attached
 }
 
-// broken implements connOwner.
 func (d *dialer) broken(c *frameConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -325,17 +319,16 @@ func (d *dialer) broken(c *frameConn) {
 	}
 }
 
-// connected returns a channel that is closed if the session has a connection.
+// connected returns a channel that is closed while the session has a
+// connection.
 func (d *dialer) connected() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ready
 }
 
-// lastZxid implements connOwner.
 func (d *dialer) lastZxid() *atomic.Int64 { return &d.zxid }
 
-// afterSend implements connOwner.
 func (d *dialer) afterSend(frame []byte) func() {
 	if h := d.sendHooks.take(frame); h != nil {
 		return h.run
@@ -343,19 +336,17 @@ func (d *dialer) afterSend(frame []byte) func() {
 	return nil
 }
 
-// closeConfirmed implements connOwner.
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 
-// resetBackOff is called when a request was answered, which shows that the
-// connection works.
+// resetBackOff is called when an answer shows that the connection works.
 func (d *dialer) resetBackOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts = 0
 }
 
-// giveUp closes the connection of that number if it is still in use.
-// go-zookeeper then dials again.
+// giveUp closes the connection with that number if it is still in use, which
+// makes go-zookeeper dial again.
 func (d *dialer) giveUp(connection uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -382,23 +373,22 @@ func (d *dialer) sessionID() int64 {
 // FormatID returns the id of a session as ZooKeeper's own tools print it.
 func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }
 
-// describe returns the id of the session, the server and the timeout.
 func (d *dialer) describe() driver.SessionInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
 }
 
-// close closes the connection and allows no other. After that, no dial or
-// handshake that go-zookeeper has begun can bring the session back.
+// close closes the connection and forbids others. After that, no dial or
+// handshake in flight can bring the session back.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closeLocked()
 }
 
-// closeUnlessBegun closes the dialer unless the session has begun. It reports
-// whether the session has begun.
+// closeUnlessBegun closes the dialer unless the session has begun, which it
+// reports.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -408,7 +398,7 @@ func (d *dialer) closeUnlessBegun() bool {
 	return d.session != 0
 }
 
-// closeLocked does what close does. The caller holds d.mu.
+// closeLocked is close with d.mu held.
 func (d *dialer) closeLocked() {
 	if d.closed {
 		return

@@ -18,14 +18,13 @@ func TestForeignSessionIsNeverAdopted(t *testing.T) {
 	require.ErrorIs(t, c.Lease().Err(), driver.ErrSessionEnded)
 }
 
-// watching implements Events for a session that has watches.
 type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// After a reconnect, the session asks for changes since the last zxid that it has
-// seen on the connection before. A watch that another request made meanwhile would
-// end by a change that is older than the watch.
+// After a reconnect, the session asks for changes since the last zxid that it
+// has seen before. A change older than a watch that another request made
+// meanwhile would end that watch.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())
@@ -35,7 +34,7 @@ func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	path := server.Chroot(t)
 	c := mustDial(t, config)
 	c.dialer.mu.Lock()
-	c.dialer.maxRequestPause = bound // longer than the setting of watches takes, even on a slow machine
+	c.dialer.maxRequestPause = bound // more than setting the watches takes on a slow machine
 	c.dialer.mu.Unlock()
 	_, _, err := c.WatchData(path)
 	require.NoError(t, err)

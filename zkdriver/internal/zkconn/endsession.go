@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// endSession ends the session on a new connection. That is needed in two cases.
-// In the first case the connection broke, or did not answer, during Close, when
-// go-zookeeper makes no other connection. In the second case the lease has run
-// out here. The error says why no server has confirmed the end.
+// endSession ends the session on a new connection, either because the
+// connection broke or fell silent during Close, when go-zookeeper makes no
+// other, or because the lease has run out here. The error says why no server
+// has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.C
 	deadline, _ := ctx.Deadline()
 	c := newFrameConn(raw, d, deadline)
 	defer c.Close()
-	c.Write(d.reattachRequest()) // the first Write sets the deadline of the connection
+	c.Write(d.reattachRequest()) // the first Write sets the connection's deadline
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err
@@ -57,22 +57,22 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.C
 	return errors.New("another session")
 }
 
-// reattachRequest returns the connect request of the session, as a frame.
+// reattachRequest returns the session's connect request, as a frame.
 func (d *dialer) reattachRequest() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(d.password)))
-	b = binary.BigEndian.AppendUint32(b, 0) // the version of the protocol
-	b = binary.BigEndian.AppendUint64(b, 0) // the last zxid that the client has seen: none
+	b = binary.BigEndian.AppendUint32(b, 0) // protocol version
+	b = binary.BigEndian.AppendUint64(b, 0) // last zxid seen by the client: none
 	b = binary.BigEndian.AppendUint32(b, uint32(d.timeout/time.Millisecond))
 	b = binary.BigEndian.AppendUint64(b, uint64(d.session))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(d.password)))
 	return append(b, d.password...)
 }
 
-// sendClose logs in and closes the session. The answers to the logins arrive
-// before the answer to the close. sendClose does not wait for them first,
-// because on a slow network each round trip counts.
+// sendClose logs in and closes the session. The answers to the logins precede
+// the answer to the close, so sendClose does not wait for them first: on a slow
+// network each round trip counts.
 func sendClose(c *frameConn) error {
 	if err := c.login(false); err != nil {
 		return err

@@ -7,18 +7,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// refusals are the answers of a server which say for certain that the request
-// was not carried out.
+// refusals are answers by which a server guarantees that the request was not
+// carried out.
 var refusals = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
 	zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrReconfigDisabled,
 	zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrAuthFailed,
 }
 
-// Unanswered reports whether an error of a request means that no answer has
-// arrived, so that the request may have been carried out or not.
-// (go-zookeeper's ErrNoServer means that the request was not sent. It does not
-// occur here, because dialer.Next never lets go-zookeeper run out of servers.)
+// Unanswered reports whether an error means that no answer has arrived, so that
+// the request may or may not have been carried out. (go-zookeeper's
+// ErrNoServer, which means that the request was not sent, does not occur,
+// because dialer.Next never lets go-zookeeper run out of servers.)
 func Unanswered(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {
@@ -28,7 +28,7 @@ func Unanswered(err error) bool {
 	return !isUnknownCode(err) && !errors.Is(err, zk.ErrInvalidPath)
 }
 
-// Codes of the server that go-zookeeper has no name for.
+// Server codes for which go-zookeeper has no name.
 const (
 	codeUnimplemented = "unknown error: -6"
 	codeQuota         = "unknown error: -125"

@@ -17,72 +17,70 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRequestPause is how long requests wait at most for the watches to be set
-// again. Requests wait only if there are watches to set. go-zookeeper then sets
-// them at once after the reconnect, so this limit is hardly ever reached.
+// maxRequestPause bounds how long requests wait for the watches, if there are
+// any, to be set again. go-zookeeper sets them right after the reconnect, so
+// the limit is hardly ever reached.
 const maxRequestPause = 500 * time.Millisecond
 
-// frameConn is one connection to one server. It stands between go-zookeeper and
-// the network and does what go-zookeeper leaves to its caller:
+// frameConn is one connection to one server, between go-zookeeper and the
+// network. It does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
 //     (go-zookeeper's own deadline is ten times as long as the session lives,
-//     and it has none for the body of a reply. And if a connection breaks while
-//     go-zookeeper logs in again, go-zookeeper can block for good.)
+//     and does not cover the body of a reply. And if a connection breaks while
+//     go-zookeeper logs in again, go-zookeeper can block forever.)
 //   - It reads the connect reply and passes on no session but its own.
-//   - If a write fails, it closes the connection, which go-zookeeper notices
-//     when it reads. So go-zookeeper sees each failure in the same way.
+//   - If a write fails, it closes the connection. go-zookeeper notices that when
+//     it reads, and so sees all failures in the same way.
 //   - After a reconnect it delays requests until the watches have been set
 //     again. The session asks for changes since the last zxid that it has seen
-//     on the connection before. A watch that was made meanwhile would end by a
-//     change that is older than the watch.
-//   - It keeps the last zxid that the session has seen, and writes it into the
-//     requests that name it. go-zookeeper sees no zxid. (When go-zookeeper sets
-//     the watches, it reads its zxid without a lock, while its goroutine that
-//     reads replies may write it.)
+//     before. A change older than a watch made meanwhile would end that watch.
+//   - It tracks the last zxid that the session has seen, and writes it into the
+//     requests that name it. It hides zxids from go-zookeeper, which reads its
+//     own without a lock when it sets the watches, while its reading goroutine
+//     may write it.
 //   - It notices when the server has confirmed the end of the session.
-//   - It refuses replies of the wrong shape, see replyshape.go.
-//   - It runs the hook of a transaction, see aftersend.go.
+//   - It refuses replies of the wrong shape: see replyshape.go.
+//   - It runs the hook of a transaction: see aftersend.go.
 //
-// A frameConn ignores the deadlines and the pings of go-zookeeper: the
-// heartbeats of the Conn notice earlier that a connection does not answer.
+// A frameConn ignores the deadlines and pings of go-zookeeper, because the
+// heartbeats of the Conn detect a silent connection earlier.
 type frameConn struct {
 	raw      net.Conn
 	owner    connOwner
-	deadline time.Time // the time at which the handshake fails if it is not done
+	deadline time.Time // for the handshake
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // whether the connect request has been sent
 	since          int64          // the last zxid of the session before this connection; 0 on the first one
 
-	// The fields below belong to the goroutine that reads.
+	// The fields below belong to the reading goroutine.
 	in            *bufio.Reader
 	handshakeDone bool
-	unread        []byte // the part of the present frame that go-zookeeper has yet to read
-	frame         []byte // the buffer of the present frame, kept for the next one
+	unread        []byte // the part of the current frame that go-zookeeper has yet to read
+	frame         []byte // the buffer of the current frame, reused for the next one
 
-	// writes is the number of writes to the connection. The goroutine that
-	// reads does not need the number. It loads the number only to synchronise
-	// with the goroutine that writes: after the load, it sees everything that
-	// the writing goroutine did before it raised the number.
+	// writes is the number of writes to the connection. The reading goroutine
+	// loads it only for synchronisation: it then sees everything that the
+	// writing goroutine did before it raised the number.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
 	pendingMu sync.Mutex
-	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
+	pending   map[int32]int32 // opcodes of requests without a reply, by xid
 
-	mu      sync.Mutex // guards the fields below, which concern requests that are to be sent
+	mu      sync.Mutex // guards the fields below, which concern requests to be sent
 	paused  bool
 	delayed []byte
 	timer   *time.Timer
 }
 
-// connOwner is the session that a frameConn belongs to: the dialer.
+// connOwner is the session to which a frameConn belongs: the dialer.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
 
-	// checkReply returns an error if the reply is not about this session.
+	// checkReply returns an error if the reply is for another session.
 	checkReply(connectReply) error
 
 	// attach is called when the handshake has succeeded.
@@ -91,14 +89,14 @@ type connOwner interface {
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
-	// broken is called when a connection broke whose handshake had succeeded,
-	// before go-zookeeper learns of that.
+	// broken is called when a connection breaks after its handshake, before
+	// go-zookeeper learns of it.
 	broken(*frameConn)
 
 	// lastZxid is the zxid of the last reply, on any connection of the session.
 	lastZxid() *atomic.Int64
 
-	// afterSend returns the function that has to run when a transaction was
+	// afterSend returns the function to run when a transaction has been
 	// written, or nil.
 	afterSend(frame []byte) func()
 
@@ -123,9 +121,8 @@ func (c *frameConn) SetDeadline(time.Time) error      { return nil }
 func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection. go-zookeeper, the dialer and the frameConn
-// itself call it. It does not send the closing alert of TLS, which may block
-// for seconds.
+// Close closes the connection, for go-zookeeper, the dialer, or the frameConn
+// itself. It does not send TLS's closing alert, which may block for seconds.
 func (c *frameConn) Close() error {
 	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -133,8 +130,8 @@ func (c *frameConn) Close() error {
 	return c.raw.Close()
 }
 
-// Write takes one whole frame, because go-zookeeper writes each request with
-// one call.
+// Write takes one whole frame, because go-zookeeper writes each request at
+// once.
 func (c *frameConn) Write(frame []byte) (int, error) {
 	if !c.connectWritten {
 		c.connectWritten = true
@@ -151,7 +148,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opPing {
-		return length, nil // the ping is not sent: the Conn has its own heartbeats, and go-zookeeper needs no answer to a ping
+		return length, nil // drop the ping: the Conn sends heartbeats, and go-zookeeper needs no answer
 	}
 	switch opcode {
 	case opClose:
@@ -161,7 +158,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 			defer run()
 		}
 	case opSetWatches:
-		// The first connection of a session has set its watches already.
+		// The session's first connection needs to set no watches again.
 		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)
@@ -179,7 +176,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	return length, nil
 }
 
-// withZxid returns a copy of a request with that zxid at that place.
+// withZxid returns a copy of a request with that zxid at that offset.
 func withZxid(request []byte, at int, zxid int64) []byte {
 	request = slices.Clone(request)
 	if len(request) >= at+8 {
@@ -200,7 +197,7 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 }
 
 // replyTo returns the opcode of the request that a reply answers. If there is
-// no such request, ok is false, and go-zookeeper skips the reply.
+// none, go-zookeeper skips the reply.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -216,8 +213,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again. The
-// parameter most is the longest time for which it delays them.
+// pauseRequests delays requests until the watches have been set again, but at
+// most by the given time.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +239,7 @@ func (c *frameConn) resumeRequests() {
 	}
 }
 
-// stopTimer stops the timer of a connection that has been closed.
+// stopTimer stops the timer of a closed connection.
 func (c *frameConn) stopTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,9 +282,9 @@ func (c *frameConn) handshake() error {
 	if err := c.owner.checkReply(r); err != nil {
 		return err
 	}
-	// A session that reconnects has logged in before, and its lease runs. So
-	// the handshake does not wait for the answers to the login. They arrive
-	// before any other answer, and go-zookeeper skips them.
+	// A session that reconnects has logged in before, and its lease is running.
+	// So the handshake does not wait for the answers to the login. They precede
+	// all others, and go-zookeeper skips them.
 	if err := c.login(c.owner.sessionID() == 0); err != nil {
 		return err
 	}
@@ -365,8 +362,8 @@ func (c *frameConn) nextFrame() error {
 	return nil
 }
 
-// readFrame reads a frame of that size. It allocates memory only as the bytes
-// arrive, because the size that the server has announced may be false.
+// readFrame reads a frame of that size. It allocates memory only as bytes
+// arrive, because the announced size may be false.
 func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
 	if cap(c.frame) > keep {

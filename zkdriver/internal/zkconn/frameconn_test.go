@@ -22,7 +22,7 @@ func frame(opcode int32, xid int32) []byte {
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
-	// Without a deadline, a write that is never read would block for ever.
+	// Without a deadline, a write that is never read would block forever.
 	here.SetDeadline(time.Now().Add(bound))
 	there.SetDeadline(time.Now().Add(bound))
 	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
@@ -34,7 +34,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	c, there := newPair(t)
 	c.pauseRequests(maxRequestPause)
-	c.timer.Stop() // so requests wait for the watches, however slow the machine is
+	c.timer.Stop() // make requests wait for the watches, however slow the machine is
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -70,8 +70,8 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The server learns the zxid of the last reply, on a new connection as well, and
-// go-zookeeper never sees one: it would read and write it at the same time.
+// The server learns the zxid of the last reply, also on a new connection.
+// go-zookeeper never sees one, because it would read and write it concurrently.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

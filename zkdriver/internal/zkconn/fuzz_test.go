@@ -53,9 +53,9 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake answers the connect request with any bytes. Then either the
-// frameConn attaches to the session that the bytes name, and passes the reply
-// on unchanged, or it fails and is closed.
+// FuzzHandshake answers the connect request with any bytes. The frameConn must
+// either attach to the session that they name and pass the reply on unchanged,
+// or fail and be closed.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -119,9 +119,9 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the bytes before the first frame of an impossible length. The
-// last frame of the result may be cut off. The result answered reports whether
-// one of the frames answers the request with that xid.
+// frames returns the bytes before the first frame of an impossible length; the
+// last frame may be truncated. It reports whether one of them answers the
+// request with that xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -137,9 +137,8 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that each request of go-zookeeper is sent in full, and
-// that requests keep their order, except that the watches overtake delayed
-// requests. Pings are not sent, because the Conn has heartbeats of its own.
+// FuzzRequests checks that requests are sent in full and in order, except that
+// the watches overtake delayed requests, and that pings are not sent.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

@@ -17,8 +17,8 @@ type connectReply struct {
 	password []byte
 }
 
-// parseConnectReply reads a frame of at least connectReplySize bytes after the
-// header.
+// parseConnectReply parses a frame with at least connectReplySize bytes after
+// the header.
 func parseConnectReply(frame []byte) (connectReply, error) {
 	body := frame[headerSize:]
 	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
@@ -31,7 +31,7 @@ func parseConnectReply(frame []byte) (connectReply, error) {
 	}, nil
 }
 
-// appendLogin appends a request that logs in with the digest scheme.
+// appendLogin appends a login request of the digest scheme.
 func appendLogin(b, auth []byte) []byte {
 	const scheme = "digest"
 	b = binary.BigEndian.AppendUint32(b, uint32(4+4+4+4+len(scheme)+4+len(auth)))
@@ -50,9 +50,8 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame. The parameter least is the number of bytes
-// that the frame must have at least after the header. If it has fewer bytes,
-// readHandshake returns an error.
+// readHandshake reads one frame. It returns an error if there are fewer than
+// least bytes after the header.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -60,7 +59,7 @@ func readHandshake(in io.Reader, least int) ([]byte, error) {
 	}
 	length := int(int32(binary.BigEndian.Uint32(head[:])))
 	switch {
-	case head[0] == 0x15 && head[1] == 0x03: // the server has sent a TLS alert
+	case head[0] == 0x15 && head[1] == 0x03: // a TLS alert
 		return nil, errSpeaksTLS
 	case length < least || length > maxHandshake:
 		return nil, errForeign

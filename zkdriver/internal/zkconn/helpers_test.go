@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound is a generous limit. It ends a test that makes no progress.
+// bound ends a test that makes no progress.
 const bound = 30 * time.Second
 
 func closed(t testing.TB, what string, c <-chan struct{}) {
@@ -28,7 +28,7 @@ func (noEvents) Disconnected()          {}
 func (noEvents) Ended()                 {}
 func (noEvents) Watching() bool         { return false }
 
-// testConfig is the configuration of a session without nodes.
+// testConfig configures a session without nodes.
 func testConfig(hosts ...string) Config {
 	return Config{
 		Hosts: hosts, SessionTimeout: 10 * time.Second, ConnectTimeout: bound,

@@ -14,25 +14,24 @@ import (
 //
 // # What the store does
 //
-// A server records when a request of a session arrives. The leader alone
-// decides that a session has timed out. A follower reports to its leader which
-// sessions it has heard from whenever the leader pings it, every half tick. So
-// an answer alone proves nothing: a server that has lost its leader goes on
-// answering pings and reads, while the leader hears nothing and ends the
-// session. A leader that was deposed and does not know it yet goes on answering
-// a Sync until its syncLimit has passed, while the new leader counts by its own
-// clock. A deposed leader cannot answer a write, because a write needs a
-// quorum.
+// A server records when a request of a session arrives, but the leader alone
+// decides that a session has timed out. A follower reports which sessions it
+// has heard from whenever its leader pings it, every half tick. So an answer
+// alone proves nothing: a server that has lost its leader goes on answering
+// pings and reads, while the leader hears nothing and ends the session. A
+// deposed leader that does not know it yet goes on answering a Sync until its
+// syncLimit has passed, while the new leader counts by its own clock. It cannot
+// answer a write, because a write needs a quorum.
 //
 // # The rule
 //
-// T is the session timeout that was granted, and M is the margin. A touch is an
-// answered request of the present connection. A proof is an answered write or
-// an answered Sync. A proof that was sent at the instant s proves the latest
-// touch that was answered at or before s - g. It also proves the connect
-// request, whenever that was answered, because a server asks its leader before
-// it accepts a session. The gap g is T/4, or 0.55 ticks if the data source name
-// states the tick and 0.55 ticks are less.
+// T is the granted session timeout, and M is the margin. A touch is an answered
+// request of the current connection. A proof is an answered write or Sync. A
+// proof sent at the instant s proves the latest touch that was answered at or
+// before s - g. It also proves the connect request, whenever that was answered,
+// because a server asks its leader before it accepts a session. The gap g is
+// T/4, or 0.55 ticks if the data source name states the tick and 0.55 ticks are
+// less.
 //
 // The session keeps two instants:
 //
@@ -40,24 +39,24 @@ import (
 //	strong  the earlier of m and w, where w is the sending time of the latest
 //	        answered write of the same connection as m
 //
-// Both instants only grow, and both are kept over a reconnect. On a new
-// connection, strong does not change until a write has been answered on it. As
-// long as a node of the session may hold a lock, or a Create is in flight, the
-// lease counts from strong. Otherwise it counts from the later of the two
-// instants. When the session gets its first node that may hold a lock, the
-// lease is set back to strong before the caller learns of that node. The lease
-// ends T - M after the instant that it counts from.
+// Both instants only grow, and survive a reconnect. On a new connection, strong
+// does not change until a write has been answered on it. As long as a node of
+// the session may hold a lock, or a Create is in flight, the lease counts from
+// strong. Otherwise it counts from the later of the two instants. When the
+// session gets its first node that may hold a lock, the lease is set back to
+// strong before the caller learns of that node. The lease ends T - M after the
+// instant that it counts from.
 //
-// A node is said to only wait as long as there is an open watch of it and of
-// nodes ahead of it: package driver requires that its contender does not act as
-// a holder during that time. So a session whose nodes all only wait needs no
-// writes. Before such a watch ends, or sends Released, the lease is set back to
-// strong, and enough of the lease must be left; if the latest write is too old
-// for that, confirm sends a write. So that a grant need not wait for that
-// write, the session of a waiter that is next in line (see Next) sends the
-// write earlier, and repeats it while the waiter is next in line. If a
-// contender has stopped its watch, it lists the queue before it acts as a
-// holder, and the list waits for the same write.
+// A node only waits as long as there is an open watch of it and of nodes ahead
+// of it: package driver requires that its contender does not act as a holder
+// during that time. So a session whose nodes all only wait needs no writes.
+// Before such a watch ends, or sends Released, the lease is set back to strong,
+// and enough of the lease must be left; if the latest write is too old for
+// that, confirm sends a write. To keep a grant from waiting for that write, the
+// session of a waiter that is next in line (see Next) sends it earlier, and
+// repeats it while the waiter is next in line. A contender that has stopped its
+// watch lists the queue before it acts as a holder, and the list waits for the
+// same write.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -80,25 +79,24 @@ import (
 //
 // So while the lease counts from strong and has not ended, no leader has timed
 // the session out, and its nodes exist. And once all nodes ahead of a node have
-// gone, no other node gets ahead of it. So late reports of a deposed leader do
-// no harm, whether they are a list, an event, or a hand-over without a list.
+// gone, no other node gets ahead of it. So late reports of a deposed leader,
+// whether they are a list, an event, or a hand-over without a list, do no harm.
 //
 // A lease that counts from weak is not protected like that, because a deposed
-// leader goes on answering Syncs. Such a lease does not need the protection.
-// The session has no node, or only nodes whose contenders were not granted a
-// lock, and no lock is granted to them before a write was answered. A deposed
-// leader cannot answer a write, and every leader refuses the write if the
-// session is over. Without that write, a waiter that learns of a release late,
-// from a deposed leader, would hold the lock at the same time as another
-// contender.
+// leader goes on answering Syncs. It need not be: the session has no node, or
+// only nodes whose contenders were not granted a lock and will not be before a
+// write was answered. A deposed leader cannot answer a write, and every leader
+// refuses the write if the session is over. Without that write, a waiter that
+// learns of a release late, from a deposed leader, would hold the lock at the
+// same time as another contender.
 //
 // The proof does not depend on why or when the write was sent. So it does not
-// matter whether a session is right in taking itself for the next in line, and
-// that it learns that from a server that may have been deposed. The test in
-// confirmed alone decides: either the lease counts from strong, which only an
-// answered write advances, or no waiter is granted a lock. A write that was
-// answered before its leader was deposed protects the session for T - M, because
-// the next leader gives the session its full T.
+// matter whether a session is right to believe that it is next in line, or that
+// it learns so from a server that may have been deposed. The test in confirmed
+// alone decides: either the lease counts from strong, which only an answered
+// write advances, or no waiter is granted a lock. A write that was answered
+// before its leader was deposed protects the session for T - M, because the
+// next leader gives the session its full T.
 //
 // # Assumptions
 //
@@ -116,50 +114,50 @@ import (
 // # The schedule
 //
 // A heartbeat is a Sync. In a session that may hold a lock, the first heartbeat
-// on a connection is a write, and so is every (n+1)-th heartbeat after that.
-// Heartbeats are sent at intervals of p = (g + r) / n, where r is a round trip.
-// No heartbeat waits for the answer to the one before. Each heartbeat proves
-// the n-th heartbeat before it. So just before a renewal arrives, the lease
-// counts from an instant that is (n+1) * p + r ago. If an outage begins at that
-// moment, the lease ends T - M - (n+1) * p - r later.
+// on a connection is a write, and so is every (n+1)-th after that. Heartbeats
+// are sent at intervals of p = (g + r) / n, where r is a round trip, without
+// waiting for the answer to the one before. Each heartbeat proves the n-th one
+// before it. So just before a renewal arrives, the lease counts from an instant
+// that is (n+1) * p + r ago. If an outage begins at that moment, the lease ends
+// T - M - (n+1) * p - r later.
 //
 // n is 2 if the tick is not stated, and 1 if g is small. n grows with r. If all
 // nodes only wait, n is 1 and p is at least T/4, if the term T - M is long
 // enough for that.
 //
-// If a node is next in line, a heartbeat is a write when the latest write is T/4
-// old, or always if p is at least T/4. So there are at most four writes in T, and
-// when p is T/4 and r, the latest write is recent enough for confirmed at any
-// time. A session whose latest write is older when it becomes next in line writes
-// at once. A session on a deposed leader gets no answer to that, so it gives the
+// If a node is next in line, a heartbeat is a write when the latest write is
+// T/4 old, or always if p is at least T/4. So there are at most four writes in
+// T, and when p is T/4 and r, the latest write is recent enough for confirmed
+// at any time. A session whose latest write is older when it becomes next in
+// line writes at once. On a deposed leader it gets no answer, so it gives the
 // connection up and tries another server.
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
-	wake   chan struct{}      // wakes run when the schedule has changed; its capacity is 1
+	wake   chan struct{}      // wakes run after a change of the schedule; capacity 1
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // whether hold has succeeded, and the lease has counted from schedule.strong ever since
+	countsFromStrong bool // whether the lease has counted from schedule.strong since a successful hold
 	schedule         *schedule
-	number           uint64        // the number of the present connection
-	looking          bool          // whether the session is looking ahead
-	writing          chan struct{} // the latest heartbeat in flight that is a write; closed when it has ended; nil if there is none
+	number           uint64        // number of the current connection
+	looking          bool          // whether LookAhead is running
+	writing          chan struct{} // the latest heartbeat in flight that is a write; closed when it has ended; nil if none
 }
 
 func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
 	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
-// hostsAre records how many servers the session may connect to.
+// hostsAre records the number of servers that the session may connect to.
 func (k *keepalive) hostsAre(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.schedule.hosts = n
 }
 
-// connected starts a new connection. The requests of earlier connections do not
-// count any more: they may have gone to another server and may never have
+// connected starts a new connection. Requests of earlier connections no longer
+// count, because they may have gone to another server and may never have
 // reached the leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
@@ -176,9 +174,9 @@ func (k *keepalive) disconnected() {
 	k.schedule.detached()
 }
 
-// answered records an answered request of the connection with that number. If
-// the answer is a proof, answered renews the lease. An answer on an earlier
-// connection does not count.
+// answered records an answered request of the connection with that number, and
+// renews the lease if the answer is a proof. Answers on earlier connections do
+// not count.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,12 +191,10 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 	}
 }
 
-// errNoWrite says that no write has been answered on the present connection.
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold is called when the session gets a node that may hold a lock. From then on
-// the lease counts from schedule.strong, the last instant that writes and proofs
-// have confirmed. The function k.duty already returns Holding then.
+// hold is called when the session gets a node that may hold a lock, and k.duty
+// already returns Holding. From then on the lease counts from schedule.strong.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -214,18 +210,18 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// confirmed reports whether contenders that have waited may learn now that
-// their wait is over. They may if the lease counts from schedule.strong or has
-// ended, or if no node of the session may hold a lock. If the latest write is
-// recent, confirmed itself makes the lease count from schedule.strong.
-// Otherwise a write is needed: see confirm.
+// confirmed reports whether contenders that have waited may now learn that
+// their wait is over: if the lease counts from schedule.strong or has ended, or
+// if no node of the session may hold a lock. If the latest write is recent,
+// confirmed itself makes the lease count from schedule.strong. Otherwise a
+// write is needed: see confirm.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.confirmedNow()
 }
 
-// confirmedNow is confirmed for a caller that holds k.mu.
+// confirmedNow is confirmed with k.mu held.
 func (k *keepalive) confirmedNow() bool {
 	if k.countsFromStrong || k.duty() != Holding || k.lease.Err() != nil {
 		return true
@@ -235,9 +231,9 @@ func (k *keepalive) confirmedNow() bool {
 }
 
 // confirm makes the lease count from schedule.strong, so that contenders that
-// have waited may learn that their wait is over. If that needs a write, confirm
-// waits for the heartbeat in flight, if that is a write, and otherwise calls the
-// function write. One write serves all concurrent calls of confirm.
+// have waited may learn that their wait is over. If that takes a write, confirm
+// waits for the heartbeat in flight if that is one, and otherwise calls write.
+// Concurrent calls share one write.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
@@ -261,11 +257,11 @@ func (k *keepalive) confirm(write func() error) error {
 	return err
 }
 
-// beginProof records that a write is sent now, as if it were a heartbeat, so that
-// run does not send another one at the same time. If another write has confirmed
-// the session meanwhile, none is needed. If a heartbeat in flight is a write,
-// beginProof returns a channel that is closed when this heartbeat has ended: a
-// connection answers in order, so another write would not be answered earlier.
+// beginProof records that a write is sent now, as if it were a heartbeat, so
+// that run does not send another one. If another write has confirmed the
+// session meanwhile, none is needed. If a heartbeat in flight is a write,
+// beginProof returns a channel that is closed when it has ended: a connection
+// answers in order, so another write would not be answered earlier.
 func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,8 +274,8 @@ func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed b
 	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil, true
 }
 
-// proveAndHold sends a write and then calls hold. If one of the two fails, it
-// tries again, up to three times in all and as long as the lease runs.
+// proveAndHold sends a write and then calls hold. It makes up to three attempts
+// while the lease lasts.
 func (k *keepalive) proveAndHold(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil {
@@ -292,14 +288,13 @@ func (k *keepalive) proveAndHold(write func() error) (err error) {
 	return err
 }
 
-// connection returns the number of the present connection.
 func (k *keepalive) connection() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.number
 }
 
-// wakeRun makes run look at the schedule again.
+// wakeRun makes run recheck the schedule.
 func (k *keepalive) wakeRun() {
 	select {
 	case k.wake <- struct{}{}:
@@ -308,11 +303,10 @@ func (k *keepalive) wakeRun() {
 }
 
 // run sends heartbeats until the lease ends, whether or not the session is
-// used. It calls the function send for each heartbeat. This function must not
-// wait for the answer, and must call its argument ended when the request has
-// been answered or has failed. It calls the function look when the session is to
-// look ahead; the same holds for that function and its argument. If a connection
-// does not answer, run calls giveUp to close it.
+// used. It calls send for each heartbeat, and look when the session has to look
+// ahead. Neither may wait for the answer, and both must call ended when the
+// request was answered or has failed. If a connection falls silent, run calls
+// giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(error)), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
@@ -338,17 +332,16 @@ func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(e
 	}
 }
 
-// step says what run has to do next.
+// step is what run has to do next.
 type step struct {
-	giveUp     bool // whether run has to close the connection
+	giveUp     bool // close the connection
 	connection uint64
-	look       bool  // whether the session has to look ahead
+	look       bool  // look ahead
 	reach      reach // how far the heartbeat has to reach; used only if ended is set
 	ended      func()
-	wait       time.Duration // how long run waits for the next step
+	wait       time.Duration // until the next step
 }
 
-// next returns the next step.
 func (k *keepalive) next() step {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -380,8 +373,8 @@ func (k *keepalive) next() step {
 	return next
 }
 
-// beginHeartbeat records that a heartbeat is sent now. The result is to be called
-// when the heartbeat was answered or has failed. The caller holds k.mu.
+// beginHeartbeat records that a heartbeat is sent now. The result must be
+// called when it was answered or has failed. The caller holds k.mu.
 func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	id := k.schedule.noteSent(r, now)
 	if r != toQuorum {
@@ -392,9 +385,8 @@ func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
 }
 
-// dutyChanged makes run look at the schedule again. If a write is due because a
-// node is next in line, dutyChanged sends it itself, because the write is wanted
-// soon.
+// dutyChanged makes run recheck the schedule. If a write is due because a node
+// is next in line, it sends the write itself, without waiting for run.
 func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	if ended := k.dueWrite(); ended != nil {
 		send(toQuorum, ended)
@@ -402,8 +394,8 @@ func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	k.wakeRun()
 }
 
-// dueWrite begins a heartbeat if one is due that is a write of the next in line.
-// Otherwise it returns nil.
+// dueWrite begins a heartbeat if one is due that is a write of the next in
+// line. Otherwise it returns nil.
 func (k *keepalive) dueWrite() (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -414,7 +406,8 @@ func (k *keepalive) dueWrite() (ended func()) {
 	return nil
 }
 
-// writeEnded records that a heartbeat that is a write was answered or has failed.
+// writeEnded records that a heartbeat that is a write was answered or has
+// failed.
 func (k *keepalive) writeEnded(writing chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -424,7 +417,7 @@ func (k *keepalive) writeEnded(writing chan struct{}) {
 	close(writing)
 }
 
-// looked records that the session has looked ahead, and whether that failed.
+// looked records that LookAhead has returned err.
 func (k *keepalive) looked(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// leaseFixture is the keepalive of a session whose timeout is one hour. The test
-// moves the clock of the lease.
+// leaseFixture is the keepalive of a session with a timeout of one hour, and a
+// lease whose clock the test moves.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -41,9 +41,8 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	// The request toServer above was a read. This request toLeader is a Sync. It
-	// is sent a quarter of the timeout after the read was answered, so its answer
-	// proves that the leader has heard of the read.
+	// This Sync is sent a quarter of the timeout after the read above was
+	// answered, so its answer proves that the leader has heard of the read.
 	r.answer(toLeader)
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
@@ -109,9 +108,8 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		// This request toLeader is a Sync. It proves that the leader has heard
-		// of the read, the request toServer above, which was sent after the
-		// request p.
+		// This Sync proves that the leader has heard of the read above, which
+		// was sent after the request p.
 		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
@@ -135,8 +133,8 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	}
 }
 
-// A Sync is proof enough for a session without nodes. It is not enough when the
-// session has created a node.
+// A Sync is proof enough for a session without nodes, but not for one that has
+// created a node.
 func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
@@ -161,8 +159,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// The write of a Create may have been answered on an earlier connection. Then
-// it does not count, and another write is needed.
+// If the write of a Create was answered on an earlier connection, it does not
+// count, and another write is needed.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()
@@ -173,8 +171,8 @@ func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	require.NoError(t, r.hold())
 }
 
-// The heartbeat that a grant would have joined may be answered just before the grant
-// begins a write of its own.
+// The heartbeat that a grant would have joined may be answered just before the
+// grant begins a write of its own.
 func TestAHeartbeatThatIsAnsweredInTimeSparesTheWriteOfAGrant(t *testing.T) {
 	r := newLeaseFixture(t)
 	r.duty = func() Duty { return Holding }

@@ -130,8 +130,8 @@ func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 }
 
 // A session that is next in line may be granted a lock on the strength of a
-// heartbeat that was sent before the session was cut off. The lease of that lock
-// ends in time, too.
+// heartbeat sent before it was cut off. The lease of that lock must end in
+// time, too.
 func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{nextWaits, nextStated, nextMargin} {
@@ -159,8 +159,8 @@ func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	}
 }
 
-// A proof that is sent between two heartbeats proves less than the next
-// heartbeat would have proved, and must not delay it by an entire interval.
+// A proof between two heartbeats proves less than the next heartbeat would
+// have, and must not delay it by an entire interval.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated, nextWaits, nextStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {

@@ -13,11 +13,11 @@ import (
 )
 
 // Dial begins a session. It waits until the server has confirmed the session,
-// but not for longer than Config.ConnectTimeout. If ctx ends first, the error
-// matches that of ctx. Any other error matches driver.ErrUnavailable if another
-// attempt may succeed. If Dial returns an error, it closes the session that it
-// may have begun. But if the server does not answer the close request, the
-// server may keep the session until its timeout.
+// at most for Config.ConnectTimeout. If ctx ends first, the error matches that
+// of ctx. Any other error matches driver.ErrUnavailable if another attempt may
+// succeed. On error, Dial closes the session that it may have begun; if the
+// server does not answer the close request, it may keep the session until its
+// timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -74,9 +74,8 @@ func (c *Conn) lastAttempt() string {
 	return ""
 }
 
-// begin starts the lease of a new session. resume records that the session has
-// reconnected. The dialer calls both during the handshake, on a goroutine of
-// go-zookeeper.
+// begin starts the lease of a new session. Like resume, it is called by the
+// dialer during the handshake, on a goroutine of go-zookeeper.
 
 func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	margin := c.config.LeaseMargin
@@ -97,10 +96,10 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// If the lease has ended, the session is not resumed, even if a call of
-	// Close has ended the lease. Otherwise go-zookeeper would set its watches
-	// again while it shuts down, which is a data race in go-zookeeper. After
-	// Close, endInStore ends the session.
+	// Once the lease has ended, the session is not resumed, even if Close ended
+	// it. Otherwise go-zookeeper would set its watches again while it shuts
+	// down, which is a data race in go-zookeeper. After Close, endInStore ends
+	// the session.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (c *Conn) resume(asked driver.Instant) error {
 	return nil
 }
 
-// event is called by go-zookeeper for each of its events. It must not block.
+// event receives the events of go-zookeeper. It must not block.
 func (c *Conn) event(e zk.Event) {
 	switch e.Type {
 	case zk.EventSession:
@@ -142,7 +141,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 }
 
 // supervise sends heartbeats until the session ends, and then shuts the Conn
-// down, also if Close is never called.
+// down, even if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
 	c.keepalive.run(c.heartbeat, c.lookAhead, c.dialer.giveUp)

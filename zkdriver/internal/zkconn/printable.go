@@ -9,12 +9,12 @@ import (
 // maxPrinted is longer than any name that the driver makes.
 const maxPrinted = 1024
 
-// Printable returns s for use in an error text. It quotes s if s has characters
-// that do not print as they are, and shortens s if it is too long. Any client
+// Printable returns s for use in an error text: shortened if it is too long,
+// and quoted if it has characters that do not print as they are. Any client
 // that may write to the store can choose the names of its nodes.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
-		const end = 32 // how many bytes at the end are kept, the sequence among them
+		const end = 32 // bytes kept at the end, which include the sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", s[:maxPrinted-end], s[len(s)-end:], len(s))
 	}
 	if q := strconv.Quote(s); len(q) != len(s)+2 {
@@ -23,12 +23,12 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError is an error whose text may hold text from outside, such as a name
-// in the certificate of a server.
+// printableError is an error that may include text from outside, such as a name
+// in a server's certificate.
 type printableError struct{ error }
 
-// Error escapes characters that do not print as they are, and shortens a text
-// that is too long.
+// Error escapes characters that do not print as they are, and shortens a long
+// text.
 func (e printableError) Error() string {
 	text := e.error.Error()
 	var b strings.Builder

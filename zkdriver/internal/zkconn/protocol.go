@@ -11,7 +11,7 @@ const (
 	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
-	opGetChildren     = 12 // GetChildren2 in ZooKeeper: its reply has the Stat as well
+	opGetChildren     = 12 // GetChildren2 in ZooKeeper, whose reply includes the Stat
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
@@ -24,22 +24,21 @@ const (
 	xidPing  = -2
 	xidAuth  = -4
 
-	codeAuth = -115 // the error code that refuses a login
+	codeAuth = -115 // refuses a login
 
-	headerSize = 4 // how many bytes the length in front of a frame takes
-	// connectReplySize is the least length of a connect reply: version,
+	headerSize = 4 // the length of a frame
+	// connectReplySize is the minimum length of a connect reply: version,
 	// timeout, session, and a password of 16 bytes with its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
-	replyStart       = 16 // the length of the fields xid, zxid and error of a reply
+	replyStart       = 16 // the fields xid, zxid and error of a reply
 	statSize         = 6*8 + 5*4
 
-	// Where a frame has its zxid.
+	// Offsets of zxids in frames.
 	replyZxid      = headerSize + 4
 	connectZxid    = headerSize + 4
 	setWatchesZxid = headerSize + 8
 )
 
-// Bounds of this package.
 const (
 	// maxHandshake is far longer than any reply of the handshake.
 	maxHandshake = 4096

@@ -6,12 +6,12 @@ import (
 )
 
 // go-zookeeper trusts what a server sends. A reply that is shorter than its
-// kind requires, or that announces more bytes than it has, ends the process: a
-// goroutine of go-zookeeper panics, or allocates all memory. So frameConn does
-// not pass a reply of the wrong shape on to go-zookeeper.
+// kind requires, or announces more bytes than it has, ends the process, because
+// a goroutine of go-zookeeper panics, or allocates all memory. So frameConn
+// does not pass such a reply on.
 
-// checkShape checks the form of a reply to a request with the given opcode. The
-// parameter reply holds the reply without its length field.
+// checkShape checks the form of a reply to a request with that opcode. The
+// reply has no length field.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -27,7 +27,7 @@ func checkShape(opcode int32, reply []byte) error {
 	return nil
 }
 
-// checkEvent checks the event of a watch, as checkShape checks a reply.
+// checkEvent is checkShape for a watch event.
 func checkEvent(event []byte) error {
 	r := replyShape{rest: event[replyStart:]}
 	r.skip(4 + 4)
@@ -38,8 +38,8 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape reads through a reply. The field wrong is set when the reply turns
-// out to have the wrong shape, and then stays set.
+// replyShape walks through a reply. Once it has turned out to have the wrong
+// shape, wrong stays set.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -110,15 +110,15 @@ func (r *replyShape) number() int32 {
 
 func (r *replyShape) text() { r.skip(int(r.number())) }
 
-// bytes skips data. A negative length means that there is none.
+// bytes skips data. A negative length stands for none.
 func (r *replyShape) bytes() {
 	if n := r.number(); n > 0 {
 		r.skip(int(n))
 	}
 }
 
-// each reads through a list. It calls the function item for each item of the
-// list. Each item has at least size bytes.
+// each walks through a list, calling item for each item, which has at least
+// size bytes.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.number())
 	if n < 0 || n > len(r.rest)/size {

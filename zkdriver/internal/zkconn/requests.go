@@ -8,9 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ask sends a request. Every request is sent by ask or by track, so that every
-// answer counts for the lease. If an answer means that the session has ended,
-// the lease is ended.
+// ask sends a request. Every request goes through ask or track, so that every
+// answer counts for the lease, and ends it if it says that the session is over.
 func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
 
 func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
@@ -20,9 +19,9 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 		return err
 	}
 	err := request()
-	// A refusal is an answer, too. But some refusals come from the server
-	// alone, and the leader has not seen the request. So a refusal proves no
-	// more than the answer to a read.
+	// A refusal is an answer, too. But some come from the server alone, without
+	// the leader having seen the request. So a refusal proves no more than the
+	// answer to a read.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -41,8 +40,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	return c.lease.Err()
 }
 
-// Sync returns when the server has seen all writes that the leader had seen
-// when the server asked the leader.
+// Sync returns when the server has seen all writes that its leader had seen
+// when asked.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
@@ -53,15 +52,15 @@ func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
-		// The leader has refused the transaction. The refusal goes through the quorum
-		// like a transaction, so it proves as much.
+		// The refusal comes from the leader and goes through the quorum like a
+		// transaction, so it proves as much.
 		return nil
 	}
 	return err
 }
 
-// heartbeat sends a Sync or a write on a worker. When the request was answered
-// or has failed, heartbeat calls the function ended.
+// heartbeat sends a Sync or a write on a worker, and calls ended when it was
+// answered or has failed.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -75,25 +74,23 @@ func (c *Conn) heartbeat(r reach, ended func()) {
 	})
 }
 
-// lookAhead calls Config.LookAhead on a worker, and then the function ended.
+// lookAhead calls Config.LookAhead on a worker, and then ended.
 func (c *Conn) lookAhead(ended func(error)) {
 	c.Work(func() { ended(c.config.LookAhead()) })
 }
 
-// Get reads the data and the Stat of a node.
 func (c *Conn) Get(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, err = c.client.Get(path); return err })
 	return data, stat, err
 }
 
-// GetACL reads the ACL of a node.
 func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { acl, stat, err = c.client.GetACL(path); return err })
 	return acl, stat, err
 }
 
-// SetACL sets the ACL of a node. If the ACL has another version by then, the
-// error is zk.ErrBadVersion.
+// SetACL sets the ACL of a node. If its version differs, the error is
+// zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
@@ -112,21 +109,21 @@ func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
 	return stat, err
 }
 
-// Children reads the names of the children of a node, and its Stat.
+// Children reads the names of a node's children, and its Stat.
 func (c *Conn) Children(path string) (names []string, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { names, stat, err = c.client.Children(path); return err })
 	return names, stat, err
 }
 
 // WatchChildren sets a watch that fires when the node is removed or its
-// children change. Events.Changed reports that; the channel of go-zookeeper is
+// children change. It is reported by Events.Changed; go-zookeeper's channel is
 // not used.
 func (c *Conn) WatchChildren(path string) error {
 	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
 }
 
-// WatchData does what Get does, and sets a watch that fires when the node is
-// removed or its data is written.
+// WatchData is Get that also sets a watch, which fires when the node is removed
+// or its data is written.
 func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
 	return data, stat, err
@@ -138,15 +135,15 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
-// maxContainers is how many containers a session makes at a time. They are made
-// at the same time because callers may use many new queues at once, or many
-// callers one new queue.
+// maxContainers bounds how many containers a session makes concurrently,
+// because callers may use many new queues, or many callers one new queue, at
+// once.
 const maxContainers = 256
 
-// CreateContainer makes a container. There is a data race in the method
-// CreateContainer of go-zookeeper: if the zk.Conn is closed meanwhile, the
-// method reads the answer while another goroutine may be writing the answer. So
-// shutDown waits a little for the containers that are being made.
+// CreateContainer makes a container. go-zookeeper's CreateContainer has a data
+// race: if the zk.Conn is closed meanwhile, it reads the answer while another
+// goroutine may be writing it. So shutDown waits a little for containers in the
+// making.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	ctx, cancel := c.lease.Context()
 	defer cancel()
@@ -160,7 +157,7 @@ func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	})
 }
 
-// awaitContainers waits until no container is being made, or for 200 ms.
+// awaitContainers waits until no container is being made, but at most 200 ms.
 func (c *Conn) awaitContainers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -169,24 +166,22 @@ func (c *Conn) awaitContainers() {
 	}
 }
 
-// Delete removes a node of that version. The version -1 means any version.
+// Delete removes a node of that version; -1 stands for any version.
 func (c *Conn) Delete(path string, version int32) error {
 	return c.ask(toQuorum, func() error { return c.client.Delete(path, version) })
 }
 
-// Multi sends a transaction.
 func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	err = c.ask(toQuorum, func() (err error) { results, err = c.client.Multi(ops...); return err })
 	return results, err
 }
 
-// AfterSend registers the function run, which is called once, when the
-// transaction that contains these bytes has been written to a connection. If run
-// sends a request on that connection, the request is answered after the
-// transaction. The function run must not block.
+// AfterSend registers run to be called once, when the transaction that contains
+// these bytes has been written to a connection. If run sends a request on that
+// connection, it is answered after the transaction. It must not block.
 //
-// The function cancel prevents the call of run and returns true. If run was
-// called, or is about to be called, it returns false.
+// The function cancel prevents the call of run and returns true, or returns
+// false if run was called, or is about to be called.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
 	h := &sendHook{contents, run}
 	c.dialer.sendHooks.add(h)

@@ -6,43 +6,42 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// schedule decides what the answers of a server prove about a session, and when
-// the next heartbeat is due. It does no I/O and reads no clock. The comment of
-// keepalive has the rule and the reasons.
+// schedule decides what a server's answers prove about a session, and when the
+// next heartbeat is due. It does no I/O and reads no clock. The rule and its
+// reasons are at keepalive.
 type schedule struct {
-	timeout time.Duration // the session timeout that the server has granted: T
-	term    time.Duration // how long the lease lasts after the instant that it counts from: T - M
-	gap     time.Duration // a proof proves the touches that were answered at least this long before it was sent: g
-	hosts   int           // how many servers the session may connect to: hosts, times the addresses of a name
+	timeout time.Duration // granted by the server: T
+	term    time.Duration // the lease ends this long after the instant that it counts from: T - M
+	gap     time.Duration // a proof proves touches answered at least this long before it was sent: g
+	hosts   int           // number of servers that the session may connect to: hosts times addresses of a name
 
 	// The lease counts from strong while a node of the session may hold a lock,
-	// and from the later of the two instants otherwise. Both are kept over a
-	// reconnect.
+	// and from the later of the two otherwise. Both survive a reconnect.
 	weak, strong driver.Instant
 
-	roundTrip time.Duration // an estimate of the time from a request to its answer
+	roundTrip time.Duration // estimated time from a request to its answer
 
-	// All fields below are about the present connection, except heartbeats.
+	// All fields below except heartbeats concern the current connection.
 	attached   bool
-	touches    [64]touch // a ring; newest is the index of the latest one
+	touches    [64]touch // a ring; newest is the index of the latest touch
 	newest     int
 	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
-	lastProof  driver.Instant // when the latest write or Sync was sent, whether it was answered or not
+	lastProof  driver.Instant // when the latest write or Sync was sent, answered or not
 	lastWrite  driver.Instant // when the latest write was sent
 	lastLook   driver.Instant // when the latest look ahead failed
-	unanswered []heartbeat    // the heartbeats without an answer, oldest first
-	heartbeats uint64         // the number of heartbeats ever sent, on all connections
+	unanswered []heartbeat    // oldest first
+	heartbeats uint64         // number of heartbeats ever sent, on all connections
 }
 
-// touch is a request that was answered.
+// touch is an answered request.
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
-	direct         bool // whether the leader has renewed the session before the answer was sent
+	direct         bool // whether the leader renewed the session before the answer was sent
 }
 
-// heartbeat is a write or a Sync that the schedule asked for.
+// heartbeat is a write or a Sync that the schedule has requested.
 type heartbeat struct {
 	id   uint64
 	sent driver.Instant
@@ -57,28 +56,28 @@ const (
 	toQuorum              // a write: the leader answers after a quorum has stored it
 )
 
-// never is the zero Instant. It stands for something that has not happened yet.
+// never is the zero Instant, for what has not happened yet.
 var never driver.Instant
 
 // newSchedule returns the schedule of a session with that timeout and margin.
-// If the data source name does not state the tick, tick is zero.
+// The tick is zero if the data source name does not state it.
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader's pings are half a tick apart. The other twentieth of a
-		// tick is for delays of the leader's event loop.
+		// The leader's pings are half a tick apart. The other twentieth allows
+		// for delays of the leader's event loop.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s
 }
 
-// answerTimeout returns how long a heartbeat may be unanswered before the
+// answerTimeout returns how long a heartbeat may go unanswered before the
 // connection is given up. That leaves enough of the lease for an attempt on
 // another connection.
 func (s *schedule) answerTimeout(d Duty) time.Duration {
 	p, _ := s.interval(0, d)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
-	if s.hosts > 1 { // then another server may answer
+	if s.hosts > 1 { // another server may answer
 		timeout = min(timeout, s.timeout/8)
 	}
 	return timeout
@@ -86,7 +85,7 @@ func (s *schedule) answerTimeout(d Duty) time.Duration {
 
 // connected starts a connection whose connect request was sent at the instant
 // asked. The first connection creates the session, which is a write. A later
-// connection has proven nothing yet, so a heartbeat is due at once.
+// one has proven nothing yet, so a heartbeat is due at once.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -100,17 +99,16 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// detached ends the connection. No heartbeat is due until there is another
-// connection.
+// detached ends the connection. No heartbeat is due until the next one.
 func (s *schedule) detached() {
 	s.attached = false
 	s.unanswered = nil
 }
 
-// answered records an answered request of the present connection. A heartbeat
-// is always recorded as a touch. Any other request is recorded only if it was
-// answered at least a twentieth of the gap after the latest touch, because a
-// busy session would otherwise overwrite the ring too soon.
+// answered records an answered request of the current connection. A heartbeat
+// is always recorded as a touch. Other requests are recorded only if answered
+// at least a twentieth of the gap after the latest touch, because a busy
+// session would otherwise overwrite the ring too soon.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -139,8 +137,7 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch that is proven by a proof which was sent at
-// that instant.
+// provenBy returns the latest touch proven by a proof sent at that instant.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -159,14 +156,14 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 	return later(s.strong, s.weak)
 }
 
-// interval returns the time p between two heartbeats, and a number n. A
-// heartbeat proves the n-th heartbeat before it, because n intervals are as
-// long as the gap and a round trip r together.
+// interval returns the time p between two heartbeats, and the number n for
+// which a heartbeat proves the n-th one before it: n intervals are as long as
+// the gap and a round trip r together.
 //
 // When a renewal of the lease is answered, the instant that the lease counts
-// from is at most g + r + p + r old, where g is the gap. So p becomes smaller
-// as r grows. If all nodes of a session only wait, p is longer if the term
-// allows that, because no caller works under a lock of the session yet.
+// from is at most g + r + p + r old, where g is the gap. So p shrinks as r
+// grows. If all nodes of a session only wait, p is longer if the term allows
+// that, because no caller works under a lock of the session yet.
 func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17
@@ -187,9 +184,8 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	return p, n
 }
 
-// due returns how long it is until the next heartbeat, and how far that
-// heartbeat has to reach. If no heartbeat may be sent before another event,
-// such as an answer, ok is false.
+// due returns when the next heartbeat is due, and how far it has to reach. If
+// none may be sent before another event, such as an answer, ok is false.
 func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -205,14 +201,13 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	}
 	wait = p - now.Sub(s.lastProof)
 	if d.onlyWaits() && n == 1 {
-		// If the latest proof was sent before a heartbeat was due, it proves less
-		// than that heartbeat would have proved.
+		// If the latest proof was sent before a heartbeat was due, it proves
+		// less than that heartbeat would have.
 		early := s.lastProof.Sub(later(s.weak, s.strong)) - p
 		wait -= min(max(early, 0), p/2)
 	}
 	if d == Holding && s.lastWrite != never {
-		// If the session sends a Sync for another reason, that does not delay
-		// the write.
+		// A Sync sent for another reason does not delay the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
 	if d == Next && s.lastWrite != s.lastProof {
@@ -226,8 +221,8 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		}
 		wait = min(wait, late)
 	}
-	// If a heartbeat is sent just too early to prove the next touch, it proves
-	// nothing new. So it is sent a little later if that wait is short.
+	// A heartbeat that is just too early to prove the next touch proves nothing
+	// new. So wait a little longer if that is enough.
 	if t, found := s.oldestUnproven(); found {
 		if ripe := s.gap - now.Sub(t.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe
@@ -236,9 +231,9 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	return r, wait, true
 }
 
-// untilOld returns how long it is until the latest write is a quarter of the
-// timeout old. While a node of the session is next in line, that is how often
-// the session writes. If there was no write on this connection, it is zero.
+// untilOld returns the time until the latest write is a quarter of the timeout
+// old, which is how often a session with a node next in line writes. Without a
+// write on this connection it is zero.
 func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	if s.lastWrite == never {
 		return 0
@@ -246,8 +241,8 @@ func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	return s.timeout/4 - now.Sub(s.lastWrite)
 }
 
-// lookIn returns how long it is until the session is to look ahead. If it must
-// not look ahead before another event, ok is false.
+// lookIn returns how long until the session has to look ahead. If it must not
+// do so before another event, ok is false.
 func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	wait = s.untilOld(now)
 	if s.lastLook != never {
@@ -256,8 +251,8 @@ func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bo
 	return wait, d == Unsure && s.attached
 }
 
-// unansweredFor returns how long the oldest unanswered heartbeat has waited for
-// its answer, or 0 if there is none.
+// unansweredFor returns the age of the oldest unanswered heartbeat, or 0 if
+// there is none.
 func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
 	if len(s.unanswered) == 0 {
 		return 0
@@ -265,7 +260,7 @@ func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
 	return now.Sub(s.unanswered[0].sent)
 }
 
-// oldestUnproven returns the oldest touch that the latest proof does not prove.
+// oldestUnproven returns the oldest touch not proven by the latest proof.
 func (s *schedule) oldestUnproven() (oldest touch, found bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -298,14 +293,13 @@ func (s *schedule) noteEnded(id uint64) {
 	}
 }
 
-// giveUpIn returns how long it is until the connection is given up. If no
-// heartbeat is unanswered, ok is false.
+// giveUpIn returns how long until the connection is given up. If no heartbeat
+// is unanswered, ok is false.
 func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants. It treats the variable never as an
-// instant before all others.
+// later returns the later of two instants; never precedes all others.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b
@@ -313,8 +307,7 @@ func later(a, b driver.Instant) driver.Instant {
 	return a
 }
 
-// earlier returns the earlier of two instants. Neither may equal the variable
-// never.
+// earlier returns the earlier of two instants. Neither may be never.
 func earlier(a, b driver.Instant) driver.Instant {
 	if b.Sub(a) < 0 {
 		return b

@@ -16,11 +16,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world is a session, a server and its leader in virtual time. The lease and
-// the heartbeats of the session are the real ones. A world must run in a bubble
-// of synctest. Messages go from the session over a line to the server. The
-// server reports to the leader that it has heard of the session, and forwards
-// Syncs and writes to the leader.
+// world is a session, a server and its leader in virtual time, inside a
+// synctest bubble. The session's lease and heartbeats are the real ones. Its
+// messages travel over a line to the server, which reports to the leader that
+// it has heard of the session, and forwards Syncs and writes.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -28,41 +27,40 @@ type world struct {
 	keepalive *keepalive
 	joined    chan struct{} // closed when keepalive.run has returned
 
-	does     atomic.Int32 // the present Duty of the session
+	does     atomic.Int32 // the Duty of the session
 	mu       sync.Mutex
 	closed   bool
-	line     *line // the present connection, or nil if there is none
-	down     bool  // whether the network between session and server is down
-	refusing bool  // whether the server accepts no connection
+	line     *line // the current connection, or nil
+	down     bool  // the network between session and server is down
+	refusing bool  // the server accepts no connection
 	trip     time.Duration
-	touched  bool // whether the session has sent a request since the server's last report
-	severed  bool // whether server and leader are cut off from each other
-	deposed  bool // whether the leader has lost its quorum
+	touched  bool // the session has sent a request since the server's last report
+	severed  bool // server and leader are cut off from each other
+	deposed  bool // the leader has lost its quorum
 	expiry   time.Time
 	writes   int
 	requests int
 	cuts     int
 	looks    int
-	seen     Duty  // the duty of a session that has looked ahead
+	seen     Duty  // the duty after looking ahead
 	lookErr  error // the result of looking ahead
 }
 
 type worldConfig struct {
 	timeout, margin, tick time.Duration
-	stated                bool // whether the schedule knows the tick
+	stated                bool // the schedule knows the tick
 	hosts                 int
 	trip                  time.Duration
 	pingPhase             time.Duration
 	fault                 func(*world)
-	duty                  Duty // the duty of the session at the beginning
+	duty                  Duty // the initial duty
 }
 
-// line is one connection. When the line is closed, the messages in flight are
-// lost.
+// line is one connection. Closing it loses the messages in flight.
 type line struct {
 	open bool
-	held []func()  // messages that are held up while the network is down
-	last time.Time // when the latest message arrives; messages that are sent later must not arrive before that
+	held []func()  // messages held up while the network is down
+	last time.Time // arrival of the latest message; later messages must not arrive before it
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -91,12 +89,11 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	return w
 }
 
-// end stops all goroutines of the world.
 func (w *world) end() {
 	w.locked(func() { w.closed = true })
 	w.lease.End(nil)
 	<-w.joined
-	time.Sleep(10 * w.timeout) // until all messages in flight have arrived
+	time.Sleep(10 * w.timeout) // let all messages in flight arrive
 }
 
 func (w *world) locked(f func()) {
@@ -105,8 +102,8 @@ func (w *world) locked(f func()) {
 	f()
 }
 
-// request sends a request and returns. The function ended is called when the
-// request was answered.
+// request sends a request without waiting, and calls ended when it was
+// answered.
 func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	connection := w.keepalive.connection()
 	sent := w.lease.Now()
@@ -126,9 +123,8 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line. When the message arrives, pass calls
-// deliver, with w.mu held. Messages arrive in the order in which they were
-// sent. The caller holds w.mu.
+// pass sends a message over the line. Messages arrive in order, and deliver is
+// called with w.mu held. The caller holds w.mu.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -157,8 +153,8 @@ func (w *world) arrive(l *line, r reach, answered func()) {
 	w.pass(l, func() { go answered() })
 }
 
-// pings runs the leader's pings: every half tick the leader asks the server
-// which sessions it has heard from.
+// pings runs the leader's pings: every half tick it asks the server which
+// sessions it has heard from.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -172,8 +168,8 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf is called when the leader learns that the session is in use. After a
-// leader was deposed, that has no effect. The caller holds w.mu.
+// heardOf is called when the leader learns that the session is in use, which
+// has no effect on a deposed leader. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -182,7 +178,7 @@ func (w *world) heardOf() {
 
 func (w *world) send(what reach, ended func()) { go w.request(what, true, ended) }
 
-// lookAhead takes a round trip, and then sets the duty to w.seen.
+// lookAhead sets the duty to w.seen after a round trip.
 func (w *world) lookAhead(ended func(error)) {
 	go func() {
 		done := make(chan struct{})
@@ -202,7 +198,7 @@ func (w *world) lookAhead(ended func(error)) {
 	}()
 }
 
-// giveUp closes the connection, and connects again as soon as possible.
+// giveUp closes the connection and reconnects as soon as possible.
 func (w *world) giveUp(uint64) {
 	w.locked(func() {
 		w.cuts++
@@ -210,7 +206,7 @@ func (w *world) giveUp(uint64) {
 	})
 }
 
-// hangUp closes the connection, and begins to reconnect. The caller holds w.mu.
+// hangUp closes the connection and begins to reconnect. The caller holds w.mu.
 func (w *world) hangUp() {
 	if w.line != nil {
 		w.line.open = false
@@ -219,8 +215,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect tries to connect every fortieth of the session timeout, because
-// that is the longest pause of the dialer.
+// reconnect tries to connect every fortieth of the session timeout, the longest
+// pause of the dialer.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -250,8 +246,7 @@ func (w *world) reconnect() {
 	}
 }
 
-// heal ends an outage of the network, so that the messages that were held up
-// arrive.
+// heal ends a network outage, so that messages that were held up arrive.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
@@ -265,11 +260,11 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario 100 times, each time in a new session. Before the scenario
-// begins, the session settles down for two session timeouts, and then runs for
-// a time that is longer from run to run, up to half a session timeout. A holder
-// sends its writes at shorter intervals than that. So the runs of the scenario
-// begin at points all over the time between two writes.
+// each runs a scenario 100 times, in a new session each time. Before the
+// scenario, the session settles down for two session timeouts plus a time that
+// grows from run to run, up to half a session timeout. A holder sends its
+// writes at shorter intervals than that, so the scenarios begin at points all
+// over the time between two writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -342,8 +337,8 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	}
 }
 
-// outages holds, by name, what may happen to the messages in flight at the
-// beginning of an outage.
+// outages maps what may happen to the messages in flight at the beginning of an
+// outage.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -369,10 +364,10 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// docs/operate/operating.md has the right table. When an outage begins, the lease lasts
-// at least as long as the table says, and a session survives the outages and the
-// round trips that the table names. The test also requires that the table does
-// not understate the lease and the round trips by much.
+// This checks a table of docs/operate/operating.md. When an outage begins, the
+// lease lasts at least as long as the table says, and a session survives the
+// outages and round trips that it names. Nor may the table understate the lease
+// and the round trips by much.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operate/operating.md")
 	require.NoError(t, err)
@@ -413,8 +408,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow step by step, up to the duration
-// most. It returns the error of the lease, or nil if the lease has not ended.
+// grown runs a session whose round trips grow step by step, up to most. It
+// returns the error of the lease, or nil.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -444,8 +439,8 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that holds a free lock at once. From then on the duty of
-// the session is Holding.
+// grant creates a node that holds a free lock at once. From then on the duty is
+// Holding.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -501,7 +496,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // the most writes, and the most requests in all, in one session timeout
+		writes, requests float64 // maxima within one session timeout; requests includes writes
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5},
 		{nextWaits, 4, 4.5}, {nextStated, 4, 4.5}, {nextMargin, 4, 9}, {nextSlow, 4, 12}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -518,15 +513,15 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	}
 }
 
-// breaks holds, by name, the failures after which the store ends the session.
+// breaks maps failures after which the store ends the session.
 var breaks = map[string]func(w *world){
 	"the session is cut off":                     func(w *world) { w.down = true },
 	"the server is cut off from its leader":      func(w *world) { w.severed = true },
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The time from the end of the lease to the moment at which a leader ends the
-// session is at least the margin of the configuration.
+// The time between the end of the lease and the moment at which a leader ends
+// the session is at least the configured margin.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -539,9 +534,9 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare calls the function fail, and returns the time from the end of the lease
-// to the end of the session in the store. If reads is set, the session sends
-// reads all the time.
+// spare calls fail, and returns the time from the end of the lease to the end
+// of the session in the store. If reads is set, the session keeps sending
+// reads.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -550,7 +545,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	w.locked(func() { fail(w) })
 	select {
 	case <-w.lease.Done():
-	case <-time.After(3 * w.timeout): // the lease has not ended; it is treated as ended now
+	case <-time.After(3 * w.timeout): // the lease has not ended; treat it as ended now
 	}
 	ended := time.Now()
 	var expiry time.Time
@@ -558,7 +553,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	return expiry.Sub(ended)
 }
 
-// read makes the session send reads all the time.
+// read keeps sending reads.
 func (w *world) read() {
 	for w.lease.Err() == nil {
 		go w.request(toServer, false, func() {})
@@ -566,9 +561,8 @@ func (w *world) read() {
 	}
 }
 
-// If a simulation finds no fault, it may be unable to find any. So this test
-// breaks the rule on purpose, and requires that the simulation finds that
-// fault.
+// A simulation that finds no fault may be unable to find any. So this test
+// breaks the rule on purpose, and requires that the simulation notices.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

@@ -9,16 +9,16 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// TLS says how connections are encrypted. The zero value means that connections
-// are not encrypted.
+// TLS says how connections are encrypted. The zero value stands for no
+// encryption.
 type TLS struct {
 	On     bool
 	Files  dsn.TLS
-	Config *tls.Config // if set, it is used in place of the files
+	Config *tls.Config // if set, replaces the files
 }
 
 // load returns the configuration of connections, or nil for plain ones. It
-// reads the files again each time.
+// rereads the files each time.
 func (t TLS) load() (*tls.Config, error) {
 	if !t.On {
 		return nil, nil
@@ -37,8 +37,8 @@ func (t TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsFor returns the configuration for one host. The server's certificate must
-// have the name of the host, unless the configuration gives another name.
+// tlsFor returns the configuration for one host, whose certificate must name
+// the host unless the configuration gives another name.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -49,15 +49,15 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 }
 
 // CertificateError reports whether an error of Dial is about TLS files or
-// certificates, which means that a file is unusable, or that one side refuses
-// the other's certificate.
+// certificates: a file is unusable, or one side refuses the other's
+// certificate.
 func CertificateError(err error) bool {
 	var files *dsn.FileError
 	return errors.As(err, &files) || certificateRefused(err)
 }
 
 // certificateRefused reports whether a TLS handshake failed because one side
-// refuses the other's certificate. Another attempt would then fail as well.
+// refuses the other's certificate, so that another attempt would fail as well.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert *net.OpError // an alert of the other side is reported as this type

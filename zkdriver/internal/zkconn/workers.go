@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// workers is a set of goroutines that run jobs. An idle worker waits for the
-// next job. The reason is that a new goroutine costs more than a short request,
-// because its stack has to grow.
+// workers is a set of goroutines that run jobs. Idle workers are reused,
+// because a new goroutine costs more than a short request: its stack has to
+// grow.
 type workers struct {
 	once sync.Once
 	jobs chan func()
@@ -25,7 +25,7 @@ func (w *workers) init() {
 	w.once.Do(func() { w.jobs, w.quit = make(chan func()), make(chan struct{}) })
 }
 
-// run starts job on a worker and does not wait for it. After close it returns
+// run starts job on a worker without waiting for it. After close it returns
 // false.
 func (w *workers) run(job func()) bool {
 	w.init()
@@ -59,7 +59,7 @@ func (w *workers) loop(job func()) {
 	}
 }
 
-// close returns when every job is done.
+// close waits until every job is done.
 func (w *workers) close() {
 	w.init()
 	w.mu.Lock()
