@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
-		// A session has one connection, which carries replies and notices.
+		// Replies and notices share the session's one connection.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)
@@ -59,14 +59,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store that adds each of its sessions to the map stores. The kit
-// gives most hooks only a session. Such a hook gets the store of the session
-// from storeOf, which finds it in the map.
+// recorder is a store that records its sessions in stores, so that a hook,
+// which most often gets only a session, finds the store.
 type recorder struct {
 	*memdriver.Store
 }
 
-var stores sync.Map // the *memdriver.Store of each driver.Session of a recorder
+var stores sync.Map // the *memdriver.Store of each driver.Session
 
 func newRecorder(opts ...memdriver.Option) recorder {
 	return recorder{memdriver.New(opts...)}

@@ -7,31 +7,32 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// connection is the connection of one session to the store, with its faults. While
-// it has no faults, a request is a function call. The store's mutex guards it.
+// connection is one session's connection to the store, with its faults. Without
+// faults a request is a function call. Guarded by the store's mutex.
 type connection struct {
 	store   *Store
-	cuts    int           // how many cuts by Faults.CutOff, of this session alone, have not healed yet
-	resets  int           // the number of times that the connection broke
-	delay   time.Duration // the delay of a request and its reply together
-	replies time.Duration // the additional delay of a reply
-	losses  []loss        // the faults that the next requests of their kinds will meet
+	cuts    int           // cuts by Faults.CutOff that have not healed yet
+	resets  int           // number of times that the connection broke
+	delay   time.Duration // of a request and its reply together
+	replies time.Duration // additional delay of a reply
+	losses  []loss        // faults that await a request of their kind
 }
 
-// loss is a fault of the next request of one kind. If committed is true, the store
-// carries the request out, and the reply is lost. If held is set, the session gets no
-// answer, and the request reaches the store later. Otherwise the request is lost.
+// loss is a fault of the next request of one kind. If committed is set, the
+// store carries the request out and the reply is lost. If held is set, the
+// session gets no answer, and the request reaches the store later. Otherwise
+// the request is lost.
 type loss struct {
 	op        faults.Op
 	committed bool
 	held      *held
 }
 
-// held is a request that reaches the store later. The function serve is nil until
-// the session has sent the request.
+// held is a request that reaches the store later. Its serve is nil until the
+// session has sent the request.
 type held struct{ serve func() }
 
-// cut reports whether the connection transfers nothing now.
+// cut reports whether the connection currently transfers nothing.
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
 
 // intact reports whether the connection has no fault.
@@ -39,8 +40,8 @@ func (c *connection) intact() bool {
 	return !c.cut() && c.delay == 0 && c.replies == 0 && len(c.losses) == 0
 }
 
-// nextLoss removes and returns the loss of the next request of that kind, if there is
-// one.
+// nextLoss removes and returns the loss of the next request of that kind, if
+// any.
 func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 	i := slices.IndexFunc(c.losses, func(l loss) bool { return l.op == op })
 	if i < 0 {
@@ -53,10 +54,9 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 
 // The functions below are called without the store's mutex.
 
-// transfer waits until a message that has left one end of the connection arrives at
-// the other end. The message arrives half of c.delay after it was sent. If the
-// connection is cut at that time, the message arrives when the cut has healed.
-// transfer returns false if quit closes first.
+// transfer waits until a message has arrived at the other end, half of c.delay
+// after it was sent or, if the connection is cut then, when the cut has healed.
+// It returns false if quit closes first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -94,9 +94,9 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// roundTrip sends a request to the store. When the request has arrived, roundTrip
-// locks the store's mutex and calls serve. It returns when the reply has arrived. It
-// returns false if the request or the reply is lost, or if quit closes first.
+// roundTrip sends a request to the store and waits for the reply. On arrival it
+// calls serve with the store's mutex held. It returns false if the request or
+// the reply is lost, or if quit closes first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)
@@ -124,17 +124,17 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection has broken since the caller read
-// c.resets. The caller passes the value that it has read.
+// brokeSince reports whether the connection has broken since c.resets had that
+// value.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.resets != resets
 }
 
-// deliverNotices delivers the notices in the inbox, one after the other, each
-// when it has arrived. A notice stays in the inbox until it is delivered, so
-// that sendNotice puts later notices behind it.
+// deliverNotices delivers the notices in the inbox in order, each when it has
+// arrived. A notice stays in the inbox until it is delivered, so that
+// sendNotice puts later ones behind it.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -9,25 +9,25 @@
 // It has three uses:
 //
 //   - A program that needs no other store yet can use it as it is.
-//   - Tests of code that uses locks need no server. [Store.Faults] plays the faults
-//     of a network. A store also works in the virtual time of testing/synctest.
-//   - An author of a driver can read it as an example. It keeps every rule of
-//     package driver. Its comments name the rules by their numbers there.
+//   - Tests of code that uses locks need no server. [Store.Faults] injects the
+//     faults of a network, and a store works in the virtual time of
+//     testing/synctest.
+//   - Authors of drivers can read it as an example that keeps every rule of
+//     package driver. Its comments refer to the rules by number.
 //
 // # Client and store
 //
 // The code is divided as if the store were on another machine.
 //
-//   - The client consists of [Driver] (open.go) and the session (session.go and
-//     watch.go).
-//   - The store consists of [Store] with its records of sessions (store.go) and its
-//     queues (queue.go).
-//   - The session and the store talk over a connection (connection.go). The session
-//     sends requests, with the function ask. The store sends notices of changes to
-//     sessions with open watches, with the method sendNotice.
+//   - The client is [Driver] (open.go) and the session (session.go and watch.go).
+//   - The store is [Store] with its records of sessions (store.go) and its queues
+//     (queue.go).
+//   - They talk over a connection (connection.go): the session sends requests with
+//     ask, and the store sends notices of changes to sessions with open watches,
+//     with sendNotice.
 //
-// [Faults] (fault.go) plays faults on the connections. An author of a driver can
-// skip connection.go and fault.go. One mutex guards a store and its sessions.
+// [Faults] (fault.go) injects faults into the connections. Authors of drivers can
+// skip connection.go and fault.go. A store and its sessions share one mutex.
 //
 // # Guarantees
 //
@@ -35,14 +35,14 @@
 // as the process. Any other store lives as long as the program refers to it.
 //
 // Tokens rise strictly over the whole store. The sequences of each queue begin with
-// 0. A store remembers an empty queue until at least a thousand others have become
-// empty after it. Then it forgets the queue. If the queue is made again, it has
-// another epoch, and its sequences start over.
+// 0. A store forgets an empty queue after at least a thousand others have become
+// empty. If the queue is made again, it has another epoch, and its sequences start
+// over.
 //
 // A request takes time in proportion to the length of its queue. A change of a queue
 // also takes time in proportion to the number of sessions. Walk, Close and the end of
 // a session take time in proportion to the number of queues and nodes.
 //
 // Two bubbles of testing/synctest must not share a store, and neither must a bubble
-// and a goroutine outside. Each needs a store of its own, which [New] returns.
+// and a goroutine outside. Each needs its own store from [New].
 package memdriver

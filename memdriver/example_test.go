@@ -9,9 +9,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two sessions have a node each in one queue. The second session waits until
-// the node of the first session has gone. In this example the store removes
-// that node because the first session expires.
+// Two sessions have a node each in one queue. The second waits until the first
+// one's node is gone, which happens here because the first session expires.
 func Example() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -39,8 +38,8 @@ func Example() {
 	// true session ended: it expired
 }
 
-// The store creates a node, and the test makes the connection lose the reply.
-// Create returns an error, and the driver removes the node.
+// The connection loses the reply to a Create that has made a node. Create
+// returns an error, and the driver removes the node.
 func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -51,8 +50,7 @@ func ExampleFaults_LoseReply() {
 	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 
-	// Wait until the driver has removed the node, which it does in the
-	// background.
+	// The driver removes the node in the background.
 	for {
 		changed, _ := session.WatchQueue(ctx, "stock/42")
 		nodes, _ := session.List(ctx, "stock/42")
@@ -69,7 +67,7 @@ func ExampleFaults_LoseReply() {
 	// nothing is left
 }
 
-// A data source name with a parameter that the driver does not know gives an error.
+// An unknown parameter in a data source name is an error.
 func ExampleDriver() {
 	var d driver.Driver = memdriver.Driver{}
 	_, err := d.OpenConnector("orders?timeout=5s")

@@ -12,19 +12,19 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Faults plays faults on a store and its sessions, for tests: see [Store.Faults]. It
-// has no state of its own.
+// Faults injects faults into a store and its sessions, for tests: see
+// [Store.Faults]. It has no state of its own.
 //
-// All methods may be called at any time and from many goroutines. A method that
-// takes a session panics if the session does not belong to this store.
+// All methods may be called at any time and from many goroutines. They panic if
+// given a session of another store.
 type Faults struct{ store *Store }
 
-// Faults returns the Faults of this store.
+// Faults returns the handle by which a test makes the store fail.
 func (st *Store) Faults() Faults { return Faults{st} }
 
-// Expire ends a session as if the store had not heard from it for its timeout. First
-// the lease ends: Done closes, and all watches end. Then the store drops the session
-// and removes its nodes. They are gone when Expire returns.
+// Expire ends a session as if the store had not heard from it for its timeout.
+// First the lease ends: Done closes, and all watches end. Then the store drops
+// the session and removes its nodes, which are gone when Expire returns.
 func (f Faults) Expire(s driver.Session) {
 	ms := f.session(s)
 	ms.lease.End(errExpired)
@@ -34,9 +34,9 @@ func (f Faults) Expire(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
-// Drop ends a session in the store alone, as an operator may do. The nodes are gone
-// when Drop returns. The client learns of the end with its next request, which may be
-// a heartbeat.
+// Drop ends a session in the store only, as an operator may do. The nodes are
+// gone when Drop returns. The client learns of the end with its next request,
+// which may be a heartbeat.
 func (f Faults) Drop(s driver.Session) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -44,8 +44,8 @@ func (f Faults) Drop(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
-// CutOff cuts the connection of a session until heal is called, as a network does
-// that drops packets. Neither side notices the cut itself.
+// CutOff cuts a session's connection until heal is called, like a network that
+// drops packets. Neither side is notified.
 //
 //   - Requests wait until the cut heals, and arrive then. This includes requests
 //     whose callers have given up.
@@ -54,13 +54,13 @@ func (f Faults) Drop(s driver.Session) {
 //     session timeout at most. The session and its watches end then.
 //   - The store drops the session when it has not heard from it for its timeout.
 //
-// Several cuts may overlap. The connection works again when all of them have healed.
-// A second call of heal does nothing.
+// Cuts may overlap: the connection works again when all of them have healed.
+// Calling heal again is a no-op.
 func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.session(s).conn.cuts) }
 
-// Down cuts the connections of all sessions until up is called: see [Faults.CutOff].
-// During that time Connect returns an error. The store itself goes on, so sessions
-// expire.
+// Down cuts the connections of all sessions until up is called: see
+// [Faults.CutOff]. Meanwhile Connect returns an error. The store itself goes
+// on, so sessions expire.
 func (f Faults) Down() (up func()) { return f.cut(&f.store.cuts) }
 
 func (f Faults) cut(cuts *int) (heal func()) {
@@ -76,14 +76,14 @@ func (f Faults) cut(cuts *int) (heal func()) {
 	})
 }
 
-// LoseRequest loses the next request of that kind that the session sends, as if the
-// connection broke before the request reached the store. The caller gets an error
-// that matches driver.ErrUnavailable. The session lives on, and other requests are
-// not lost. Each call of LoseRequest loses one request.
+// LoseRequest loses the session's next request of that kind, as if the
+// connection broke before the request reached the store. The caller gets an
+// error that matches driver.ErrUnavailable. The session lives on, and no other
+// request is lost. Each call loses one request.
 func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
 
-// LoseReply is like LoseRequest, but the store receives the request and carries it
-// out, and the reply is lost.
+// LoseReply is like LoseRequest, but the store carries the request out, and the
+// reply is lost.
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
@@ -93,10 +93,10 @@ func (f Faults) lose(s driver.Session, l loss) {
 	ms.conn.losses = append(ms.conn.losses, l)
 }
 
-// HoldRequest is like LoseRequest, but the request reaches the store later, when
-// arrive is called. The caller gets the error at once. A call of arrive before the
-// session has sent the request does nothing, and neither does a call after the
-// request has arrived.
+// HoldRequest is like LoseRequest, but the request reaches the store when
+// arrive is called. The caller gets the error at once. Calling arrive is a
+// no-op before the session has sent the request, and after the request has
+// arrived.
 func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 	h := new(held)
 	f.lose(s, loss{op: op, held: h})
@@ -110,9 +110,9 @@ func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 	}
 }
 
-// Reset breaks the connection of a session once. Requests and replies that are on
-// their way are lost: their callers get an error that matches driver.ErrUnavailable.
-// The session connects again at once. No notice of a watch is lost.
+// Reset breaks a session's connection once. Requests and replies in flight are
+// lost: their callers get an error that matches driver.ErrUnavailable. The
+// session reconnects at once. No notice of a watch is lost.
 func (f Faults) Reset(s driver.Session) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -120,9 +120,9 @@ func (f Faults) Reset(s driver.Session) {
 	ms.conn.resets++
 }
 
-// DelayReplies delays every later reply to a session by d. Requests are not delayed.
-// A cut that begins while a reply is on its way does not stop the reply. Zero ends
-// the delay.
+// DelayReplies delays every later reply to a session by d; zero ends the delay.
+// Requests are not delayed. A cut that begins while a reply is in flight does
+// not stop the reply.
 func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -130,13 +130,13 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	ms.conn.replies = d
 }
 
-// Delay delays the connection of a session. Every later request and reply takes half
-// of d, so a caller waits for d. A notice of a watch also takes half of d. Zero ends
-// the delay, but not for messages that have been sent before.
+// Delay delays a session's connection. Every later request and reply takes half
+// of d, so a caller waits for d. A notice of a watch also takes half of d. Zero
+// ends the delay, except for messages already sent.
 //
-// A heartbeat gives up after a quarter of the session timeout. If d is longer, the
-// session ends, unless another request renews its lease. A request goes on even if
-// its caller gives up.
+// A heartbeat gives up after a quarter of the session timeout. If d is longer,
+// the session ends, unless another request renews its lease. A request goes on
+// even if its caller gives up.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -144,14 +144,15 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms.conn.delay = d
 }
 
-// Pause plays a pause of the session's process, or a sleep of its machine. Afterwards
-// the clocks that the session reads show a time that is later by d, but none of its
-// timers has fired yet. So if the lease has run out, Err returns an error at once,
-// while Done closes a little later: with the next call of a method of the session,
-// and after a quarter of the lease's term at the latest.
+// Pause simulates a pause of the session's process, or a sleep of its machine:
+// the clocks that the session reads jump ahead by d, but none of its timers has
+// fired yet. So if the lease has run out, Err returns an error at once, while
+// Done closes later: with the next call of a method of the session, and after a
+// quarter of the lease's term at the latest.
 //
-// For the store, too, d has passed. If it has not heard from the session for its
-// timeout by then, it drops the session, and the nodes are gone when Pause returns.
+// For the store, too, d has passed. If it has not heard from the session for
+// its timeout by then, it drops the session, and the nodes are gone when Pause
+// returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	leasehook.Skew(ms.lease, d)
@@ -161,8 +162,8 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 	f.store.expire(ms.record)
 }
 
-// RemoveNode removes a node, as an operator may do. It reports whether the node was
-// there.
+// RemoveNode removes a node, as an operator may do. It reports whether the node
+// existed.
 func (f Faults) RemoveNode(queue, name string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -173,9 +174,9 @@ func (f Faults) RemoveNode(queue, name string) bool {
 	return n != nil
 }
 
-// RemoveQueue removes a queue with all its nodes, as an operator may do. If the queue
-// is made again, it has another epoch, and its sequences start over. RemoveQueue
-// reports whether the queue was there.
+// RemoveQueue removes a queue with all its nodes, as an operator may do, and
+// reports whether the queue existed. If the queue is made again, it has another
+// epoch, and its sequences start over.
 func (f Faults) RemoveQueue(queue string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -192,10 +193,10 @@ func (f Faults) RemoveQueue(queue string) bool {
 
 // PutNode adds a node that belongs to no session, as another program may do. If
 // driver.ParseName accepts the name, List returns the node, and the queue goes
-// on with the next sequence. In that case the sequence must not be lower than
-// the next sequence of the queue: otherwise the node would come before older
-// nodes. List leaves out a node with any other name. If the node cannot be
-// added, the error matches driver.ErrBadName and says why.
+// on with the sequence after it. Such a sequence must not be lower than the
+// queue's next one, because the node would then come before older nodes. List
+// leaves out nodes with other names. If the node cannot be added, the error
+// matches driver.ErrBadName and says why.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
@@ -217,8 +218,8 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// session returns s as this package's type of session. It panics if s does not
-// belong to this store.
+// session returns s as a *session. It panics if s does not belong to this
+// store.
 func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)
 	if !ok || ms.store != f.store {

@@ -22,7 +22,7 @@ func TestExpireEndsTheSessionAndRemovesItsNodes(t *testing.T) {
 		require.Empty(t, list(t, other))
 		require.ErrorContains(t, s.Err(), "expired")
 		require.NoError(t, s.Close())
-		st.Faults().Expire(s) // a second Expire does nothing
+		st.Faults().Expire(s) // a second Expire is a no-op
 	})
 }
 
@@ -40,7 +40,7 @@ func TestDroppedSessionEndsWithItsNextRequest(t *testing.T) {
 		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
 		<-w.C
 		require.Empty(t, list(t, other))
-		st.Faults().Drop(s) // a second Drop does nothing
+		st.Faults().Drop(s) // a second Drop is a no-op
 
 		s = connect(t, st)
 		begin := time.Now()
@@ -242,9 +242,9 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// The caller of a Create gives up while the Create is on its way to the store. The
-// session then sends a second request, the clean-up, which tells the store to remove
-// the node. No node is left, whether the store gets the Create or the clean-up first.
+// The caller of a Create gives up while the Create is in flight. The session
+// then sends a clean-up, which tells the store to remove the node. No node is
+// left, whichever of the two arrives first.
 func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	for name, faster := range map[string]bool{"in order": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -273,10 +273,9 @@ func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	}
 }
 
-// A Create is held on its way. The session gets no answer, and asks the store to
-// clean up what that Create makes. The clean-up reaches the store first. When the
-// Create arrives after that, it must not make a node, and the store must serve it
-// only once.
+// A Create is held in flight. The session gets no answer and sends a clean-up,
+// which arrives first. When the Create arrives after that, it must not make a
+// node, and it is served only once.
 func TestHeldRequestArrivesLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -332,7 +331,7 @@ func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
 		var meanwhile []driver.Node
 		time.AfterFunc(time.Second, func() {
 			meanwhile, _ = other.List(background, queue)
-			st.Faults().CutOff(s) // the cut does not stop the reply, which is on its way
+			st.Faults().CutOff(s) // does not stop the reply, which is in flight
 		})
 		create(t, s)
 		require.Equal(t, 4*time.Second, time.Since(begin))
@@ -509,8 +508,7 @@ func TestResetLosesNoNotices(t *testing.T) {
 		ahead, own := create(t, other), create(t, s)
 		w := watch(t, s, own, ahead.Node)
 		st.Faults().Delay(s, 2*time.Second)
-		// The first Reset comes while the request is on its way, and the second
-		// one while the reply is.
+		// The first Reset hits the request, the second the reply.
 		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
 			time.AfterFunc(after, func() { st.Faults().Reset(s) })
 			_, err := s.List(background, queue)
@@ -600,7 +598,7 @@ func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99)) })
 }
 
-// lose loses the next request of that kind or, if committed is true, the reply to it.
+// lose loses the next request of that kind or, if committed is set, its reply.
 func lose(st *memdriver.Store, s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		st.Faults().LoseReply(s, op)

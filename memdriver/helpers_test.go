@@ -20,7 +20,7 @@ const (
 
 var background = context.Background()
 
-// inVirtualTime runs f in a bubble of testing/synctest. The bubble fails the test if a
+// inVirtualTime runs f in a synctest bubble, which fails the test if a
 // goroutine is left.
 func inVirtualTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
@@ -36,10 +36,8 @@ func connect(t *testing.T, c driver.Connector) driver.Session {
 	return s
 }
 
-// newNode describes a node that is created without a watch.
 var newNode = driver.NodeSpec{Prefix: prefix, Data: []byte("data")}
 
-// createIn creates a node and returns its place.
 func createIn(t *testing.T, s driver.Session, queue string) driver.Place {
 	t.Helper()
 	j, err := s.Create(background, queue, newNode)
@@ -52,7 +50,6 @@ func create(t *testing.T, s driver.Session) driver.Place {
 	return createIn(t, s, queue)
 }
 
-// join creates a node and returns the whole result of Create.
 func join(t *testing.T, s driver.Session) driver.Joined {
 	t.Helper()
 	j, err := s.Create(background, queue, newNode)
@@ -81,8 +78,8 @@ func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
 	return w
 }
 
-// open waits until all goroutines in the bubble are blocked. It then reports whether
-// the channel is open and has nothing to receive.
+// open waits until the bubble is blocked, and reports whether the channel is
+// open and empty.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -93,22 +90,20 @@ func open[T any](ch <-chan T) bool {
 	}
 }
 
-// elapse lets virtual time pass, and waits until all goroutines in the bubble are
-// blocked.
+// elapse lets virtual time pass, and waits until the bubble is blocked.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// withDeadline calls f with a context that ends after d.
 func withDeadline(d time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(background, d)
 	defer cancel()
 	return f(ctx)
 }
 
-// eventually waits in real time until ok returns true. If ok has not returned true
-// within ten seconds, eventually fails the test, with the given message.
+// eventually waits in real time until ok returns true. It fails the test with
+// the given message after ten seconds.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

@@ -13,8 +13,7 @@ import (
 )
 
 // A Create that arrives after the store has dropped its session must not add a
-// node. The store removes the nodes of a session only when it drops the
-// session, so it would never remove that node.
+// node, because the store would never remove it.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
@@ -31,7 +30,7 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	})
 }
 
-// drop drops a session in the store. The session does not learn of it.
+// drop drops a session in the store without telling the session.
 func drop(s *session) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -61,7 +60,6 @@ func TestCloseWaitsForTheGoroutinesOfTheSession(t *testing.T) {
 	})
 }
 
-// The session ends when the store answers that it does not know the session.
 func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, use := range []bool{true, false} {
@@ -83,8 +81,6 @@ func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 	})
 }
 
-// The caller of a watch gives up while the request is on its way. Then no watch is
-// armed when the request arrives.
 func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
@@ -102,16 +98,16 @@ func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	})
 }
 
-// Rule 8 of package driver: a session ends before its nodes are removed. The test
-// holds the store's mutex, so that no node can be removed. The session ends
-// nevertheless, because its end does not wait for the removal.
+// Rule 8 of package driver: a session ends before its nodes are removed.
+// Holding the store's mutex keeps nodes from being removed, and must not keep
+// the session from ending.
 func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 	for how, end := range map[string]func(s *session){
 		"closed":  func(s *session) { _ = s.Close() },
 		"expired": func(s *session) { s.store.Faults().Expire(s) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			st := New(WithSessionTimeout(time.Hour)) // the lease does not run out during the test
+			st := New(WithSessionTimeout(time.Hour)) // keep the lease from running out during the test
 			opened, err := st.Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)

@@ -15,21 +15,21 @@ import (
 
 func init() { dlock.Register("mem", Driver{}) }
 
-// Driver opens stores in memory by their names. It is registered as "mem".
+// Driver opens stores in memory by name. It is registered as "mem".
 type Driver struct{}
 
 // OpenConnector takes a dsn of the form
 //
 //	name[?session_timeout=5s]
 //
-// Within a process, the same name always means the same store: see [Open]. An empty
-// name means a new store in every call. session_timeout is the session timeout of
-// this connector, 10s if it is missing. Other connectors of the same store may have
-// another one.
+// Within a process, a name always stands for the same store: see [Open]. An
+// empty name stands for a new store in every call. session_timeout is the
+// session timeout of this connector, 10s by default. Other connectors of the
+// same store may have another one.
 //
-// If a parameter is unknown, repeated or malformed, the error names it. No error
-// repeats the dsn, because it may be meant for another driver and contain a
-// password.
+// If a parameter is unknown, repeated or malformed, the error names it. No
+// error repeats the dsn, because it may be meant for another driver and contain
+// a password.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(dsn, "?")
 	if strings.Contains(name, "://") {
@@ -66,8 +66,8 @@ func parseTimeout(query string) (time.Duration, error) {
 	return timeout, nil
 }
 
-// quoted returns the name in quotes if it can be the name of a parameter. It returns
-// nothing for any other text, which may be a part of another driver's dsn.
+// quoted returns the name in quotes if it can be the name of a parameter. Any
+// other text may be part of another driver's dsn, and yields nothing.
 func quoted(name string) string {
 	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""
@@ -75,7 +75,7 @@ func quoted(name string) string {
 	return fmt.Sprintf(" %q", name)
 }
 
-// connector makes sessions of a store, with a session timeout of its own.
+// connector makes sessions of a store, with its own session timeout.
 type connector struct {
 	store   *Store
 	timeout time.Duration
@@ -90,10 +90,10 @@ var (
 	stores   = make(map[string]*Store)
 )
 
-// Open returns the store with that name. The first call for a name makes the store,
-// with default settings. The process keeps it until the process ends. For an empty
-// name Open returns a new store each time, as [New] does. Open is safe for use by
-// many goroutines.
+// Open returns the store with that name. The first call for a name makes it,
+// with default settings, and the process keeps it until it exits. For an empty
+// name Open returns a new store each time, like [New]. Open is safe for
+// concurrent use.
 func Open(name string) *Store {
 	if name == "" {
 		return New()

@@ -12,27 +12,25 @@ import (
 // idleQueues is the number of empty queues that a store remembers.
 const idleQueues = 1024
 
-// queue is a queue, from the time at which it was made until it is removed or
-// forgotten.
+// queue is a queue, from its making until it is removed or forgotten.
 type queue struct {
 	name  string
-	epoch int64   // new when the queue is made, and when its sequences start over
-	next  int64   // the sequence of the next node
-	nodes []*node // the nodes in the order of creation
+	epoch int64   // changes when the queue is made, and when its sequences start over
+	next  int64   // sequence of the next node
+	nodes []*node // in order of creation
 }
 
-// node is a node of a queue.
 type node struct {
 	driver.Node
-	token     int64   // the fencing token, which no other node of the store ever has
-	owner     *record // the session that the node belongs to; nil if none
-	call      int64   // which Create of the owner made the node: its first Create has number 1
+	token     int64   // fencing token, unique in the store
+	owner     *record // nil if the node belongs to no session
+	call      int64   // number of the owner's Create that made the node, from 1
 	contender bool    // whether List shows the node; false for some foreign nodes
 	data      []byte
 	created   time.Time
 }
 
-// info returns what a Read of the node returns to a session. The data is a copy.
+// info returns the result of a Read. The data is a copy.
 func (n *node) info(reader *record) driver.NodeInfo {
 	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
@@ -41,8 +39,7 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	return info
 }
 
-// list returns the nodes of the contenders, oldest first: rule 1 of package
-// driver.
+// list returns the contenders' nodes, oldest first: rule 1 of package driver.
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -53,27 +50,26 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken returns a function that matches the node with the token of p, whatever
-// its name is.
+// withToken returns a function that matches the node with the token of p, under
+// any name.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
 
-// withName returns a function that matches the node with that name.
 func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether a queue is the one that prefix names, or is below that one.
-// Every queue is below an empty prefix.
+// within reports whether prefix names the queue or one above it. Every queue is
+// below an empty prefix.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')
 }
 
-// All methods below are called with the store's mutex held.
+// The methods below are called with the store's mutex held.
 
-// open returns the queue with that name. It makes the queue if it is missing.
+// open returns the queue with that name, and makes it if it is missing.
 func (st *Store) open(name string) *queue {
 	q := st.queues[name]
 	if q == nil {
@@ -84,8 +80,8 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns the first node of the queue that matches, and the queue. If there is
-// none, it returns nil for both.
+// find returns the first node of the queue that matches, with the queue, or nil
+// for both.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
@@ -95,8 +91,8 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	return nil, nil
 }
 
-// add appends a node to its queue and gives it the next token: rules 1 and 3. The
-// caller calls updateIdle afterwards.
+// add appends a node to its queue and gives it the next token: rules 1 and 3.
+// The caller must call updateIdle.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -115,8 +111,8 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	st.updateIdle(q)
 }
 
-// updateIdle updates the list of idle queues after a change of q. If the list is too
-// long, updateIdle forgets the queue that has been idle for longest. Otherwise a
+// updateIdle updates the list of idle queues after a change of q. If the list
+// is too long, it forgets the queue that has been idle longest. Otherwise a
 // program that uses a new name for each lock would fill the memory.
 func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {

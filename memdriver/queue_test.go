@@ -49,8 +49,8 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 	}
 }
 
-// Eight sessions append to one queue and list it at the same time. Each list only
-// grows at its end, and tokens, sequences and positions have the same order.
+// Lists grow only at the end, and tokens, sequences and positions have the same
+// order.
 func TestOrderHoldsUnderConcurrency(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup

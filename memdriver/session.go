@@ -18,23 +18,20 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown is the store's answer to a request of a session that the store has
-	// dropped.
+	// errUnknown answers requests of a session that the store has dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner is the store's answer to a request to release or replace the node
-	// of another session.
+	// errNotOwner answers a request to release or replace another session's
+	// node.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the store's answer to a Create that was delayed on its way.
-	// The session had no answer to the Create, and has asked the store to remove
-	// what that Create makes. That request has overtaken the Create. No caller
-	// waits for this answer.
+	// errCleanedUp answers a Create that was delayed in flight and overtaken by
+	// the request to remove what it makes. No caller waits for this answer.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
-	// errNoAnswer marks the error of a request that was sent and not answered. The
-	// store may or may not have carried it out.
+	// errNoAnswer marks the error of a request that was sent and not answered,
+	// so that the store may or may not have carried it out.
 	errNoAnswer = errors.New("no answer")
 )
 
-// closeTimeout is the time for which Close waits for a store that does not answer.
+// closeTimeout bounds how long Close waits for a store that does not answer.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -52,24 +49,24 @@ type session struct {
 	record  *record // names the session in requests; only the store reads its fields
 	timeout time.Duration
 	lease   *driver.Lease
-	creates atomic.Int64  // the number of calls of Create so far
-	ended   chan struct{} // closes when the lease and all watches have ended
+	creates atomic.Int64  // number of calls of Create
+	ended   chan struct{} // closed when the lease and all watches have ended
 	watches watches.Set
 
 	background sync.WaitGroup // every goroutine of the session; Close waits for them
 
-	// The store's mutex guards the fields below.
+	// Guarded by the store's mutex.
 	conn    connection
-	inbox   []notice // the notices that the store has sent and the session has not received
+	inbox   []notice // notices that the store has sent and the session has not received
 	stopped bool     // whether the session has ended: the store serves no more of its requests, and spawn starts no more goroutines
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
-// newSession returns the session for a new record of the store. The lease of the
-// session has to end before the store drops the session: rule 8. So the term of the
-// lease is a quarter shorter than the session timeout, and begins when the client
-// sends a request, not when the request arrives. The caller passes the instant at
-// which the client sent the request that began the session.
+// newSession returns the session for a new record of the store. Its lease has
+// to end before the store drops the session: rule 8. So the lease's term is a
+// quarter shorter than the session timeout, and counts from the instant sent at
+// which the client sent the request that began the session, not from the
+// request's arrival.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -84,10 +81,10 @@ func newSession(st *Store, r *record, sent driver.Instant) *session {
 	return s
 }
 
-// Done implements driver.Session, and keeps rule 8 of package driver.
+// Done implements driver.Session: rule 8 of package driver.
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 
-// Err implements driver.Session, and keeps rule 8 of package driver.
+// Err implements driver.Session: rule 8 of package driver.
 func (s *session) Err() error { return s.lease.Err() }
 
 // Describe implements driver.Describer.
@@ -95,8 +92,9 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
-// Create implements driver.Session. Store.create keeps the rules about order, names,
-// tokens and nodes ahead (1, 2, 3 and 5). cleanUp keeps rule 4, all or nothing.
+// Create implements driver.Session. Store.create keeps the rules on order,
+// names, tokens and nodes ahead (1, 2, 3 and 5). cleanUp keeps rule 4, all or
+// nothing.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	req := request{op: faults.OpCreate, queue: queue}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
@@ -114,17 +112,17 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // cleanUp removes the node, which also ends the watch
+		s.cleanUp(call, queue) // removes the node, which also ends the watch
 	}
 	return j, err
 }
 
 // cleanUp removes the node of a Create whose outcome is unknown, even if that
-// Create arrives later: rule 4 of package driver. It repeats the request in the
-// background until the store has confirmed it or the lease has ended. In the
-// second case the store removes the node when it drops the session. This store
-// finds the node by the number of the call. A driver for another store can find it
-// by the data of the call.
+// Create arrives later: rule 4 of package driver. It retries in the background
+// until the store has confirmed it, or until the lease has ended and the store
+// removes the node together with the session. This store finds the node by the
+// number of the call; a driver for another store can find it by the call's
+// data.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -153,7 +151,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	})
 }
 
-// Delete implements driver.Session, and keeps rule 7 of package driver.
+// Delete implements driver.Session: rule 7 of package driver.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	req := request{op: faults.OpDelete, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -163,7 +161,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return err
 }
 
-// Replace implements driver.Replacer, and keeps rule 12 of package driver.
+// Replace implements driver.Replacer: rule 12 of package driver.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	req := request{op: faults.OpReplace, queue: queue, name: p.Name}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
@@ -194,11 +192,11 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
 }
 
-// Close implements driver.Session. It ends the lease first and has the store remove
-// the nodes after that: rules 8 and 9 of package driver. If the lease has run out
-// before, Close still ends the session in the store. If the store cannot be
-// reached, a later Close tries again. The goroutines of the session end because
-// the lease has ended, and Close waits for them: rule 11.
+// Close implements driver.Session. It ends the lease before the store removes
+// the nodes: rules 8 and 9 of package driver. If the lease has run out already,
+// Close still ends the session in the store. If the store cannot be reached, a
+// later Close tries again. The session's goroutines exit because the lease has
+// ended, and Close waits for them: rule 11.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
@@ -209,7 +207,7 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		// If the store has dropped the session before, there is nothing left to do.
+		// If the store has already dropped the session, nothing is left to do.
 		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})
@@ -229,9 +227,9 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keepLease sends heartbeats until the lease has ended. Then it ends the watches and
-// sets stopped. From then on the store serves no more requests of the session, and
-// spawn starts no more goroutines.
+// keepLease sends heartbeats until the lease has ended. Then it ends the
+// watches and sets stopped, so that the store serves no more requests of the
+// session, and spawn starts no more goroutines.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()
@@ -241,15 +239,15 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat sends a request without effect. It does not repeat a lost request, because
-// the lease sends another heartbeat soon.
+// heartbeat sends a request without effect. It does not retry, because the
+// lease soon sends another heartbeat.
 func (s *session) heartbeat(ctx context.Context) error {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err
 }
 
-// spawn starts f on a goroutine that Close waits for. After the end of the
-// session it does not start f, and returns false.
+// spawn starts f on a goroutine that Close waits for. Once the session has
+// ended, it returns false instead.
 func (s *session) spawn(f func()) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -263,14 +261,12 @@ func (s *session) spawnLocked(f func()) bool {
 	return !s.stopped
 }
 
-// request describes a request of a session to the store.
 type request struct {
 	op    faults.Op
 	queue string
-	name  string // the name of the request's node, or the prefix of a Walk
+	name  string // of the node, or the prefix of a Walk
 }
 
-// failed returns an error that names the request.
 func (r request) failed(err error) error {
 	what := r.op.String()
 	if r.name != "" {
@@ -282,13 +278,14 @@ func (r request) failed(err error) error {
 	return fmt.Errorf("mem: %s: %w", what, err)
 }
 
-// none is the answer to a request that has no result.
+// none is the answer to a request without a result.
 type none struct{}
 
-// ask sends a request to the store and returns the answer. When the request arrives,
-// the store calls serve with its mutex held. Every answer renews the lease, from the
-// instant at which the request was sent: rule 8. If the error matches errNoAnswer,
-// the store may have served the request, or may serve it later.
+// ask sends a request to the store and returns the answer. When the request
+// arrives, the store calls serve with its mutex held. Every answer renews the
+// lease, from the instant at which the request was sent: rule 8. If the error
+// matches errNoAnswer, the store may have served the request, or may serve it
+// later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	unanswered := s.lease.Do(func() error {
 		if ctx.Err() != nil {
@@ -312,10 +309,10 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange sends a request to the store and returns the answer. If the connection has
-// faults, the answer may take long, and the caller may give up. The request goes on
-// all the same, because another goroutine sends it. A request or a reply that is on
-// its way when the lease ends is lost.
+// exchange sends a request to the store and returns the answer. On a faulty
+// connection the answer may take long, and the caller may give up. The request
+// goes on all the same, on another goroutine. Requests and replies in flight
+// when the lease ends are lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

@@ -98,7 +98,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	before := runtime.NumGoroutine()
-	for range 5 { // the store is cut off, so each Close waits for a session timeout
+	for range 5 { // each Close waits for a session timeout, because the store is cut off
 		s, err := st.Connect(ctx)
 		require.NoError(t, err)
 		p := create(t, s)
@@ -121,8 +121,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	})
 }
 
-// The store ends a session while the session creates nodes. No node must be left,
-// however far a Create has come at that moment.
+// No node must be left, however far a Create has come when its session ends.
 func TestExpiryRacesWithCreate(t *testing.T) {
 	for range 50 {
 		st := memdriver.New()
@@ -142,11 +141,10 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 	}
 }
 
-// Four goroutines contend for one lock, and each waiter learns from a watch that its
-// turn has come. Each goroutine uses one session after the other. Two of the
-// goroutines create a node in each session that they do not remove, and then let the
-// session expire. The test passes only if no goroutine waits for ever, and if the
-// store holds no node, session or watch in the end.
+// Four goroutines contend for one lock and wait by watches, each in one session
+// after the other. Two of them leave a node in each session and let the session
+// expire. No goroutine must wait forever, and no node, session or watch must be
+// left.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -179,7 +177,7 @@ func TestStressLeavesNothing(t *testing.T) {
 }
 
 // pass takes one position in the queue, as a contender does: it creates a node,
-// waits until that node is the first in the queue, and releases it.
+// waits until it is the first, and releases it.
 func pass(s driver.Session) error {
 	p, err := s.Create(background, queue, newNode)
 	if err != nil {

@@ -12,30 +12,29 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store is a store in memory. It implements driver.Connector. [Store.Stats] counts
-// its contents, and [Store.Faults] plays faults on it and its sessions. All methods
-// may be called from many goroutines.
+// Store is a store in memory. It implements driver.Connector. [Store.Stats]
+// counts its contents, and [Store.Faults] injects faults into it and its
+// sessions. All methods are safe for concurrent use.
 type Store struct {
 	timeout       time.Duration
 	sequenceStart int64
 	sequenceLimit int64
 
-	// mu guards the fields below, the records, queues and nodes of the store, and
+	// mu guards the fields below, the store's records, queues and nodes, and
 	// some fields of its sessions.
 	mu       sync.Mutex
 	queues   map[string]*queue
-	idle     []*queue   // the queues without nodes; the first has been idle for longest
-	tokens   int64      // the last token that was given to a node
-	epochs   int64      // the last epoch that was given to a queue
-	opened   int64      // the number of sessions so far
-	sessions []*session // the sessions that the store has not dropped
+	idle     []*queue   // queues without nodes, idle for longest first
+	tokens   int64      // the last token given to a node
+	epochs   int64      // the last epoch given to a queue
+	opened   int64      // number of sessions ever begun
+	sessions []*session // sessions that the store has not dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // how many cuts by Faults.Down, each of every connection, have not healed yet
-	healed chan struct{} // closes, and is replaced, when a cut of any kind heals
+	cuts   int           // cuts by Faults.Down that have not healed yet
+	healed chan struct{} // closed and replaced when a cut of any kind heals
 }
 
-// New returns a new, empty store.
 func New(opts ...Option) *Store {
 	st := &Store{
 		timeout:       defaultSessionTimeout,
@@ -50,9 +49,9 @@ func New(opts ...Option) *Store {
 	return st
 }
 
-// Connect begins a new session, with the session timeout of the store. While the
-// store is down ([Faults.Down]), Connect returns an error that matches
-// driver.ErrUnavailable at once, as if the connection was refused.
+// Connect begins a new session, with the session timeout of the store. While
+// the store is down ([Faults.Down]), it fails at once, as if the connection was
+// refused, with an error that matches driver.ErrUnavailable.
 func (st *Store) Connect(ctx context.Context) (driver.Session, error) {
 	return st.connect(ctx, st.timeout)
 }
@@ -79,15 +78,15 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 type record struct {
 	id        string
 	timeout   time.Duration
-	heard     time.Time // the arrival of the session's last request
+	heard     time.Time // arrival of the session's last request
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // Creates that the store has to refuse, by number: their clean-up has arrived first
+	cleanedUp map[int64]bool // Creates to refuse, by number, because their clean-up has arrived first
 }
 
-// expire drops a session that the store has not heard from for its timeout. It runs
-// when the timer of the record fires. A request does not reset that timer. So expire
-// sets the timer again if a request has arrived in the meantime.
+// expire drops a session that the store has not heard from for its timeout. It
+// runs when the record's timer fires. Requests do not reset that timer, so
+// expire sets it again if one has arrived meanwhile.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -98,11 +97,11 @@ func (st *Store) expire(r *record) {
 	}
 }
 
-// All methods below are called with mu held.
+// The methods below are called with mu held.
 
-// accept counts a request that has reached the store. The request renews the session:
-// the store keeps it for another session timeout from now. If the store has dropped
-// the session, accept returns an error, and the store does not serve the request.
+// accept counts a request that has reached the store, and renews its session
+// for another session timeout. If the store has dropped the session, it returns
+// an error, and the request must not be served.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
@@ -129,8 +128,8 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create appends a node to a queue: rules 1, 2, 3 and 5. It stores the number of the
-// call within its session with the node, for cleanUp.
+// create appends a node to a queue: rules 1, 2, 3 and 5. The node records the
+// number of the call, for cleanUp.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -139,8 +138,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	q := st.open(queue)
 	defer st.updateIdle(q)
 	if q.next >= st.sequenceLimit {
-		// The sequences start over when no contender is left in the queue. Before
-		// that, a new node would get a lower sequence than an older one.
+		// The sequences start over when no contender is left. Before that, a
+		// new node would get a lower sequence than an older one.
 		if left := len(q.list()); left > 0 {
 			return driver.Joined{}, fmt.Errorf("%w: the queue's sequences are used up; they start over when its %d nodes have gone",
 				driver.ErrUnavailable, left)
@@ -157,8 +156,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
 }
 
-// cleanUp removes the node of a Create. If the Create has not arrived yet, the store
-// refuses it when it arrives: rule 4.
+// cleanUp removes the node of a Create. If the Create has not arrived yet, the
+// store refuses it when it does: rule 4.
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -171,9 +170,9 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of the place: rule 7. No other node ever
-// has that token, and a node keeps its token in a Replace: rule 12. Only the owner
-// can release its node: rule 13.
+// delete removes the node with the token of the place: rule 7. Tokens are
+// unique, and a node keeps its token in a Replace: rule 12. Only the owner can
+// release its node: rule 13.
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {
@@ -186,7 +185,8 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// replace changes the name of a node. The node keeps its place in the queue: rule 12.
+// replace changes the name of a node, which keeps its place in the queue: rule
+// 12.
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	_, n := st.find(queue, withToken(p))
 	switch {
@@ -203,9 +203,9 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// allInQueue reports whether the queue holds a node with the name in p, and a node
-// with each of the names in the list ahead. If p has a token, the node with the name
-// in p has to have that token.
+// allInQueue reports whether the queue holds a node with the name in p and all
+// nodes in ahead, by name. If p has a token, the node with its name must have
+// it, too.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
@@ -225,7 +225,7 @@ func (st *Store) read(r *record, queue, name string) (driver.NodeInfo, error) {
 	return n.info(r), nil
 }
 
-// walk returns the names of the queues with nodes at prefix or below it.
+// walk returns the queues with nodes at prefix or below it.
 func (st *Store) walk(prefix string) (names []string) {
 	for _, q := range st.sorted() {
 		if len(q.nodes) > 0 && within(q.name, prefix) {
@@ -235,7 +235,7 @@ func (st *Store) walk(prefix string) (names []string) {
 	return names
 }
 
-// sorted returns the queues in the order of their names.
+// sorted returns the queues ordered by name.
 func (st *Store) sorted() (queues []*queue) {
 	for _, name := range slices.Sorted(maps.Keys(st.queues)) {
 		queues = append(queues, st.queues[name])
@@ -243,22 +243,21 @@ func (st *Store) sorted() (queues []*queue) {
 	return queues
 }
 
-// Stats holds the numbers of a store's contents at one instant, and of its requests
-// so far.
+// Stats counts a store's contents at one instant, and its requests so far.
 type Stats struct {
 	Sessions int // sessions that the store has not dropped
-	Queues   int // queues, with the empty queues that the store remembers
-	Nodes    int // nodes, with the foreign nodes that List leaves out
-	Watches  int // open watches of the sessions that Sessions counts
+	Queues   int // including the empty queues that the store remembers
+	Nodes    int // including the foreign nodes that List leaves out
+	Watches  int // open watches of these sessions
 
-	// Requests counts the requests that have reached the store, by their kind. A
-	// request that the store could not carry out counts. A request of a session that
-	// the store has dropped does not.
+	// Requests counts the requests that have reached the store, by kind,
+	// whether or not the store could carry them out, but without those of
+	// sessions that the store had dropped.
 	Requests map[faults.Op]int64
 }
 
-// Stats counts the contents of the store. It takes time in proportion to the number
-// of queues and watches.
+// Stats counts the contents of the store. It takes time in proportion to the
+// number of queues and watches.
 func (st *Store) Stats() Stats {
 	st.mu.Lock()
 	defer st.mu.Unlock()

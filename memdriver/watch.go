@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Watch keeps rules 6 and 13 of package driver. It arms the watch before it asks
-// the store. So the watch misses no change after the store's answer.
+// Watch keeps rules 6 and 13 of package driver. It arms the watch before it
+// asks the store, so that the watch misses no change after the store's answer.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	req := request{op: faults.OpWatch, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -29,7 +29,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// WatchQueue implements driver.Session, and keeps rule 6 of package driver.
+// WatchQueue implements driver.Session: rule 6 of package driver.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	req := request{op: faults.OpWatchQueue, queue: queue}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -46,14 +46,14 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 // notice tells a session of a change in a queue.
 type notice struct {
 	queue string
-	gone  driver.Node // the node that has gone or was replaced; zero if a node was added
+	gone  driver.Node // the node that is gone or was replaced; zero if a node was added
 	why   driver.Cause
 	sent  time.Time
 }
 
 // The methods below are called with the store's mutex held.
 
-// notify sends a notice of a change in a queue to all sessions that watch the queue.
+// notify sends a notice to all sessions that watch the queue.
 func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	for _, s := range st.sessions {
 		if s.watches.Has(queue) {
@@ -62,8 +62,8 @@ func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	}
 }
 
-// sendNotice sends a notice from the store to the session. The session receives its
-// notices in the order of the changes in the store: rule 13.
+// sendNotice sends a notice from the store to the session. Notices arrive in
+// the order of the changes in the store: rule 13.
 func (s *session) sendNotice(n notice) {
 	if len(s.inbox) == 0 && s.conn.intact() {
 		s.receive(n)
@@ -75,7 +75,7 @@ func (s *session) sendNotice(n notice) {
 	}
 }
 
-// receive gives a notice to the open watches of the session.
+// receive passes a notice to the open watches of the session.
 func (s *session) receive(n notice) {
 	if n.gone == (driver.Node{}) {
 		s.watches.Changed(n.queue)

@@ -49,8 +49,7 @@ func TestWatchEndsWithItsNodes(t *testing.T) {
 	}
 }
 
-// Rule 6 of package driver: the watch of a node that is not in the queue has
-// ended when Watch returns.
+// Rule 6 of package driver.
 func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
@@ -78,8 +77,7 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// If the place that is given to Watch has no token, Watch accepts any node with
-// the name of the place, whatever the token of that node is.
+// A place without a token stands for any node with its name.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
@@ -113,9 +111,9 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 }
 
 // Rule 13 of package driver: when the owner of a node releases it, each watch
-// that was armed with that node ahead sends Released, also on a slow
-// connection. After that the watch ends only when the waiter's own node is
-// removed, and sends no second Released.
+// armed with that node ahead sends Released, also on a slow connection. After
+// that the watch ends only when the waiter's own node is removed, and sends no
+// second Released.
 func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -141,8 +139,7 @@ func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	}
 }
 
-// Rule 13 of package driver: after its own node has gone, a watch sends no
-// Released, also on a slow connection.
+// Rule 13 of package driver, also on a slow connection.
 func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -154,8 +151,8 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				// The delay ends here, while the notice of the removal is still
-				// on its way. The notice of the release must not overtake it.
+				// End the delay while the notice of the removal is still in
+				// flight. The notice of the release must not overtake it.
 				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
@@ -166,7 +163,7 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// Rule 13 of package driver: only the session that owns a node can release it.
+// Rule 13 of package driver.
 func TestOnlyTheOwnerReleases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -180,9 +177,8 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	})
 }
 
-// The store arms the watch of a Create in the same step in which it adds the
-// node. So the watch misses no change while the reply to the Create is on its
-// way.
+// The store arms the watch of a Create together with adding the node, so that
+// it misses no change while the reply is in flight.
 func TestCreateArmsTheWatchOfThePredecessor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -232,7 +228,6 @@ func TestEndOfTheSessionEndsItsWatches(t *testing.T) {
 	}
 }
 
-// A watch outlives the context of the call. Stop frees it and may be called again.
 func TestStopFreesTheWatch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -272,7 +267,6 @@ func TestWatchesTakeNoGoroutines(t *testing.T) {
 	require.Less(t, runtime.NumGoroutine(), before+100)
 }
 
-// A notice that arrives at the instant at which the session ends does no harm.
 func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	for range 100 {
 		inVirtualTime(t, func(t *testing.T) {
@@ -289,8 +283,7 @@ func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	}
 }
 
-// Rule 6 of package driver: a watch misses no change while the store's answer is
-// on its way.
+// Rule 6 of package driver.
 func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
