@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WithBacklog limits how many connections wait for the server to accept them.
-// It sets clientPortListenBacklog, which is 50 otherwise.
+// WithBacklog sets clientPortListenBacklog, the number of connections that may
+// wait for the server to accept them, which is 50 by default.
 func WithBacklog(n int) Option {
 	return WithConfig(map[string]string{"clientPortListenBacklog": strconv.Itoa(n)})
 }
@@ -16,20 +16,20 @@ func WithBacklog(n int) Option {
 // maxBacklog bounds the connections that [Server.FillAcceptQueue] makes.
 const maxBacklog = 4096
 
-// FillAcceptQueue pauses the server and makes connections until the server's
-// accept queue is full. The system then drops further attempts, so that a
-// client gets no answer at all, not even a refusal. Open connections stay. The
-// returned function resumes the server and closes the connections. It may be
-// called twice.
+// FillAcceptQueue pauses the server and makes connections until its accept
+// queue is full. The system then drops further attempts, so that a client gets
+// no answer at all, not even a refusal. Open connections stay. The returned
+// function resumes the server and closes the connections. It may be called
+// twice.
 //
-// It takes longer if the server was started without [WithBacklog].
+// It takes longer without [WithBacklog].
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.t.Helper()
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// The first failure does not prove that the queue is full: the server may
-	// accept connections for a moment longer, until it has stopped.
+	// One failure does not prove that the queue is full, because the server may
+	// accept connections for another moment until it has stopped.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.proc.Resume() // an error means that the server was killed meanwhile, and does no harm
+		s.proc.Resume() // fails harmlessly if the server was killed meanwhile
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

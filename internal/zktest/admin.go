@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// superuser is the superuser of every server. It lists and removes paths
+// superuser is the superuser of every server, which lists and removes paths
 // whatever access control a test has set.
 const superuser = "super:zktest"
 
@@ -18,10 +18,10 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin calls the function use with a client of the superuser, and closes the
-// client. A client that stayed open would send pings, and [Server.Requests]
-// would count them. On a busy machine the connection of the client may break. So if
-// use fails for this reason, admin calls it again, and use must not mind that.
+// admin calls use with a client of the superuser, and closes the client,
+// because [Server.Requests] would count the pings of an open one. The
+// connection may break on a busy machine. Then admin calls use again, which
+// must not mind.
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

@@ -65,7 +65,7 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 }
 
 // handshake opens a session over TLS. With TLS 1.3 a client learns only from
-// the server's first answer that the server has refused its certificate.
+// the server's first answer that its certificate was refused.
 func handshake(addr string, config *tls.Config) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, config)
 	if err != nil {

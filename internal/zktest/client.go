@@ -14,16 +14,16 @@ import (
 
 const rawTimeout = 10 * time.Second
 
-// Raw returns a plain go-zookeeper client with a session of 10s. The client is
+// Raw returns a plain go-zookeeper client with a session timeout of 10s. It is
 // closed when the test ends.
 func (s *Server) Raw(t testing.TB) *zk.Conn {
 	t.Helper()
 	return Dial(t, rawTimeout, s.Addr())
 }
 
-// Dial returns a plain go-zookeeper client of these addresses. The client
-// already has a session, and logs nothing. When the test ends, the client is
-// closed and its goroutines have ended.
+// Dial returns a plain go-zookeeper client of these addresses, which already
+// has a session, and logs nothing. It is closed when the test ends, and leaves
+// no goroutine.
 func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
 	t.Helper()
 	conn, end, err := Connect(sessionTimeout, addrs...)
@@ -40,10 +40,10 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect is [Connect] with a dialer. It waits for the session. Otherwise
-// go-zookeeper would fail a request after one attempt at each server, and on a
-// busy machine an attempt may take longer than the second that go-zookeeper
-// allows.
+// connect is [Connect] with a dialer. It waits for the session, because
+// go-zookeeper would otherwise fail a request after one attempt at each server,
+// and on a busy machine an attempt may take longer than the second that
+// go-zookeeper allows.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -61,7 +61,7 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	end := func() {
 		conn.Close()
 		dialer.close()
-		for range events { // the client's last goroutine closes the channel
+		for range events { // closed by the client's last goroutine
 		}
 	}
 	select {
@@ -73,9 +73,9 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer dials for a client. Its method close closes the connection of
-// the client. Call it after the client was closed: otherwise a client whose
-// server is cut off would stay in a read for most of a session timeout.
+// closingDialer dials for a client. Its close closes the client's connection.
+// It must be called after the client was closed, whose read would otherwise
+// last for most of a session timeout if its server is cut off.
 type closingDialer struct {
 	dialer zk.Dialer
 
@@ -112,9 +112,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// Tree returns the paths of all nodes below root, sorted, without root itself
-// and without ZooKeeper's own /zookeeper. If root is missing, Tree returns
-// nothing.
+// Tree returns the sorted paths of all nodes below root, without root itself
+// and ZooKeeper's own /zookeeper. If root is missing, there are none.
 func (s *Server) Tree(t testing.TB, root string) []string {
 	t.Helper()
 	var paths []string
@@ -125,7 +124,7 @@ func (s *Server) Tree(t testing.TB, root string) []string {
 	return paths
 }
 
-// tree returns the paths of all nodes below root, sorted.
+// tree returns the sorted paths of all nodes below root.
 func tree(conn *zk.Conn, root string) ([]string, error) {
 	var paths []string
 	for unvisited := []string{root}; len(unvisited) > 0; unvisited = unvisited[1:] {
@@ -150,7 +149,7 @@ func removeTree(conn *zk.Conn, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // remove each node before its parent; a node sorts after its parent
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children before their parents, which sort before them
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 // RequireSlowDisk ends the test if [WithSlowDisk] cannot be used on this
-// machine, see [testenv.CheckSlowDisk]. With DLOCK_TEST_ZOOKEEPER=require the
-// test fails on Linux, where only a compiler can be missing. Otherwise the test
-// is skipped.
+// machine: see [testenv.CheckSlowDisk]. With DLOCK_TEST_ZOOKEEPER=require the
+// test fails on Linux, where only a compiler can be missing. Otherwise it is
+// skipped.
 func RequireSlowDisk(t testing.TB) {
 	t.Helper()
 	err := testenv.CheckSlowDisk()
@@ -21,16 +21,15 @@ func RequireSlowDisk(t testing.TB) {
 	compiler.Require(t, err)
 }
 
-// WithSlowDisk makes [Server.SetDiskDelay] possible. The server does not start if
+// WithSlowDisk enables [Server.SetDiskDelay]. The server does not start if
 // [testenv.CheckSlowDisk] returns an error.
 func WithSlowDisk() Option {
 	return func(s *settings) { s.slowDisk = true }
 }
 
-// SetDiskDelay makes every wait of the server for its disk (fsync, fdatasync)
-// take d longer, from the next wait on. A d of 0 ends the delay. A wait that
-// has begun keeps its delay. The server must have been started with
-// [WithSlowDisk].
+// SetDiskDelay lengthens the server's later waits for its disk (fsync,
+// fdatasync) by d. A d of 0 ends the delay. A wait that has begun keeps its
+// delay. The server must have been started with [WithSlowDisk].
 func (s *Server) SetDiskDelay(d time.Duration) {
 	s.t.Helper()
 	s.Must(testenv.SetDiskDelay(s.proc.Dir(), d))

@@ -1,18 +1,17 @@
 // Package zktest runs real ZooKeeper servers for tests: single servers,
 // ensembles whose links can be cut, and a proxy that loses, holds and delays
-// what passes between a client and a server. It is built on package testenv,
-// which has what does not depend on the store.
+// messages between a client and a server. What does not depend on the store is
+// in package testenv.
 //
-// Package zktest needs Java and ZooKeeper's jars, from Debian's package
-// zookeeper or from a release that ZOOKEEPER_HOME points to. If they are
-// missing, tests are skipped and say so. If the environment variable
-// DLOCK_TEST_ZOOKEEPER is "require", as `make test` sets it, tests fail
-// instead: see [Require].
+// It needs Java and ZooKeeper's jars, from Debian's package zookeeper or from a
+// release that ZOOKEEPER_HOME points to. If they are missing, tests are skipped
+// and say so, or fail if the environment variable DLOCK_TEST_ZOOKEEPER is
+// "require", as `make test` sets it: see [Require].
 //
-// [Curator] and [Kazoo] run programs that use lock libraries of others.
+// [Curator] and [Kazoo] run programs that use other lock libraries.
 //
-// No server outlives the test binary, see [testenv.Process].
+// No server outlives the test binary: see [testenv.Process].
 //
-// Unless a function says otherwise it reports trouble with t.Fatal, and has to
+// Unless stated otherwise, functions report trouble with t.Fatal, and so must
 // be called from the goroutine of the test.
 package zktest

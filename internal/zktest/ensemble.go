@@ -13,25 +13,25 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is a group of servers that form a quorum. Each connection between
-// two servers goes through proxies of its own. So servers can be cut off from
+// Ensemble is a group of servers that form a quorum. Every connection between
+// two servers goes through its own proxies, so that servers can be cut off from
 // each other while their clients still reach them.
 type Ensemble struct {
-	// Servers may be stopped, paused and started again one by one.
+	// Servers may be stopped, paused and restarted one by one.
 	Servers []*Server
 
-	links [][]*peerLink // links[i][j] holds the proxies from server i to server j; nil where i == j
+	links [][]*peerLink // links[i][j] connects server i to server j; nil where i == j
 }
 
 // peerLink is the pair of proxies through which one server reaches another.
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// peer is the pair of ports on which a server listens for the other servers.
+// peer is the pair of ports on which a server listens for other servers.
 type peer struct{ quorum, election int }
 
-// StartEnsemble starts n servers, three if n is 0. It returns when all of them
-// are in the quorum and serve clients. When the test ends, they are killed and
-// their directories removed.
+// StartEnsemble starts n servers, or three if n is 0. It returns when all of
+// them are in the quorum and serve clients. When the test ends, they are killed
+// and their directories removed.
 //
 // A tick is 500ms, initLimit is 6 ticks and syncLimit 10. A follower that is
 // cut off still answers for syncLimit ticks. To change syncLimit, use
@@ -57,8 +57,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble even if it returns an error. The caller
-// closes the ensemble in both cases.
+// startEnsemble returns an ensemble even with an error. The caller closes the
+// ensemble in both cases.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	peers, err := e.connect(n)
@@ -82,8 +82,8 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers before it waits for any of them, because each one
-// waits for the others.
+// launch starts all servers before it waits for any of them, because they wait
+// for each other.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -96,7 +96,7 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses ports for the servers and makes the proxies between them.
+// connect chooses the servers' ports and makes the proxies between them.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
@@ -135,19 +135,18 @@ func newPeerLink(to peer) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower dials a new leader before the leader listens. If the
-	// connection ended then, the follower would go back to an election.
+	// A follower dials a new leader before the leader listens. If that failed,
+	// the follower would go back to an election.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
 // serveLinks lets the proxies accept connections, and makes sure that election
 // connections go through proxies. Of the two connections that a pair of servers
-// may make, ZooKeeper keeps only the one that the server with the higher id has
-// made. If the server with the lower id dials, the other server hangs up and
-// dials back, at the address that the first message of the dialer names. So the
-// proxy replaces that address by the address of the proxy for the opposite
-// direction.
+// may make, ZooKeeper keeps only that of the server with the higher id. If the
+// other one dials, the server hangs up and dials back, to the address in the
+// first message. So the proxy replaces that address by that of the proxy for
+// the opposite direction.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -163,9 +162,8 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst returns a reader for an election connection. The reader puts
-// addr in place of the address in the greeting, and returns all later bytes as
-// they come.
+// greetingFirst returns a reader for an election connection that puts addr in
+// place of the address in the greeting, and returns later bytes as they come.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -180,9 +178,9 @@ func greetingFirst(addr string) testenv.FrameReader {
 }
 
 // The greeting of an election connection (QuorumCnxManager, since 3.5) begins
-// with a protocol version and the dialer's id, of eight bytes each. The length
-// of the address, of four bytes, and the address follow. The addresses of all
-// proxies have the same length.
+// with a protocol version and the dialer's id, of eight bytes each. The address
+// follows, after its length of four bytes. The addresses of all proxies have
+// the same length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")
@@ -195,9 +193,9 @@ func readdress(greeting []byte, addr string) []byte {
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the lines in which the configuration of server i names the
-// servers: server i with its own ports, and the others with the ports of the
-// proxies through which server i reaches them.
+// view returns the lines in which server i's configuration names the servers:
+// itself with its own ports, and the others with the ports of its proxies to
+// them.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
@@ -219,29 +217,29 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// CutServer cuts server i off from all others, silently: connections stay open
+// CutServer silently cuts server i off from all others: connections stay open
 // and nothing passes. Its clients still reach it.
 func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*testenv.Proxy).Cut) }
 
-// HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until
-// the server is back.
+// HealServer ends [Ensemble.CutServer]. [Ensemble.WaitQuorum] waits until the
+// server is back.
 func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*testenv.Proxy).Heal) }
 
-// CutLink cuts servers i and j off from each other, silently. Both still reach
+// CutLink silently cuts servers i and j off from each other. Both still reach
 // the other servers.
 func (e *Ensemble) CutLink(i, j int) {
 	e.links[i][j].each((*testenv.Proxy).Cut)
 	e.links[j][i].each((*testenv.Proxy).Cut)
 }
 
-// CutOneWay cuts the direction from one server to another, silently. The other
+// CutOneWay silently cuts the direction from one server to another. The other
 // direction still works, but no new connection between the two can be made.
 func (e *Ensemble) CutOneWay(from, to int) {
 	e.links[from][to].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToServer) })
 	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
 }
 
-// SetDelay delays everything that servers send to each other by d, from now on.
+// SetDelay delays everything that servers send each other from now on by d.
 func (e *Ensemble) SetDelay(d time.Duration) {
 	e.eachProxy(func(p *testenv.Proxy) { p.SetDelay(d) })
 }
@@ -263,7 +261,6 @@ func (e *Ensemble) eachProxy(f func(*testenv.Proxy)) {
 	}
 }
 
-// eachLink calls f for the proxies to and from server i.
 func (e *Ensemble) eachLink(i int, f func(*testenv.Proxy)) {
 	for j := range e.links {
 		e.links[i][j].each(f)
@@ -278,7 +275,7 @@ func (l *peerLink) each(f func(*testenv.Proxy)) {
 	}
 }
 
-// Leader waits until a majority follows a leader and returns the leader's index.
+// Leader waits until a majority follows a leader, and returns its index.
 func (e *Ensemble) Leader(t testing.TB) int {
 	t.Helper()
 	leader := -1
@@ -299,8 +296,7 @@ func (e *Ensemble) Leader(t testing.TB) int {
 	return leader
 }
 
-// Follower waits for a leader and returns the index of the first server that
-// follows it.
+// Follower waits for a leader and returns the index of its first follower.
 func (e *Ensemble) Follower(t testing.TB) int {
 	t.Helper()
 	follower := -1
@@ -321,7 +317,7 @@ func (e *Ensemble) Follower(t testing.TB) int {
 }
 
 // WaitQuorum waits until one server leads, every other server that is not down
-// follows it, and all of them have caught up with the leader.
+// follows it, and all of them have caught up.
 func (e *Ensemble) WaitQuorum(t testing.TB) {
 	t.Helper()
 	e.wait(t, "a quorum of all running servers", func(modes []string) bool {
@@ -344,13 +340,13 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin bounds how long wait waits. On a busy machine servers lose their leader
-// again and again.
+// electedWithin is generous, because on a busy machine servers lose their
+// leader again and again.
 const electedWithin = 5 * time.Minute
 
-// wait polls the mode of each server until the function enough returns true for
-// these modes. A mode is "leader", "follower", "down" if the server was killed
-// or stopped, or another answer of the server.
+// wait polls the mode of each server until enough returns true for these modes.
+// A mode is "leader", "follower", "down" if the server was killed or stopped,
+// or another answer of the server.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -366,8 +362,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer is the beginning of the mode of a server that has not answered in
-// time. Such a server may be busy, and may be the leader all the same.
+// noAnswer begins the mode of a server that has not answered in time. It may be
+// busy, and may be the leader all the same.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the timeout of a session that is to expire soon. The client
-// gives up its connection when it has got no answer for two thirds of the
-// timeout. With a shorter timeout that could happen on a busy machine although
-// the server does answer.
+// shortSession is the timeout of a session that is to expire soon. A client
+// gives up a connection that has been silent for two thirds of the timeout.
+// With a shorter timeout that could happen on a busy machine although the
+// server does answer.
 const shortSession = 3 * time.Second
 
-// A follower that is cut off from its leader goes on answering reads from its
-// own copy of the data, for a while. Meanwhile the leader ends sessions and
-// removes their nodes, so the two servers give different answers. This test
-// shows it: the follower still shows the node of a session that the leader has
-// ended. Other packages start ensembles to test locks in this case.
+// For a while, a follower that is cut off from its leader answers reads from
+// its own copy of the data, while the leader ends sessions and removes their
+// nodes. Other packages rely on this to test locks while two servers give
+// different answers.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -96,7 +95,7 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// The network loses what a follower sends to its leader. The leader then hears
+// The network loses what a follower sends to its leader. The leader hears
 // nothing of the sessions of the follower's clients, and ends them. The
 // follower still gets what the leader sends, so it reports that the node of
 // such a session is gone. But it cannot answer a Sync.
@@ -122,8 +121,8 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 }
 
 // The leader and one of its two followers cannot reach each other. Either the
-// third server becomes the leader of both, or one of the two has to stop
-// serving. In both cases a majority of the servers serves clients.
+// third server becomes the leader of both, or one of the two stops serving. In
+// both cases a majority serves clients.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

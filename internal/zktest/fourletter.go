@@ -13,15 +13,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// fourLetter returns the answer to one of ZooKeeper's four-letter words.
 func (p *process) fourLetter(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is like fourLetter, for a server that is about to start. Such a server
-// may accept a connection and never answer on it, so poll gives up soon.
+// poll is fourLetter for a starting server, which may accept a connection and
+// never answer on it. So poll gives up soon.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
@@ -29,8 +28,8 @@ func (p *process) poll(word string) (string, error) {
 }
 
 // ask sends a four-letter word and returns the answer. The caller holds
-// p.asking. A word counts in p.wordsSent as soon as it is sent, even if no
-// answer comes: a server that is paused counts the word when it goes on.
+// p.asking. A word counts in p.wordsSent as soon as it is sent, even without an
+// answer, because a paused server counts it when it resumes.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
@@ -76,10 +75,10 @@ func (p *process) askMntr() (map[string]int64, error) {
 // errNotServing says that a server of an ensemble has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting is called when the server is ready. It stores the number of
-// packets that the server has received until then in p.ignored, and p.requests
-// subtracts that number. If the server has no quorum yet, it reports no
-// numbers. It has then counted no packet either, so p.ignored is zero.
+// startCounting is called when the server is ready. It stores in p.ignored the
+// number of packets that the server has received so far, which p.requests
+// subtracts. A server without a quorum reports no numbers, but has not counted
+// any packet either.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // Operation codes of ZooKeeper's protocol
-// (org.apache.zookeeper.ZooDefs.OpCode), from the header of a request. The
-// first request of a connection has no header; it counts as OpConnect.
+// (org.apache.zookeeper.ZooDefs.OpCode). The first request of a connection has
+// no header, and counts as OpConnect.
 const (
 	OpConnect         int32 = -10
 	OpClose           int32 = -11
@@ -34,22 +34,20 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a function that reports whether its argument is one of the given
-// opcodes.
+// Op returns a function that reports whether an opcode is among these.
 func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// A frame is a length of four bytes and a packet. No client or server sends a
-// frame as long as maxFrame. The first bytes of a four-letter word or of TLS,
-// read as a length, are greater.
+// maxFrame is longer than any packet of a client or server. The first bytes of
+// a four-letter word or of TLS, read as a length, are greater.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
 // readFrame returns a whole frame: the four bytes of its length, and the
-// packet. If the bytes are no frame, it returns [testenv.ErrOtherProtocol] and
-// the bytes that it has read.
+// packet. If the bytes are no frame, it returns them with
+// [testenv.ErrOtherProtocol].
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -64,8 +62,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns the number of 32 bits at an offset in the packet of a frame.
-// It returns zero if the packet ends before that number does.
+// int32At returns the 32-bit number at an offset in a frame's packet, or zero
+// if the packet is too short.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {
@@ -82,8 +80,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet of big-endian fields. A field that is a byte slice
-// is sent with its length before it.
+// writeFrame sends a packet of big-endian fields. A byte slice is sent with its
+// length before it.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

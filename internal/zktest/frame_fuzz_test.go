@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// FuzzFrame checks that readFrame returns what was sent, whole or up to where
-// it was cut off. If the bytes are no frame, it must return what it has read.
+// FuzzFrame checks that readFrame returns what was sent, whole or truncated,
+// even if it is no frame.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4, 9})
 	f.Add([]byte{0, 0, 0, 0})
@@ -51,8 +51,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzWriteFrame checks that writeFrame sends one frame, which contains the
-// given fields.
+// FuzzWriteFrame checks that writeFrame sends one frame with the given fields.
 func FuzzWriteFrame(f *testing.F) {
 	f.Add(int32(1), int64(2), []byte("x"))
 	f.Fuzz(func(t *testing.T, a int32, b int64, text []byte) {

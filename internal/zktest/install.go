@@ -18,7 +18,7 @@ type installation struct {
 	classPath string
 }
 
-// installed finds ZooKeeper and Java. It looks once for each test binary.
+// installed finds ZooKeeper and Java, once per test binary.
 var installed = sync.OnceValues(func() (installation, error) {
 	return findInstallation(os.Getenv("ZOOKEEPER_HOME"), os.Getenv("JAVA_HOME"), debianJars)
 })
@@ -26,8 +26,8 @@ var installed = sync.OnceValues(func() (installation, error) {
 const debianJars = "/usr/share/java"
 
 // debianClassPath lists Debian's zookeeper.jar and the other jars that a server
-// needs. It leaves out the jars that the manifest of zookeeper.jar names,
-// because Java finds these by itself.
+// needs, without those that the manifest of zookeeper.jar names, because Java
+// finds them by itself.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -57,10 +57,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns a class path with the release in the directory
-// zookeeperHome, or, if zookeeperHome is empty, with Debian's files in the
-// directory jars. If the release has no jars, findJars returns an error,
-// because the user has asked for that release and no other.
+// findJars returns a class path with the release in zookeeperHome or, if that
+// is empty, with Debian's files in the directory jars. A release without jars
+// is an error, because the user has asked for that release and no other.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

@@ -12,9 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Each server has ports for the other servers of its ensemble.
-// requireLinksProxied checks that the servers reach these ports only through
-// the proxies of this process, so that a test can cut every link.
+// requireLinksProxied checks that servers reach each other's ports only through
+// proxies of this process, so that a test can cut every link.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

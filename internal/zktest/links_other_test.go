@@ -4,6 +4,6 @@ package zktest
 
 import "testing"
 
-// requireLinksProxied checks nothing: it would need /proc, which only Linux
-// has.
+// requireLinksProxied is a no-op, because only Linux has the /proc that it
+// needs.
 func requireLinksProxied(*testing.T, *Ensemble) {}

@@ -5,10 +5,9 @@ import (
 	"path/filepath"
 )
 
-// logConfigs holds the configuration files of two logging libraries, by file
-// name. The release of ZooKeeper decides which of the two libraries a server
-// uses. Both files make the server print warnings, so that its log says why it
-// does not start.
+// logConfigs holds configuration files of two logging libraries, of which each
+// release of ZooKeeper uses one. Both print warnings, so that the log says why
+// a server does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

@@ -33,9 +33,8 @@ func newSettings(opts []Option) *settings {
 	return s
 }
 
-// WithConfig sets lines of the server's configuration file, in addition to or
-// in place of the lines of this package. It cannot set the client port and the
-// data directory.
+// WithConfig adds or replaces lines of the server's configuration file, except
+// the client port and the data directory.
 func WithConfig(lines map[string]string) Option {
 	return func(s *settings) { maps.Copy(s.config, lines) }
 }
@@ -46,11 +45,10 @@ func WithJVM(flags ...string) Option {
 	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
 }
 
-// WithContainerCheck makes the server look for empty containers at the given
-// interval, and remove them. Without this option the server does so once a day,
-// which means never during a test. A queue is a container: if the server
-// removed it between two locks, the second lock would have to make it again,
-// with requests that the test does not expect.
+// WithContainerCheck makes the server remove empty containers at the given
+// interval. By default it does so once a day, which means never during a test:
+// a queue is a container, and if it were removed between two locks, the second
+// one would send requests that the test does not expect.
 func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
 
 func containerCheck(every time.Duration) string {

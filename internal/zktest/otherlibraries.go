@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// curatorVariable is the environment variable that names a directory of jars,
-// for machines without Debian's packages.
+// curatorVariable names a directory of jars, for machines without Debian's
+// packages.
 const curatorVariable = "CURATOR_JARS"
 
 // debianCuratorJars lists the jars that Curator's recipes need. The netty jars
@@ -25,7 +25,7 @@ var debianCuratorJars = []string{
 // Java returns the path of the Java launcher.
 func Java() (string, error) { return findJava(os.Getenv("JAVA_HOME")) }
 
-// Curator returns a command that compiles and runs a Java program which uses
+// Curator returns a command that compiles and runs a Java program that uses
 // Curator's recipes. The error says what is missing on this machine.
 func Curator(source string, args ...string) (*exec.Cmd, error) {
 	jars, err := findCurator(os.Getenv(curatorVariable), debianJars)
@@ -43,10 +43,8 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path with Curator's recipes. The first parameter
-// is the directory that the user has set in CURATOR_JARS. If it is empty,
-// findCurator takes the jars in Debian's directory, which is the second
-// parameter.
+// findCurator returns a class path with Curator's recipes. It uses the
+// directory given by CURATOR_JARS or, if that is empty, Debian's.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {
@@ -66,9 +64,9 @@ func findCurator(given, debian string) (string, error) {
 	return strings.Join(paths, string(os.PathListSeparator)), nil
 }
 
-// Kazoo returns a command that runs a Python program which uses kazoo. The
-// error says what is missing on this machine. Kazoo tries the system's own
-// Python first, because Debian's packages belong to it.
+// Kazoo returns a command that runs a Python program that uses kazoo. The error
+// says what is missing on this machine. It tries the system's own Python first,
+// because Debian's packages belong to it.
 func Kazoo(source string, args ...string) (*exec.Cmd, error) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo").Run() == nil {

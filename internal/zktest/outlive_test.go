@@ -16,13 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable is an environment variable. A test that runs the test binary
-// again, as a child process, sets it there. Its value says what the child
-// process has to do.
+// childVariable tells the test binary, when a test runs it again as a child
+// process, what to do there.
 const childVariable = "ZKTEST_CHILD"
 
-// child returns a command that runs one test in another process, with a process
-// group of its own.
+// child returns a command that runs one test in a child process with its own
+// process group.
 func child(t *testing.T, test, kind string, env ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
@@ -69,8 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is what the child process does: it starts servers, prints what
-// it has started, and waits for a signal.
+// startAndHang is the child process: it starts servers, prints what it has
+// started, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -81,8 +80,8 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	// Catch SIGHUP and SIGINT. If the tests run under nohup, for example, the
-	// child process inherits that SIGHUP is ignored, and it would not end.
+	// Catch the signals explicitly: under nohup, for example, the child process
+	// inherits that SIGHUP is ignored, and would not end.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
@@ -101,13 +100,12 @@ func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) 
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, even a dead one whose
-// parent has not asked for its exit status yet.
+// alive reports whether a process with that id exists, even a zombie.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether there is a process of that id that is not dead. A
-// dead process whose parent has died may stay in the process table for ever, if
-// the first process of a container is no init.
+// running reports whether a process with that id exists and is not a zombie. A
+// zombie whose parent has died may stay forever if the container's first
+// process is no init.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -126,8 +124,8 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// Run the child process in a session without a terminal. Otherwise it would
-	// print its notice of the skip on the terminal of the user, too.
+	// In a session without a terminal, the child process cannot print its
+	// notice of the skip on the user's terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is one server with its ports. It does not depend on a test: its
+// process is one server with its ports. It does not depend on a test, so its
 // methods return errors.
 type process struct {
 	proc       *testenv.Process
@@ -23,15 +23,14 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking sync.Mutex // held from the sending of a four-letter word to its answer, so that wordsSent is up to date
-	// wordsSent is the number of four-letter words that this package has sent
-	// to the server since startCounting. The server counts each of them as a
-	// packet.
+	asking sync.Mutex // held from sending a four-letter word to its answer, so that wordsSent is up to date
+	// wordsSent is the number of four-letter words sent by this package since
+	// startCounting. The server counts them as packets.
 	wordsSent int64
-	ignored   int64 // how many packets the server had received when it became ready
+	ignored   int64 // number of packets received before the server was ready
 }
 
-// newProcess returns a server with its configuration. It starts nothing.
+// newProcess returns a server with its configuration, not yet started.
 func newProcess(s *settings) (_ *process, err error) {
 	home, err := installed()
 	if err != nil {
@@ -58,10 +57,9 @@ func newProcess(s *settings) (_ *process, err error) {
 	return p, err
 }
 
-// command returns the server's command line. The command line limits the heap.
-// It also turns off the second of Java's two compilers, which optimizes more
-// than the first one. The reason: a test's server ends too soon to gain from a
-// large heap or from that compiler.
+// command returns the server's command line. It limits the heap and turns off
+// the second, more optimizing, of Java's compilers: a test's server ends too
+// soon to gain from either.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {
@@ -108,7 +106,7 @@ func portFrom(s *settings, key string) (int, error) {
 }
 
 // launch starts the server and waits until p.ready returns true. The error
-// matches [testenv.ErrPortTaken] if another try with other ports would help.
+// matches [testenv.ErrPortTaken] if it pays to retry with other ports.
 func (p *process) launch() error {
 	deadline := time.Now().Add(testenv.ReadyWithin)
 	err := p.proc.Start(testenv.Startup{Ready: func() bool { return p.ready(p) }, PortTaken: bindFailed, Exiting: exiting})
@@ -123,26 +121,26 @@ func (p *process) launch() error {
 	}
 }
 
-// exiting reports whether a log says that the server, or its Java virtual
-// machine, is about to exit.
+// exiting reports whether a log says that the server or its JVM is about to
+// exit.
 func exiting(log string) bool {
 	return strings.Contains(log, "exiting abnormally") || strings.Contains("\n"+log, "\nError: ")
 }
 
-// bindFailed reports whether a log says that another process has one of the ports.
+// bindFailed reports whether a log says that a port is taken.
 func bindFailed(log string) bool {
 	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
-// serving reports whether this very server answers. Another server that has
-// taken the port has another data directory.
+// serving reports whether this very server answers. Another one that has taken
+// the port has another data directory.
 func (p *process) serving() bool {
 	conf, err := p.poll("conf")
 	return err == nil && strings.Contains(conf, p.proc.Dir()+string(filepath.Separator)) && p.secureServing()
 }
 
-// secureServing reports whether the TLS port is open, if the server has one. It
-// is opened after the plain port.
+// secureServing reports whether the TLS port, if there is one, is open. It
+// opens after the plain port.
 func (p *process) secureServing() bool {
 	if p.securePort == 0 {
 		return true
@@ -155,14 +153,14 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this very server answers on its port, even if it
-// has not found the other servers of its ensemble yet. It sends "envi", because
-// until then a server does not answer "conf".
+// listening reports whether this very server answers on its port, even before
+// it has found the others of its ensemble. It sends "envi", because a server
+// does not answer "conf" until then.
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")
 }
 
-// tmpdirProperty sets the server's directory for temporary files. It differs
-// between servers and so identifies this one.
+// tmpdirProperty sets the server's directory for temporary files, which
+// identifies the server.
 const tmpdirProperty = "java.io.tmpdir="

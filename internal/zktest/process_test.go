@@ -67,10 +67,9 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// When a server exits, it first logs that it exits, and then logs the reason.
-// launch may read the log after the first line was written and before the
-// second one is complete. In both cases it has to report that the port is
-// taken.
+// An exiting server first logs that it exits, and then why. launch may read the
+// log after the first line was written and before the second one is complete.
+// In both cases it has to report that the port is taken.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},
@@ -83,7 +82,7 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
 			t.Cleanup(func() { p.proc.Close() })
-			p.ready = func(p *process) bool { // wait until the log has the first of the two texts
+			p.ready = func(p *process) bool { // wait for the first of the two texts
 				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}
@@ -92,8 +91,6 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	}
 }
 
-// A server that is about to serve may accept a connection and never answer on
-// it.
 func TestStartingServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l, err := testenv.Listen()

@@ -11,8 +11,7 @@ import (
 
 // Proxy is a proxy in front of a server that understands ZooKeeper's client
 // protocol: it counts, loses and holds single requests, replies and watch
-// events. Bytes that are not of that protocol, such as TLS and four-letter
-// words, are forwarded as they come.
+// events. Other bytes, such as TLS and four-letter words, pass unchanged.
 type Proxy struct {
 	*testenv.Proxy
 
@@ -30,7 +29,7 @@ func NewProxy(t testing.TB, targetAddr string) *Proxy {
 }
 
 // Requests returns how many requests clients have sent through the proxy,
-// without the requests that begin a session, keep it alive or end it.
+// without those that begin, keep alive or end a session.
 func (p *Proxy) Requests() int {
 	sum := 0
 	for opcode, n := range p.Counts() {
@@ -41,8 +40,8 @@ func (p *Proxy) Requests() int {
 	return sum
 }
 
-// Sessions returns what servers have replied to connect requests, oldest first.
-// A reconnect of a session counts again, and a refused session has the id 0.
+// Sessions returns the servers' replies to connect requests, oldest first. A
+// reconnect counts again, and a refused session has the id 0.
 func (p *Proxy) Sessions() []Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,16 +49,14 @@ func (p *Proxy) Sessions() []Session {
 }
 
 const (
-	// A connect request and its reply have no xid. The proxy uses connectXid
-	// for both instead.
+	// connectXid stands for the missing xid of a connect request and its reply.
 	connectXid = math.MinInt32
 	// eventXid is the xid of a watch event.
 	eventXid = -1
 )
 
-// protocol returns the readers for a new connection. The first frame of each
-// direction has no header: it asks for a session, or says which session the
-// server has given.
+// protocol returns the readers for a new connection. The first frame in each
+// direction has no header: it requests or grants a session.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }

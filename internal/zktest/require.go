@@ -6,8 +6,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireVariable is the environment variable that turns a missing ZooKeeper
-// from a skip into a failure.
+// requireVariable turns a missing ZooKeeper from a skip into a failure.
 const requireVariable = "DLOCK_TEST_ZOOKEEPER"
 
 var zooKeeper = testenv.Dependency{
@@ -31,9 +30,9 @@ var compiler = testenv.Dependency{
 }
 
 // Require ends the test if this machine cannot run ZooKeeper. With
-// DLOCK_TEST_ZOOKEEPER=require the test fails. Otherwise the test is skipped,
-// and the first skip of a test binary is also reported on standard error and on
-// the terminal, if there is one.
+// DLOCK_TEST_ZOOKEEPER=require the test fails. Otherwise it is skipped, and the
+// first skip of a test binary is also reported on standard error and on the
+// terminal, if there is one.
 //
 // [Start], [Shared] and [StartEnsemble] call Require themselves.
 func Require(t testing.TB) {
@@ -42,9 +41,9 @@ func Require(t testing.TB) {
 	zooKeeper.Require(t, err)
 }
 
-// RequirePeer ends the test if err, which [Curator] or [Kazoo] has returned,
-// says that a library is missing. With DLOCK_TEST_ZOOKEEPER=require the test
-// fails. Otherwise the test is skipped.
+// RequirePeer ends the test if err, as returned by [Curator] or [Kazoo], says
+// that a library is missing. With DLOCK_TEST_ZOOKEEPER=require the test fails.
+// Otherwise it is skipped.
 func RequirePeer(t testing.TB, err error) {
 	t.Helper()
 	otherLibraries.Require(t, err)

@@ -6,20 +6,20 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one ZooKeeper server for a test. If something goes wrong with the
-// server, its methods end the test with t.Fatal.
+// Server is one ZooKeeper server for a test. If its methods fail, they end the
+// test with t.Fatal.
 //
-// Sessions last from 1s to 10 minutes. A tick is 500ms. A client may have any
-// number of connections. Empty containers stay, see [WithContainerCheck]. The
-// server answers every four-letter word.
+// Sessions last from 1s to 10 minutes. A tick is 500ms. The number of
+// connections per client is not limited. Empty containers stay: see
+// [WithContainerCheck]. The server answers every four-letter word.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server for the test and returns when the server answers. When
-// the test ends, the server is killed and its directory removed.
+// Start starts a server for the test and returns when it answers. When the test
+// ends, the server is killed and its directory removed.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -35,8 +35,8 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server. If another program has taken one of its ports,
-// startProcess tries again with other ports.
+// startProcess starts a server. It retries with other ports if another program
+// has taken one.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(newSettings(opts))
@@ -92,13 +92,13 @@ func (s *Server) Ephemerals() int64 {
 // started. Subtract an earlier result to count those in between.
 //
 // It is the server's zk_packets_received without the four-letter words of this
-// package. These count: every request (a Multi as one), the opening of every
+// package. It includes every request (a Multi as one), the opening of every
 // connection, the closing of every session, and every ping.
 //
 // go-zookeeper sends a ping every third of the session timeout, whether or not
 // there are other requests. To count requests exactly, give the sessions a long
 // timeout, or use [Proxy.Frames], which counts each operation by itself. The
-// servers of an ensemble start again from zero after each election.
+// servers of an ensemble restart from zero after each election.
 func (s *Server) Requests(t testing.TB) int64 {
 	t.Helper()
 	n, err := s.requests()

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Session is what a server has replied to a connect request: which session the
-// client has got.
+// Session is a server's reply to a connect request.
 type Session struct {
 	ID      int64
 	Passwd  []byte
 	Timeout time.Duration
 }
 
-// Offsets of the fields of the reply to a connect request.
+// Offsets in the reply to a connect request.
 const (
 	replyTimeout  = 4
 	replySession  = 8
@@ -35,9 +34,9 @@ func parseSession(frame []byte) Session {
 	return s
 }
 
-// Expire ends a session on the server at addr at once, like a session timeout:
-// it attaches to the session with its id and password and closes it. The
-// session's own client is disconnected and learns of the end when it
+// Expire ends a session on the server at addr at once, as if it had timed out:
+// it attaches to the session with its id and password, and closes it. The
+// session's own client is disconnected, and learns of the end when it
 // reconnects. If passwd is nil, Expire uses [Password].
 //
 // When Expire returns nil, the session's nodes are gone. It returns an error if
@@ -87,14 +86,14 @@ func closeSession(conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if int32At(reply, 0) == xid { // any other reply is a watch event, and is skipped
+		if int32At(reply, 0) == xid { // skip watch events
 			return nil
 		}
 	}
 }
 
 // Password returns the password that a ZooKeeper server gives to a session: 16
-// bytes of java.util.Random, with a seed made of the id and a constant of the
+// bytes from java.util.Random, seeded with the id and a constant of the
 // server's source.
 func Password(sessionID int64) []byte {
 	const superSecret = 0xB3415C00
@@ -107,9 +106,8 @@ func Password(sessionID int64) []byte {
 	return passwd
 }
 
-// javaRandom returns a function that returns the same numbers as the method
-// nextInt of a java.util.Random with that seed: a linear congruential generator
-// of 48 bits.
+// javaRandom returns nextInt of a java.util.Random with that seed: a linear
+// congruential generator of 48 bits.
 func javaRandom(seed int64) func() int32 {
 	const multiplier, increment, mask = 0x5DEECE66D, 0xB, 1<<48 - 1
 	state := (seed ^ multiplier) & mask

@@ -13,11 +13,11 @@ import (
 var shared testenv.Shared[*process]
 
 // Shared returns the one server that all tests of a binary share. The first
-// call starts it. Each test uses a path of its own, see [Server.Chroot]. No
-// test stops the server, or reads its counters while other tests run.
+// call starts it. Each test must use its own path (see [Server.Chroot]), must
+// not stop the server, and must not read its counters while other tests run.
 //
 // The server ends with the test binary. If TestMain calls [Main], the binary
-// also waits until the server has ended.
+// also waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -32,8 +32,8 @@ func Main(m *testing.M) int {
 	return shared.Main(m, "zktest", func(p *process) error { return p.proc.Close() })
 }
 
-// Chroot makes and returns a path of the test's own, such as /t17. When the
-// test ends, the path is removed with everything below it.
+// Chroot creates a path for this test alone, such as /t17. When the test ends,
+// it is removed with everything below it.
 func (s *Server) Chroot(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
@@ -54,8 +54,8 @@ func (s *Server) Chroot(t testing.TB) string {
 	return root
 }
 
-// removeBusyTree removes root and everything below it. It tries again if a
-// client has added a node meanwhile.
+// removeBusyTree removes root and everything below it. It retries if a client
+// has added a node meanwhile.
 func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	for range 100 {
 		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {
