@@ -1,10 +1,10 @@
-// Package faultnet plays the faults of a network between one session of a driver and
+// Package faultnet injects network faults between one session of a driver and
 // its store: the hooks CutOff, Reset, SilenceNotices and DelayReplies of
-// dlocktest.Config. The test of a driver gives each session a [Network], and the client
-// library its Dial. An author of a driver may copy this file.
+// dlocktest.Config. A driver's test gives each session a [Network], and the
+// client library its Dial. Authors of drivers may copy this file.
 //
-// A Network has no goroutine. So nothing of it is left when the session has closed its
-// connections.
+// A Network has no goroutine, so nothing of it is left when the session has
+// closed its connections.
 package faultnet
 
 import (
@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// Network makes the connections of one session. The zero Network plays no faults. A
-// Network is safe for use by many goroutines.
+// Network makes the connections of one session. The zero Network injects no
+// faults. A Network is safe for concurrent use.
 type Network struct {
-	// Notices is a text that the session sends on the connection on which the store
-	// sends it notices, and on no other one, such as "LISTEN". SilenceNotices needs it.
-	// Set it before the first Dial.
+	// Notices is a text, such as "LISTEN", that the session sends only on the
+	// connection on which the store sends it notices. SilenceNotices needs it.
+	// It must be set before the first Dial.
 	Notices string
 
 	mu    sync.Mutex
 	delay time.Duration
-	cut   chan struct{} // not nil during a cut; closes at its end
+	cut   chan struct{} // nil unless cut; closed when the cut ends
 	conns map[*conn]bool
 }
 
-// Cut lets no byte pass until heal is called. It closes no connection: the session
-// sees silence. When heal is called, the connections break, because they may have lost
-// bytes. The function heal may be called more than once.
+// Cut lets no byte pass until heal is called. No connection is closed: the
+// session sees silence. When heal is called, the connections break, because
+// they may have lost bytes. heal may be called more than once.
 func (n *Network) Cut() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +42,7 @@ func (n *Network) Cut() (heal func()) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.breakAll()
-		if n.cut == cut { // otherwise another cut has begun meanwhile
+		if n.cut == cut { // no other cut has begun meanwhile
 			n.cut = nil
 		}
 		close(cut)
@@ -56,9 +56,9 @@ func (n *Network) Reset() {
 	n.breakAll()
 }
 
-// SilenceNotices makes the session receive nothing more on connections on which it
-// has sent the text Notices. It closes no connection. Other connections, and those that
-// send the text later, are not silent.
+// SilenceNotices stops the session from receiving anything more on connections
+// on which it has sent the text Notices. It closes no connection. Other
+// connections are not affected, even if they send the text later.
 func (n *Network) SilenceNotices() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,20 +70,21 @@ func (n *Network) SilenceNotices() {
 func (n *Network) breakAll() {
 	for c := range n.conns {
 		c.broken = true
-		_ = c.Conn.Close() // the session sees the error of its next Read or Write
+		_ = c.Conn.Close() // fails the session's next Read or Write
 	}
 	clear(n.conns)
 }
 
-// DelayReplies makes the session receive each reply later by d. A reply that has
-// arrived before a cut begins is still received.
+// DelayReplies delays each reply to the session by d. A reply that arrived
+// before a cut begins is still received.
 func (n *Network) DelayReplies(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
 }
 
-// Dial connects to the store. During a cut it waits until heal is called or ctx ends.
+// Dial connects to the store. During a cut it waits until heal is called or ctx
+// is done.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.mu.Lock()
 	cut := n.cut
@@ -116,20 +117,20 @@ type conn struct {
 	net.Conn
 	network *Network
 
-	// The mutex of the network guards the fields below.
+	// Guarded by network.mu.
 	broken  bool
-	notices bool // the session has sent the text Notices
+	notices bool // whether the session has sent the text Notices
 	silent  bool
 }
 
-// state returns the delay of replies, and reports whether bytes are lost at present.
+// state returns the delay of replies, and whether bytes are currently lost.
 func (c *conn) state() (delay time.Duration, lost bool) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	return c.network.delay, c.network.cut != nil || c.broken || c.silent
 }
 
-// Read drops what arrives during a cut, and on a silent connection.
+// Read drops what arrives during a cut or on a silenced connection.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		size, err := c.Conn.Read(p)

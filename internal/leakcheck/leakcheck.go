@@ -13,29 +13,28 @@ import (
 	"time"
 )
 
-// timeLimit is how long goroutines may take to end after the last test. The
-// goroutines of a connection that was just closed need a moment.
+// timeLimit bounds how long goroutines may take to exit after the last test.
+// Those of a connection that was just closed need a moment.
 var timeLimit = 10 * time.Second
 
 // known are functions of goroutines that tests cannot or need not end.
 var known = []string{
-	"os/signal.loop(",          // started once by signal.Notify, for the life of the process
+	"os/signal.loop(",          // runs for good after signal.Notify
 	"os/signal.signal_recv(",   // the innermost frame of the same goroutine
 	"runtime/pprof.",           // go test -cpuprofile
 	"runtime.ReadTrace(",       // go test -trace
 	"testing.(*F).Fuzz.func",   // the fuzzing engine
-	"internal/fuzz.",           // the fuzzing engine, too
+	"internal/fuzz.",           // also the fuzzing engine
 	"runtime.ensureSigM.func1", // listens for signals
 }
 
 // After returns the exit code of a test binary whose tests have returned code.
-// If the tests passed, After waits until only the caller's goroutine is left.
-// If other goroutines stay, it prints their stacks on standard error and
-// returns 1. Call it last, after everything that the tests share has been
-// stopped.
+// If the tests passed, it waits until only the caller's goroutine is left. If
+// others stay, it prints their stacks to standard error and returns 1. Call it
+// last, after everything that the tests share has been stopped.
 func After(code int) int {
 	if code != 0 {
-		return code // the tests failed, and a failed test may leave goroutines
+		return code // failed tests may leave goroutines
 	}
 	left := others()
 	for end := time.Now().Add(timeLimit); len(left) > 0 && time.Now().Before(end); left = others() {

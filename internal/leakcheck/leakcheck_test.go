@@ -10,12 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// scenarioVariable makes the test binary run one scenario in place of the
-// tests.
+// scenarioVariable makes the test binary run one scenario instead of the tests.
 const scenarioVariable = "LEAKCHECK_SCENARIO"
 
-// scenarios are the scenarios by name. Each leaves behind what its name says,
-// as a test may do.
+// scenarios leave behind what their names say, as a test may do.
 var scenarios = map[string]func(){
 	"nothing":              func() {},
 	"a goroutine":          func() { go staysForEver(make(chan int)) },

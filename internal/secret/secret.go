@@ -1,5 +1,5 @@
-// Package secret keeps passwords of the command line out of the output of a
-// program.
+// Package secret keeps passwords given on the command line out of a program's
+// output.
 package secret
 
 import (
@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Hidden is shown in place of what may be a password.
+// Hidden replaces what may be a password.
 const Hidden = "..."
 
-// Hide returns text without the passwords that the arguments hold. A password
-// is the part of an argument between a colon and the last at sign, as in
-// "zk://user:password@host", and the value of a parameter, as in
-// "host=h password=secret". All arguments count, because a message may repeat an
-// argument that is in the wrong place.
+// Hide removes from text the passwords in the arguments. A password is the part
+// of an argument between a colon and the last at sign, as in
+// "zk://user:password@host", and the value of a parameter, as in "host=h
+// password=secret". All arguments count, because a message may repeat one that
+// is in the wrong place.
 func Hide(text string, args []string) string {
 	for _, arg := range args {
 		text = hide(hideParameters(text, arg), arg)
@@ -23,11 +23,11 @@ func Hide(text string, args []string) string {
 	return text
 }
 
-// parameter matches a password that follows its name. A value in single quotes may
-// hold spaces.
+// parameter matches a password that follows its name. A value in single quotes
+// may contain spaces.
 var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
 
-// hideParameters hides the passwords of the argument that follow their names.
+// hideParameters hides passwords that follow their names in the argument.
 func hideParameters(text, arg string) string {
 	for _, m := range parameter.FindAllStringSubmatch(arg, -1) {
 		hidden := strings.TrimSuffix(m[0], m[1]) + Hidden
@@ -52,8 +52,8 @@ func hide(text, arg string) string {
 	text = strings.ReplaceAll(text, login, user+":"+Hidden)
 	text = strings.ReplaceAll(text, quoted(login), user+":"+Hidden)
 	// A message of package flag may show only the part of an argument before
-	// its first equals sign. That sign may be in the password, so look also for
-	// the part of the password before it.
+	// its first equals sign, which may be in the password. So hide the part of
+	// the password before it, too.
 	if before, _, found := strings.Cut(password, "="); found && before != "" {
 		text = strings.ReplaceAll(text, user+":"+before, user+":"+Hidden)
 	}
@@ -67,7 +67,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// quoted returns s as %q prints it, without the quotes.
+// quoted returns s as printed by %q, without the quotes.
 func quoted(s string) string {
 	q := strconv.Quote(s)
 	return q[1 : len(q)-1]
