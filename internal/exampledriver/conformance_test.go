@@ -24,9 +24,8 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, which does not reach its end within the
-		// life of a store: it has room for 10^18 nodes. So this field is the
-		// same as New.
+		// All queues share one counter, which has room for 10^18 nodes and so
+		// never reaches its end.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -50,7 +49,7 @@ func TestConformance(t *testing.T) {
 		},
 		HoldRequest: func(t *testing.T, s driver.Session, _ faults.Op) (arrive func()) {
 			disks.Store(s.(*session).store.dir, disk{fails: true})
-			return func() {} // nothing to do: a change whose rename has failed never arrives
+			return func() {} // no-op: a change whose rename has failed never arrives
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			disks.Store(s.(*session).store.dir, disk{delay: d})
@@ -100,8 +99,8 @@ func operate(t *testing.T, d store, f func(*state)) {
 	}
 }
 
-// linkedStore is a store in which each session has a symbolic link of its own to the
-// directory. cutOff removes the link of one session.
+// linkedStore is a store in which each session finds the directory by its own
+// symbolic link, which cutOff removes.
 type linkedStore struct {
 	t     *testing.T
 	links string // the directory of the links
@@ -124,9 +123,8 @@ func newStore(t *testing.T) driver.Connector {
 	return linkedStore{t, t.TempDir(), c.(connector)}
 }
 
-// directory returns a new directory. It is in memory if the system has such a place,
-// because the kit makes about ten thousand changes, and a disk takes milliseconds for
-// each of them.
+// directory returns a new directory, in memory if possible, because the kit
+// makes about ten thousand changes, each of which takes milliseconds on a disk.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {
@@ -155,16 +153,16 @@ func (st linkedStore) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// disk holds the faults of a disk, for one session.
+// disk has the faults of one session's disk.
 type disk struct {
 	fails bool          // the next change of a queue returns an error
-	late  bool          // the change is made in spite of the error
+	late  bool          // the change is made despite the error
 	delay time.Duration // of the reply to each heartbeat
 }
 
 var disks sync.Map // the disk of each session, by the name of its link
 
-// playDisks makes the driver use the disks with their faults.
+// playDisks makes the driver use the faulty disks.
 func playDisks(t *testing.T) {
 	rename = func(root *os.Root, from, to string) error {
 		bad := diskOf(root.Name())
@@ -192,8 +190,8 @@ func diskOf(dir string) disk {
 	return bad
 }
 
-// version returns the version of the state in a file. It differs after each change of
-// a queue, but not after a heartbeat.
+// version returns the version of the state in a file, which differs after each
+// change of a queue, but not after a heartbeat.
 func version(root *os.Root, name string) int64 {
 	b, err := root.ReadFile(name)
 	var st state

@@ -1,8 +1,8 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
 // Package exampledriver is the driver that docs/contribute/writing-a-driver.md
-// builds step by
-// step. It keeps locks for the processes of one machine, in a file in a directory:
+// builds step by step. It keeps locks for the processes of one machine, in a
+// file in a directory:
 //
 //	dlock.Open("file", "/var/lib/shop/locks?session_timeout=10s")
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzDSN checks that each dsn that the driver accepts has a directory and a timeout
-// of at least 100ms, and that no error repeats the directory.
+// FuzzDSN checks that each dsn that the driver accepts has a directory and a
+// timeout of at least 100ms, and that no error repeats the directory.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"/d", "/d?session_timeout=10s", "?session_timeout=10s", "/d?session_timeout=1ms", "/d?x=y", "/d?%zz", "/d?session_timeout=1s&session_timeout=1h"} {
 		f.Add(s)
@@ -40,8 +40,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzState gives the driver files that another program may have written. The driver
-// returns an error, or it adds a node to the queue and changes nothing else.
+// FuzzState lets the driver read files that another program may have written.
+// It must return an error, or add a node to the queue and change nothing else.
 func FuzzState(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `[]`, `{"Last":7,"Version":1,"Sessions":{},"Queues":{"q":[{"Name":"x-W-0000000003","Seq":3}]}}`,
 		`{"Sessions":null,"Queues":null}`, `{"Queues":{"q":null,"":[{}]}}`, `{"Sessions":{"../outside":true,"":true,"lock":false}}`,

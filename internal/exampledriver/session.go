@@ -23,11 +23,11 @@ type session struct {
 	id       string
 	lease    *driver.Lease
 	watches  watches.Set
-	calls    calls.Gate // the calls in flight, and the goroutines of the session
+	calls    calls.Gate // calls in flight, and the session's goroutines
 	renewing sync.Mutex // held during a renewal
 
 	closing sync.Mutex // held during Close
-	gone    bool       // the store has dropped the session
+	gone    bool       // whether the store has dropped the session
 }
 
 var errExpired = errors.New("the store has dropped the session")
@@ -163,7 +163,7 @@ func (s *session) poll() {
 			s.dropExpired()
 		case <-check.C:
 			for _, queue := range s.watches.Queues() {
-				_ = s.checkWatches(context.Background(), queue) // the next check repeats it
+				_ = s.checkWatches(context.Background(), queue) // the next check retries
 			}
 		}
 	}
@@ -182,7 +182,6 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ dr
 // the same token.
 func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
 
-// Replace makes the session a driver.Replacer.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	err := s.change(ctx, "replace "+p.Name, queue, func(st *state) error {
 		if err := driver.CheckPrefix(prefix); err != nil {
@@ -204,16 +203,15 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
 
-// Describe makes the session a driver.Describer.
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
 }
 
-// beat sends a heartbeat. It does not wait for the store's lock, so a busy store does
-// not delay it.
+// beat sends a heartbeat. It does not wait for the store's lock, so a busy
+// store does not delay it.
 func (s *session) beat(context.Context) error { return s.renew() }
 
-// renew sets the deadline of the session: one session timeout from now.
+// renew sets the session's deadline to one session timeout from now.
 func (s *session) renew() error {
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
@@ -221,8 +219,8 @@ func (s *session) renew() error {
 	return chtimes(s.store.path(s.id), end, end)
 }
 
-// dropExpired makes an update without a change. Every update drops the sessions whose
-// deadlines have passed.
+// dropExpired makes an empty update, which drops sessions whose deadlines have
+// passed, like every update.
 func (s *session) dropExpired() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
 	defer cancel()

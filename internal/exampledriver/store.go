@@ -35,7 +35,7 @@ type node struct {
 	Data  string // for people who read the file
 }
 
-// remove removes the nodes that match and returns their number.
+// remove removes the nodes that match and returns how many there were.
 func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	for queue, nodes := range st.Queues {
 		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
@@ -50,8 +50,8 @@ func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	return removed
 }
 
-// prune drops the sessions whose deadlines have passed or whose files are gone. It
-// removes the nodes of sessions that the store does not know.
+// prune drops sessions whose deadlines have passed or whose files are gone, and
+// removes nodes whose session the store does not know.
 func (st *state) prune(root *os.Root) {
 	maps.DeleteFunc(st.Sessions, func(id string, _ bool) bool {
 		end, err := root.Stat(id)
@@ -60,15 +60,15 @@ func (st *state) prune(root *os.Root) {
 	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
 }
 
-// store is a directory. One file in it holds the state, and is replaced as a whole. A
-// process that changes the state locks another file. Each session has a file as well:
-// its modification time is the deadline of the session.
+// store is a directory with a file for the state, which is replaced as a whole,
+// a file that processes lock to change the state, and a file for each session,
+// whose modification time is the session's deadline.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
 
-// read calls f with the present state. It needs no lock, because the file is replaced
-// as a whole.
+// read calls f with the current state. It needs no lock, because the file is
+// replaced as a whole.
 func (d store) read(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
@@ -113,9 +113,8 @@ func (d store) update(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock locks the store. The kernel unlocks it if this process dies. The function tries
-// again and again, because a call that waits in the kernel would not return when ctx
-// ends.
+// lock locks the store. The kernel unlocks it if this process dies. It polls,
+// because a call that waits in the kernel would not return when ctx is done.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -183,14 +182,14 @@ func syncDir(root *os.Root) error {
 
 var errUnknownOutcome = errors.New("the disk failed, and may or may not have stored the change")
 
-// Tests replace these functions to play a disk that fails or is slow.
+// Tests replace these functions to simulate a disk that fails or is slow.
 var (
 	rename  = (*os.Root).Rename
 	chtimes = os.Chtimes
 )
 
-// markUnavailable marks the errors that may pass by themselves. The error of a full
-// disk may pass. The error of a missing permission does not.
+// markUnavailable marks errors that may pass by themselves, such as a full
+// disk, but not a missing permission.
 func markUnavailable(err error) error {
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err
