@@ -26,6 +26,7 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		require.Zero(t, st.Stats().Nodes)
 		require.Zero(t, st.Stats().Requests[faults.OpCreate])
+		st.Faults().Delay(s, 0)
 		require.NoError(t, s.Close())
 	})
 }
