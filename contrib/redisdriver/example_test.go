@@ -41,6 +41,6 @@ func Example_dataSourceName() {
 	}
 	fmt.Println(client.Close())
 	// Output:
-	// dlock: open "redis": redisdriver: dsn: a TLS parameter needs the scheme rediss://
+	// dlock: open "redis": redisdriver: dsn: a tls_ parameter without the scheme rediss://
 	// <nil>
 }

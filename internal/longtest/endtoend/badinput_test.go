@@ -75,7 +75,7 @@ func TestOpenNamesTheWrongPartOfTheDSNAndNeverThePassword(t *testing.T) {
 		"zk://h/a//b":                 {"chroot", "empty segment"},
 		"zk://h/..":                   {"chroot", `".."`},
 		"zk://h?session_timeout=10":   {"session_timeout", "duration"},
-		"zk://h?session_timeout=-1s":  {"session_timeout", "between"},
+		"zk://h?session_timeout=-1s":  {"session_timeout", "from 100ms"},
 		"zk://h?session_timeout":      {"session_timeout", "no value"},
 		"zk://h?sesion_timeout=1s":    {`"sesion_timeout"`, "not known"},
 		"zk://h?acl=fixture":          {"acl", "open"},
