@@ -49,7 +49,7 @@ func longLines(kind, text string) map[int]bool {
 		switch {
 		case kind == ".md" && strings.HasPrefix(line, "```"):
 			block = !block
-		case strings.Contains(line, "http"), block:
+		case strings.Contains(line, "://"), block:
 		case kind == ".go" && strings.HasPrefix(trimmed, "// ") && !strings.HasPrefix(trimmed, "// Output:"):
 			found[i+1] = columns > commentColumns
 		case kind == ".md" && !strings.HasPrefix(line, "|") && !strings.Contains(line, "]("):
