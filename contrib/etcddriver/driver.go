@@ -206,7 +206,7 @@ func (c *connector) askAnother(
 		for range len(c.settings.endpoints) - 1 {
 			limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
 			err := invoke(limited, method, request, reply, conn, opts...)
-			late := limited.Err() != nil
+			late := limited.Err() != nil || outOfTime(err)
 			cancel()
 			if err == nil || !late || ctx.Err() != nil {
 				return err

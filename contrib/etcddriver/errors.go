@@ -63,3 +63,11 @@ func code(err error) codes.Code {
 	}
 	return status.Code(err)
 }
+
+// outOfTime reports whether a server answers that the time of the request is over.
+// A server that can't write to its disk may say so just before the client stops
+// waiting. etcd returns the error of its context, to which gRPC gives no code.
+func outOfTime(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()
+}

@@ -226,6 +226,16 @@ var planted = []mistakes.Mistake{
 		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
 	},
 	{
+		"an answer that the time is over ends a connect", "driver.go",
+		" || outOfTime(err)", "",
+		"TestASessionBeginsAtAnotherServerIfOneAnswersTooLate",
+	},
+	{
+		"an answer that the time is over counts as life", "servers.go",
+		", outOfTime(done.Err)", "",
+		"TestAServerThatAnswersTooLateIsAvoided",
+	},
+	{
 		"a server without an answer is asked again", "servers.go",
 		"s.silent[server] = now.Add(silentFor)", "s.silent[server] = now",
 		"TestAHungServerCostsOneRequest",

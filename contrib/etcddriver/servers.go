@@ -101,7 +101,7 @@ func (s *servers) done(server balancer.SubConn, method string, done balancer.Don
 	givenUp := c == codes.Canceled || c == codes.DeadlineExceeded
 	switch {
 	case method == watchMethod:
-	case givenUp && (!done.BytesReceived || method == keepAliveMethod):
+	case givenUp && (!done.BytesReceived || method == keepAliveMethod), outOfTime(done.Err):
 		now := time.Now()
 		maps.DeleteFunc(s.silent, func(_ balancer.SubConn, until time.Time) bool { return until.Before(now) })
 		s.silent[server] = now.Add(silentFor)

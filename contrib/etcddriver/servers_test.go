@@ -1,11 +1,18 @@
 package etcddriver
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
 // wheel offers its servers in turn.
@@ -42,4 +49,42 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 			last = next
 		}
 	}
+}
+
+// A follower whose disk hangs answers a request with this error, or not at all. Which
+// of the two is a matter of microseconds.
+var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
+
+func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {
+	type server struct {
+		balancer.SubConn
+		_ byte // so that no two have one address
+	}
+	late, other := new(server), new(server)
+	p := picker{&wheel{servers: []balancer.SubConn{late, other}}, &servers{silent: make(map[balancer.SubConn]time.Time)}}
+	picked := 0
+	for range 6 {
+		got, err := p.Pick(balancer.PickInfo{FullMethodName: "/etcdserverpb.Lease/LeaseGrant"})
+		require.NoError(t, err)
+		if got.SubConn == late {
+			picked++
+			got.Done(balancer.DoneInfo{Err: errOutOfTime, BytesReceived: true})
+		} else {
+			got.Done(balancer.DoneInfo{BytesReceived: true})
+		}
+	}
+	require.Equal(t, 1, picked)
+}
+
+func TestASessionBeginsAtAnotherServerIfOneAnswersTooLate(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	var late atomic.Int64
+	connectTo(t, "etcd://"+server.Addr()+","+server.Addr()+"/"+server.Prefix()+"?"+longSession, intercepted(func(request, _ any, send func() error) error {
+		if _, ok := request.(*pb.LeaseGrantRequest); ok && late.Add(1) == 1 {
+			return errOutOfTime
+		}
+		return send()
+	}))
+	require.EqualValues(t, 2, late.Load())
 }
