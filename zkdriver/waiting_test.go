@@ -330,7 +330,12 @@ func TestWaitersSendNoWritesAtRestExceptTheNextInLine(t *testing.T) {
 			require.Zero(t, after[zktest.OpPing])
 			delete(before, beat)
 			delete(after, beat)
-			require.Equal(t, before, after, "the session has sent nothing but heartbeats of one kind")
+			if beat == zktest.OpMulti {
+				// After a slow answer, Syncs are sent between the writes.
+				delete(before, zktest.OpSync)
+				delete(after, zktest.OpSync)
+			}
+			require.Equal(t, before, after, "the session has sent nothing but heartbeats")
 		}
 		return nil
 	})
