@@ -110,7 +110,12 @@ func (c *conformance) proxy(session driver.Session) *zktest.Proxy {
 
 func TestConformance(t *testing.T) { conforms(t, false) }
 
-func TestConformanceWithAListBehindEveryCreate(t *testing.T) { conforms(t, true) }
+func TestConformanceWithAListBehindEveryCreate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the kit again")
+	}
+	conforms(t, true)
+}
 
 func conforms(t *testing.T, alwaysPrefetch bool) {
 	server := zktest.Shared(t)

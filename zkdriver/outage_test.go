@@ -30,6 +30,7 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 		"TLS":   {server.SecureAddr(), files.params() + "&"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lives(t, 8*time.Second, func(timeout time.Duration) error {
 				return outages(t, way.addr, "/"+name+way.params, timeout)
 			})

@@ -152,6 +152,7 @@ func readRequest(r io.Reader) ([]byte, error) {
 }
 
 func TestNoReplyEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	number := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 	multi := func(body ...byte) func(int32) []byte {
 		return func(opcode int32) []byte {
@@ -200,6 +201,7 @@ func random(n int) []byte {
 }
 
 func TestNoGreetingEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	long := sessionReply(4*time.Second, 7)
 	binary.BigEndian.PutUint32(long[20:], 0x7fffffff)
 	short := sessionReply(4*time.Second, 7)
@@ -227,6 +229,7 @@ func TestNoGreetingEndsTheProcess(t *testing.T) {
 }
 
 func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
+	t.Parallel()
 	server := zktest.Shared(t)
 	var all sync.WaitGroup
 	for i := range 4 {

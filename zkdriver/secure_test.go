@@ -19,6 +19,7 @@ func tlsParams(ca string, pair testenv.Pair) string {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	good := tlsParams(certs.CA, certs.Client)

@@ -48,6 +48,7 @@ func refused(t *testing.T, dsn string) error {
 }
 
 func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.T) {
+	t.Parallel()
 	good, other := newForger(t), newForger(t)
 	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
@@ -88,6 +89,7 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 }
 
 func TestTLSBefore12IsRefused(t *testing.T) {
+	t.Parallel()
 	f := newForger(t)
 	for name, version := range map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
@@ -144,6 +146,7 @@ func prints(t testing.TB, text string) {
 }
 
 func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
+	t.Parallel()
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
 	trust := "?tls=true&tls_ca=" + url.PathEscape(certs.CA)
@@ -159,6 +162,7 @@ func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
 }
 
 func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
+	t.Parallel()
 	f := newForger(t)
 	for name, answer := range map[string][]byte{
 		"a server that grants a session in plain text": sessionReply(time.Minute, 7),

@@ -57,6 +57,9 @@ func TestConformance(t *testing.T) {
 
 // Here each watch that Create arms is that of a waiter far behind.
 func TestConformanceFarBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the kit again")
+	}
 	waitFarBehind(t, 0)
 	c := conformance{server: etcdtest.Shared(t)}
 	dlocktest.Run(t, c.config(t))

@@ -75,6 +75,9 @@ func TestConformanceOfVersion3(t *testing.T) {
 		dlocktest.Run(t, (&conformance{server: redistest.Shared(t), params: "&protocol=3"}).config())
 		return
 	}
+	if testing.Short() {
+		t.Skip("runs the kit again")
+	}
 	t.Parallel()
 	redistest.Shared(t) // skips the test if there is no Redis
 	cases := "^TestConformanceOfVersion3$/^(rule0[1-7]|rule1[1-3]|read|walk|describe)$"
