@@ -14,17 +14,17 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The tests of this file set the clock of a server. The section "The clock of the
-// master" of the package comment says what they show.
+// The tests in this file change the clock of a server. See "The clock of the
+// master" in the package documentation.
 
-// withClock returns a store on a server whose clock can be set.
+// withClock returns a store on a server with an adjustable clock.
 func withClock(t *testing.T, params string) *store {
 	redistest.RequireClock(t)
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns how long the store will keep the only session with a node, by the
-// present clock of the server.
+// leftOf returns how long the store will keep the only session that has a node,
+// by the server's clock.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
@@ -35,8 +35,6 @@ func (s *store) leftOf(t *testing.T) time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// TestAStepBackUnderLoad sets the server's clock back, again and again, while four
-// sessions use one lock. No lock is lost, tokens rise, and there is one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=3s")
@@ -63,8 +61,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// TestAStepBackKeepsTheLocksOfTheDead sets the clock back by an hour after a process
-// has died. Its lock stays for an hour more. It ends when the clock is right again.
+// The lock of a dead process stays for as long as the clock was set back, or
+// until the clock is corrected.
 func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=1s")
@@ -89,11 +87,8 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAStepForwardMakesTwoHolders shows what breaks if the clock is set forward by
-// more than a session timeout. The store drops the session of the holder, and grants
-// the lock to the next contender. The holder does not know, because its network is cut
-// off and its lease runs for minutes. The tokens tell the two apart. The unlock of the
-// first holder fails, and leaves the lock of the second alone.
+// A holder that is cut off from the store can't learn that it was expired, but
+// its token is lower than the next holder's and its Unlock fails.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)
@@ -112,10 +107,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAHolderLearnsOfAStepForward shows that the loss is noticed without a request of
-// the holder: by the notice of the removal, or with the next heartbeat. A contender
-// that has waited gets the lock by another session. Then the clock goes back, and
-// tokens go on to rise.
+// A holder learns of the loss without making a request, by a notice or from its
+// next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")

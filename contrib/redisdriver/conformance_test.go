@@ -19,14 +19,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// conformance has all stores of one run of the kit.
+// conformance opens the stores for one run of the conformance tests.
 type conformance struct {
 	server *redistest.Server
-	params string // more parameters of data source names
-	// lenient says that a hook may come after the end of its session or node.
+	params string // additional parameters for data source names
+	// lenient allows a hook to run after the end of its session or node.
 	lenient bool
 
-	slow   sync.Map // the sessions, as keys, whose replies are delayed
+	slow   sync.Map // sessions whose replies are delayed, as keys
 	mu     sync.Mutex
 	stores []*store
 }
@@ -62,14 +62,14 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, config)
 }
 
-// alone is the name of an environment variable. If it is set, no other test runs in the
-// process.
+// alone is an environment variable that is set if the process runs no other
+// test.
 const alone = "DLOCK_REDIS_ALONE"
 
-// TestConformanceOfVersion3 runs cases of the kit with version 3 of Redis's protocol.
-// It leaves out the cases that mostly wait for the end of a session. The kit counts the
-// goroutines of its process, so it runs in a process of its own, beside other tests. To
-// run all cases, set the variable DLOCK_REDIS_ALONE.
+// TestConformanceOfVersion3 runs the conformance tests with version 3 of the
+// Redis protocol, without most of those that wait for sessions to expire. They
+// run in a child process, because they count goroutines and other tests run in
+// parallel. Set DLOCK_REDIS_ALONE to run them all.
 func TestConformanceOfVersion3(t *testing.T) {
 	if os.Getenv(alone) != "" {
 		dlocktest.Run(t, (&conformance{server: redistest.Shared(t), params: "&protocol=3"}).config())
@@ -79,7 +79,7 @@ func TestConformanceOfVersion3(t *testing.T) {
 		t.Skip("runs the kit again")
 	}
 	t.Parallel()
-	redistest.Shared(t) // skips the test if there is no Redis
+	redistest.Shared(t) // skips the test if Redis is not installed
 	cases := "^TestConformanceOfVersion3$/^(rule0[1-7]|rule1[1-3]|read|walk|describe)$"
 	kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+cases, "-test.timeout=5m", "-test.v")
 	kit.Env = append(os.Environ(), alone+"=1")
@@ -102,7 +102,8 @@ func (c *conformance) config() dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		New: c.open,
-		// Sequences are microseconds since 1970. They do not end before the year 2255.
+		// Sequences are microseconds since 1970. They roll over in the year
+		// 2255.
 		NewNearRollOver: c.open,
 		Drop: func(t *testing.T, s driver.Session) {
 			st, _ := c.of(s)
@@ -111,7 +112,7 @@ func (c *conformance) config() dlocktest.Config {
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
 			p := proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies in flight arrive
+				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
 			} else {
 				p.Cut()
 			}
@@ -148,8 +149,6 @@ func (c *conformance) config() dlocktest.Config {
 	}
 }
 
-// TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
-// server as well.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")

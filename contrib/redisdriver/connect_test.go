@@ -29,7 +29,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// lockOnce takes and releases a lock of the store that the dsn names.
+// lockOnce locks and unlocks once in the store that dsn names.
 func lockOnce(t *testing.T, dsn string) error {
 	t.Helper()
 	client, err := dlock.Open("redis", dsn)
@@ -60,8 +60,6 @@ func TestUserAndPassword(t *testing.T) {
 	}
 }
 
-// TestAMissingPermissionIsSaidWithItsRemedy has users that lack a key, a command, a
-// channel, or a command of a script.
 func TestAMissingPermissionIsSaidWithItsRemedy(t *testing.T) {
 	server := redistest.Start(t, redistest.With(
 		"user keys on nopass ~other:* &* +@all", "user commands on nopass ~* &* +@all -evalsha",
@@ -78,8 +76,6 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, lockOnce(t, "unix://"+server.Socket()))
 }
 
-// TestRequestsOneAfterTheOtherUseOneConnection is about the memory and the caches of
-// both sides: a session opens another connection only if all that it has are busy.
 func TestRequestsOneAfterTheOtherUseOneConnection(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -97,8 +93,6 @@ func TestRequestsOneAfterTheOtherUseOneConnection(t *testing.T) {
 	require.Equal(t, 1, connections)
 }
 
-// TestASessionHasAsManyConnectionsAsItsDocumentationSays counts the connections that a
-// session may have at once.
 func TestASessionHasAsManyConnectionsAsItsDocumentationSays(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -135,7 +129,8 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// Redis closes the connection of a stranger, or waits for the rest of a line.
+	// Redis closes a connection with the wrong certificate, and waits for the
+	// rest of a command if only one side uses TLS.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
@@ -148,9 +143,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestARefusedCertificateDoesNotPass has a server that tells the client by TLS that it
-// does not accept its certificate. The server does not close the connection, because
-// the client might then see only that.
+// The server keeps the connection open after its TLS alert, because the client
+// might otherwise see only the connection being closed.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
@@ -163,7 +157,7 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 		if err == nil {
 			t.Cleanup(func() { conn.Close() })
 			config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-			config.MaxVersion = tls.VersionTLS12 // the server verifies the certificate during the handshake
+			config.MaxVersion = tls.VersionTLS12 // verifies the certificate during the handshake
 			err = tls.Server(conn, config).HandshakeContext(t.Context())
 		}
 		served <- err
@@ -178,9 +172,8 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// TestTheErrorOfAServerThatDoesNotAnswerSaysWhere is about a wrong address or scheme in
-// a data source name. A caller may give up before the driver does, and has to learn as
-// much.
+// A wrong address or scheme in a data source name must show in the error, even
+// if the caller gives up before the driver does.
 func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 	plain, silent, far := redistest.Shared(t).Addr(), silentServer(t), unreachable(t)
 	handshake := "TLS with " + plain + ": no answer to the handshake; if the server has no TLS, write redis://"
@@ -191,7 +184,7 @@ func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 		{"redis://" + far, "?dial_timeout=200ms", "dial tcp " + far + ": i/o timeout", "no connection with " + far},
 		{"redis://" + silent, "?master_name=locks&dial_timeout=200ms", "no Sentinel knows the master \"locks\": " + silent + ": no answer", "no answer from the Sentinel " + silent},
 	} {
-		// On a busy machine the time may be too short for the dial, so it grows.
+		// The limit grows, because a dial may take longer on a busy machine.
 		try := func(ctx context.Context, limit string) error {
 			connector, err := Driver{}.OpenConnector(c.dsn + strings.ReplaceAll(c.slow, "200ms", limit))
 			require.NoError(t, err)
@@ -246,7 +239,6 @@ func TestAConnectToAPausedServerEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// TestRepliesThatPass checks which error replies match ErrUnavailable.
 func TestRepliesThatPass(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
@@ -273,7 +265,7 @@ func TestRepliesThatPass(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create that the server has refused has left a node")
 }
 
-// buffer is a log that tests read while others write.
+// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -285,7 +277,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// logged returns what the function logs by the default logger.
+// logged returns what f writes to the default logger.
 func logged(f func()) string {
 	var b buffer
 	before := slog.Default()
@@ -327,10 +319,8 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
 }
 
-// TestALimitOfRequestsDoesNotDelayHeartbeats makes more calls at the same time than
-// the session may have requests on their way, while no call gets an answer. The
-// session goes on nevertheless, because heartbeats do not count for this limit.
-// When the answers come, the calls succeed.
+// Heartbeats don't count against pool_size, so the session survives when calls
+// wait for answers on all its connections.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s&read_timeout=1m&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -358,8 +348,8 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
-// TestALimitOfRequestsDoesNotDelayALookAtAQueue removes a node, which the store does
-// not announce, while a call keeps the only connection for calls busy.
+// The store sends no notice for the removed node, so only the periodic check
+// can find it while the only connection for callers is in use.
 func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -382,9 +372,8 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	calls.Wait()
 }
 
-// TestASessionFindsItsServerAgain makes dials fail for a while. After that,
-// go-redis by itself would dial in the background with the context of a request
-// that has ended, and so would never succeed.
+// Left to itself, go-redis would keep redialing in the background with the
+// context of a finished request, and never succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")
@@ -404,13 +393,12 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	}
 	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
-	// Behind such a line, go-redis dials in the background, also after Close.
+	// go-redis logs a failed dial only if it dials in the background.
 	require.Zero(t, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
-// TestASessionThatHasLostItsServerDialsNowAndThen is about a proxy without a server: it
-// accepts each connection and closes it at once. A session has lost its subscription
-// there. It has watches to check, and a create to cancel.
+// A proxy that has no server behind it accepts each connection and closes it at
+// once. The session must not retry in a tight loop.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")
@@ -443,8 +431,8 @@ func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	require.Less(t, dials.Load(), int64(150))
 }
 
-// unreachable returns the address of a machine that does not answer, not even with a
-// refusal.
+// unreachable returns the address of a socket that neither accepts nor refuses
+// connections.
 func unreachable(t *testing.T) string {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
@@ -454,8 +442,8 @@ func unreachable(t *testing.T) string {
 	name, err := syscall.Getsockname(socket)
 	require.NoError(t, err)
 	addr := testenv.Loopback(name.(*syscall.SockaddrInet4).Port)
-	for failed := 0; failed < 3; failed++ { // fill the backlog, so that the kernel drops what comes after that
-		for { // on a busy machine, a dial may fail before that
+	for failed := 0; failed < 3; failed++ { // fill the backlog, so that the kernel drops later connections
+		for { // on a busy machine, a dial may time out before the backlog is full
 			conn, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
 			if err != nil {
 				break
@@ -467,8 +455,8 @@ func unreachable(t *testing.T) string {
 	return addr
 }
 
-// silentServer returns the address of a server that accepts connections and never
-// answers.
+// silentServer returns the address of a server that accepts connections but
+// never answers.
 func silentServer(t *testing.T) string {
 	l, err := net.Listen("tcp", testenv.Loopback(0))
 	require.NoError(t, err)
@@ -476,7 +464,6 @@ func silentServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestOneDeadServerDoesNotHideTheOthers gives the address of a dead server first.
 func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
 	server := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t, "locks", server)
@@ -490,9 +477,8 @@ func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-// TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller makes calls whose context does not
-// end, while a machine does not answer. The driver limits the time of the dial, and of
-// Close. Their errors must not look as if the deadline of the caller had passed.
+// When the driver's own limit ends a dial or Close, the error must not look as
+// if the caller's context had ended.
 func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 	server := redistest.Shared(t)
 	check := func(what string, err error) {
@@ -529,8 +515,6 @@ func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 	require.NoError(t, made.Close())
 }
 
-// TestAConnectDoesNotWaitForASubscriptionForEver loses the answer to the subscription
-// of a session that begins.
 func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	const opSubscribe = 1
 	p := redistest.NewProxy(t, redistest.Shared(t).Addr(), func(command []string) int32 {
@@ -550,8 +534,8 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
 }
 
-// TestOneRefusalDoesNotHideThatOthersMayAnswerLater has a server or a Sentinel that
-// refuses the client for good, and another one that is down.
+// If one server rejects the client for good but another is down, the error is
+// temporary.
 func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := redistest.Start(t, redistest.WithTLS(certs))
@@ -577,8 +561,6 @@ func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	}
 }
 
-// TestAServerThatClosesAConnectionSaysWhy has a server without room for another client,
-// and one that serves no other machine. Each answers and closes the connection.
 func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	for reply, unavailable := range map[string]bool{"ERR max number of clients reached": true, "DENIED Redis is running in protected mode": false} {
 		l, err := net.Listen("tcp", testenv.Loopback(0))
@@ -606,7 +588,6 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForASilentSentinel ends a Connect while a Sentinel does not answer.
 func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	l, err := net.Listen("tcp", testenv.Loopback(0))
 	require.NoError(t, err)
@@ -622,7 +603,7 @@ func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	conn, err := l.Accept()
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = conn.Read(make([]byte, 1)) // the question has come
+	_, err = conn.Read(make([]byte, 1)) // the request has arrived
 	require.NoError(t, err)
 	cancel()
 	require.ErrorIs(t, <-ended, driver.ErrUnavailable)
@@ -631,7 +612,6 @@ func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	require.NoError(t, err, "the connection stays open")
 }
 
-// The session ends because the server was killed, and its error names that reason.
 func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

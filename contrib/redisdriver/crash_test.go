@@ -21,17 +21,18 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// witness checks what holders of one lock see.
+// witness records the holders of one lock and checks that there is only one at
+// a time.
 type witness struct {
 	mu     sync.Mutex
-	holder *dlock.Lock // the latest holder that has not ended its work
-	token  int64       // the token of the latest holder
+	holder *dlock.Lock // latest holder still at work, or nil
+	token  int64       // token of the latest holder
 	grants int
 	faults []string
 }
 
-// enter is called by a holder. Two holders at once are a fault, unless the older one
-// knows of its loss. So are tokens that do not rise.
+// enter records a new holder. It is a fault if the previous one still believes
+// it holds the lock, or if the token is not higher.
 func (w *witness) enter(lock *dlock.Lock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +60,7 @@ func (w *witness) count() int {
 	return w.grants
 }
 
-// contend takes the lock again and again until ctx ends, for holds of different
-// lengths.
+// contend takes the lock repeatedly until ctx ends.
 func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 	for ctx.Err() == nil {
 		lock, err := mutex.Lock(ctx)
@@ -72,7 +72,7 @@ func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 		}
 		w.enter(lock)
 		if rand.N(4) == 0 {
-			time.Sleep(rand.N(300 * time.Millisecond)) // a hold that a crash may hit
+			time.Sleep(rand.N(300 * time.Millisecond)) // sometimes long enough for a crash
 		}
 		w.leave(lock)
 		_ = lock.Unlock() // the lock may be lost
@@ -80,9 +80,6 @@ func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 	return nil
 }
 
-// TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders kills the server again and
-// again while eight sessions use one lock. The server waits for its disk before each
-// reply.
 func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Durable())
@@ -101,7 +98,7 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
 			require.NoError(t, t.Context().Err())
 		}
-		time.Sleep(rand.N(20 * time.Millisecond)) // any moment will do
+		time.Sleep(rand.N(20 * time.Millisecond)) // kill the server at an arbitrary moment
 		server.Kill()
 		server.Restart()
 		t.Logf("kill %d after %d grants", kill+1, w.count())
@@ -114,8 +111,6 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// TestAHolderSurvivesAShortCrash restarts a durable server while a lock is held and
-// another contender waits.
 func TestAHolderSurvivesAShortCrash(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.Durable()), "session_timeout=20s")
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -131,7 +126,7 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 	s.server.Restart()
 	require.NoError(t, lock.Err())
 	var unlocked error
-	for range 50 { // the first requests may meet connections that the crash has closed
+	for range 50 { // the first requests may use connections that the crash has closed
 		if unlocked = lock.Unlock(); !errors.Is(unlocked, dlock.ErrUnavailable) {
 			break
 		}
@@ -142,10 +137,8 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAServerThatHasLostItsDataEndsTheSession shows what happens to a held lock if the
-// server has the setting "appendonly no" and crashes: after the restart the lock is
-// free, although its holder has not heard of that yet. The next answer of the store
-// ends the holder's session, and the next token is higher.
+// A server with "appendonly no" loses all locks in a crash. The holder learns
+// of it from the store's next reply.
 func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=8s")
@@ -163,9 +156,8 @@ func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAReplicaThatIsPromotedMayGrantALockTwice shows what asynchronous replication
-// breaks: a replica that lags is promoted, and grants a lock that is held. The tokens
-// still rise, so a resource that compares them refuses the old holder.
+// Replication is asynchronous, so a promoted replica may not know that a lock
+// is held. Tokens still rise.
 func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	master := redistest.Start(t)
 	replica, replication := newReplica(t, master)
@@ -175,7 +167,7 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, holder.Unlock())
 	waitForSequence(t, replica, s.key("seq"), holder.Token())
 
-	replication.Cut() // from now on the replica does not receive what the master stores
+	replication.Cut() // from now on the replica falls behind
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	master.Kill()
@@ -190,8 +182,9 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, second.Unlock())
 }
 
-// waitForSequence waits until a replica has the node of that sequence. The command
-// WAIT does not show that: it is about writes of the same connection only.
+// waitForSequence waits until a replica has received the given sequence. The
+// WAIT command can't be used, because it only covers writes on its own
+// connection.
 func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return replica.Do("GET", key) == strconv.FormatInt(seq, 10) }, 30*time.Second, time.Millisecond)
@@ -202,8 +195,6 @@ func portOf(s *redistest.Server) string {
 	return u.Port()
 }
 
-// TestSentinelLeadsToTheNewMaster kills a master that a Sentinel watches, and expects
-// that a session finds the new master.
 func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
@@ -234,7 +225,7 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, session.Err())
 }
 
-// newReplica starts a replica of a server, behind a proxy.
+// newReplica starts a replica that replicates through a proxy.
 func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *testenv.Proxy) {
 	t.Helper()
 	replica, replication := redistest.Start(t), testenv.NewProxy(t, master.Addr(), nil)
@@ -246,9 +237,8 @@ func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *tes
 	return replica, replication
 }
 
-// TestAReplicaAmongTheAddressesIsNotAsked has a replica that lags. While the master is
-// down, a session must not take the replica's queues for those of the master. When the
-// master is back, the session has to find it.
+// While the master is down, the session must not mistake the queues of a
+// lagging replica for the master's. It must find the master once that is back.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -294,7 +284,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 }
 
-// startCluster starts two servers that form a cluster, with half of the slots each.
+// startCluster starts a cluster of two servers, each with half of the slots.
 func startCluster(t *testing.T, host string, options ...redistest.Option) (a, b *redistest.Server) {
 	t.Helper()
 	options = append(options, redistest.With("cluster-enabled yes"))
@@ -311,8 +301,6 @@ func startCluster(t *testing.T, host string, options ...redistest.Option) (a, b 
 	return a, b
 }
 
-// TestAClusterIsFollowed connects to a server of a cluster that does not have the
-// keys.
 func TestAClusterIsFollowed(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -338,8 +326,7 @@ func TestAClusterIsFollowed(t *testing.T) {
 	require.Len(t, owners, 2, "both servers have namespaces")
 }
 
-// TestAClusterWithIPv6IsFollowed is about the reply MOVED, which has no brackets around
-// an address of IPv6.
+// MOVED replies have no brackets around an IPv6 address.
 func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -353,9 +340,8 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// TestWalkFollowsACluster moves the keys of a namespace to another server. Then it
-// stops that server: the other one has no queues of the namespace, and must not say
-// so.
+// After the keys have moved and their new server is down, the old server has no
+// queues. Walk must fail instead of returning an empty list.
 func TestWalkFollowsACluster(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -394,9 +380,8 @@ func TestWalkFollowsACluster(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// TestNoNodeStaysWhenAClusterMovesItsKeys makes scripts fail in the middle. While a
-// cluster moves the keys of a namespace to another server, it ends a script that uses a
-// key that is not there. That happens behind the first changes of the script.
+// While a cluster moves keys to another server, it aborts a script at the first
+// key that is no longer there, after the script has already made changes.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

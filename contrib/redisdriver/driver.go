@@ -17,12 +17,12 @@ import (
 
 func init() { dlock.Register("redis", Driver{}) }
 
-// Driver opens connectors to Redis. The zero Driver is ready to use. The package
-// comment describes the data source names.
+// Driver is the [driver.Driver] for Redis. The zero value is ready to use. See
+// the package documentation for the data source name.
 type Driver struct{}
 
-// OpenConnector parses a data source name. It does no I/O. An error says which part is
-// wrong, and repeats no value.
+// OpenConnector parses a data source name without any I/O. The error says which
+// part is wrong but never quotes a value, because values may be passwords.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -35,12 +35,12 @@ type connector struct {
 	settings *settings
 
 	mu     sync.Mutex
-	warned bool     // Connect has checked the server's settings, and has logged its warnings
-	addrs  []string // the order in which the next session tries the addresses
+	warned bool     // Connect has already checked the server's settings
+	addrs  []string // in the order that the next Connect tries them
 }
 
-// Connect begins a session. Before the first session it reads the server's settings
-// for persistence, and logs which guarantees they do not give.
+// Connect begins a session. The first call also checks the server's persistence
+// settings and logs a warning for each guarantee they weaken.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s := &session{
 		settings: c.settings,
@@ -69,9 +69,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// learn says in which order a call of Connect has tried the addresses in the end, and
-// its error. After an error the next call begins with another address, because a server
-// may accept connections and never answer.
+// learn remembers the order in which Connect tried the addresses. If Connect
+// failed, the first address moves to the end, because a server may accept
+// connections and never answer.
 func (c *connector) learn(addrs []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +81,9 @@ func (c *connector) learn(addrs []string, err error) {
 	}
 }
 
-// begin subscribes to the session's channel and begins the session. The lease counts
-// from the sending of the last request, so the time for the dial and for TLS does not
-// shorten it.
+// begin subscribes to the session's channel and creates the session in the
+// store. The lease starts when the last request is sent, so time spent on
+// dialing and TLS does not shorten it.
 func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error) {
 	if err := c.checkServer(ctx, s); err != nil {
 		return nil, err

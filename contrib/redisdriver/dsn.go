@@ -15,22 +15,22 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// settings is what a data source name says. It is not changed after parsing.
+// settings is a parsed data source name. It is immutable.
 type settings struct {
-	// options returns a copy of the options that go-redis has read from the data
-	// source name. It is a function, so that printing settings shows no password.
+	// options returns a copy of the go-redis options. It is a function so that
+	// printing settings does not reveal the password.
 	options   func() *redis.Options
 	timeout   time.Duration
 	namespace string
-	addrs     []string // servers to try, in this order
+	addrs     []string // in the order to try them
 	tls       *tlsFiles
 	sentinel  *sentinel
 }
 
-// sentinel says how to ask Sentinel for the address of the master.
+// sentinel says how to ask Sentinel for the master's address.
 type sentinel struct {
 	master  string
-	options func() *redis.Options // without the address
+	options func() *redis.Options // without Addr
 }
 
 const (
@@ -41,13 +41,12 @@ const (
 	maxNamespace     = 64
 )
 
-// key returns the name of a key of the namespace. The braces make all keys of a
-// namespace fall into one hash slot of a cluster.
+// key returns a key in the namespace. The braces make it a hash tag, so that
+// all keys of a namespace are in one slot of a cluster.
 func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
 
-// parseDSN parses a data source name. No error repeats a part of it that could
-// belong to a password, as the errors of url.Parse and of go-redis do. See also
-// unknown.
+// parseDSN parses a data source name. Unlike errors from url.Parse and
+// go-redis, its errors quote nothing that could be part of a password.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -76,9 +75,9 @@ func parse(text string) (*settings, error) {
 	return s, s.parseServer(u, q)
 }
 
-// unknown returns the error for the parameter of this name, which is number i of the
-// rest. It leaves out a name that may be a part of a password: if & is not escaped in
-// the parameter password, the end of the password looks like further parameters.
+// unknown returns the error for the unknown parameter with this name and index.
+// It omits any name that may be part of a password: after an unescaped & in a
+// password, the rest parses as further parameters.
 func unknown(u *url.URL, q url.Values, name string, i int) error {
 	const list = "; the documentation of package redisdriver lists all parameters"
 	secret, given := u.User.Password()
@@ -135,16 +134,16 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// clientParameters are the parameters of go-redis, of which some do nothing here.
+// clientParameters are the go-redis parameters that are accepted. Some have no
+// effect.
 var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
 
-// sentinelParameters are further parameters of go-redis. They are for a data source
-// name with a Sentinel.
+// sentinelParameters are the go-redis parameters accepted only with Sentinel.
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn reads the parameters of this driver, and removes them from q.
+// takeOwn parses the driver's own parameters and removes them from q.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := dsn.Parameters{
@@ -187,8 +186,8 @@ func goodNamespace(s string) bool {
 	return s != "" && len(s) <= maxNamespace && !strings.ContainsFunc(s, bad)
 }
 
-// parseServer reads what go-redis's ParseURL accepts. More servers of a cluster may
-// stand in parameters addr.
+// parseServer parses a URL for a single server or a cluster. Parameters named
+// addr add further servers of the cluster.
 func (s *settings) parseServer(u *url.URL, q url.Values) error {
 	more := q["addr"]
 	q.Del("addr")
@@ -225,9 +224,9 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 	return s.keep(&o)
 }
 
-// parseWith gives go-redis the URL. If go-redis refuses it, parseWith finds out which
-// parameter is wrong. Its own error repeats nothing of the error of go-redis, which
-// may contain the password.
+// parseWith passes the URL to go-redis. If that fails, it finds the offending
+// parameter by elimination, because the error from go-redis may quote the
+// password.
 func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
 	with := func(q url.Values) (T, error) {
 		v := *u
@@ -248,8 +247,8 @@ func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (
 	return parsed, errors.New("the parameters do not fit together")
 }
 
-// keep checks the options and sets what the driver needs, whatever the data source
-// name says: go-redis must repeat no request by itself.
+// keep validates the options and overrides those on which the driver depends.
+// In particular, go-redis must not retry requests.
 func (s *settings) keep(o *redis.Options) error {
 	for name, d := range map[string]*time.Duration{"dial_timeout": &o.DialTimeout, "read_timeout": &o.ReadTimeout, "write_timeout": &o.WriteTimeout} {
 		if *d < 0 {
@@ -270,11 +269,11 @@ func (s *settings) keep(o *redis.Options) error {
 	}
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity = true
-	o.TLSConfig = nil // the driver's dialer does TLS
+	o.TLSConfig = nil // done by the driver's dialer
 	kept := *o
 	s.options = func() *redis.Options { o := kept; return &o }
 	return nil
 }
 
-// defaultPool is the number of requests of a session that may be on their way.
+// defaultPool is the default number of requests a session may have in flight.
 const defaultPool = 8

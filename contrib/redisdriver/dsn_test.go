@@ -60,8 +60,6 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnUnknownParameterThatMayBeOfAPasswordIsNotNamed gives names that look like
-// those of parameters.
 func TestAnUnknownParameterThatMayBeOfAPasswordIsNotNamed(t *testing.T) {
 	for _, dsn := range []string{
 		"redis://localhost?master_name=m&password=open&sesame",
@@ -128,8 +126,7 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 	)
 }
 
-// FuzzDSN checks that each dsn that the driver accepts has settings that the driver
-// can use.
+// FuzzDSN checks that accepted data source names yield usable settings.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
 		f.Add(s)
@@ -150,8 +147,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzReplies gives the driver members and messages that another program may have
-// written. The driver lists the contenders in the order of their sequences.
+// FuzzReplies feeds members and messages to the driver that another program may
+// have written.
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{"web-W-0000000001/s/1/data", "x", "a/b/c", "/", "web-W-0000000001", "-0000000001///"} {
 		f.Add(s, "r/web-W-0000000001/stock/42")

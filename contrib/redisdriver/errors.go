@@ -15,42 +15,43 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// Errors of the scripts begin with these words.
+// Prefixes of the errors returned by the scripts.
 const (
 	replyEnded     = "DLOCKENDED"
 	replyGone      = "DLOCKGONE"
 	replyCancelled = "DLOCKCANCELLED"
 )
 
-// A server answers with these words to a connection that it closes at once.
+// Prefixes of the error replies with which a server rejects a connection before
+// closing it.
 const (
 	replyFull   = "ERR max number of clients"
 	replyDenied = "DENIED"
 )
 
-// replied reports whether err is an error reply that begins with this word.
+// replied reports whether err is an error reply from the server that begins
+// with word.
 func replied(err error, word string) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), word)
 }
 
-// passing are the first words of error replies that may pass by themselves: the server
-// starts, is busy, has no memory or no disk, is not the master any more, or moves the
-// keys to another server of its cluster.
+// passing lists the prefixes of error replies that are temporary: the server is
+// starting, busy, or out of memory or disk space, is no longer the master, or
+// is moving keys to another server of its cluster.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	replyFull, "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
 
-// mark marks an error as one of package driver. An error reply of the server counts as
-// an error that may pass only if it begins with an entry of the list passing. Any
-// other error comes from the network and may pass, except an error of TLS or of its
-// files.
+// mark maps err to the errors of package driver. A reply from the server is
+// temporary only if passing lists it; any other error comes from the network
+// and is temporary unless it concerns TLS or a certificate file.
 func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// A limit of the driver has ended a dial, and not the context of the call. So
-		// the error must not match the error of a context.
+		// A timeout inside the driver ended the dial, not the caller's context,
+		// so the result must not match the context's error.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
@@ -65,13 +66,13 @@ func mark(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// forbidden reports whether the user lacks a permission at the server. A Sentinel has
-// users of its own, so its replies do not count.
+// forbidden reports whether the server denied the user a permission. Replies
+// from a Sentinel don't count, because it has its own users.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// A script that the user may call can use a command that the user lacks.
+	// The user may be allowed to run a script but not all of its commands.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 
@@ -93,21 +94,21 @@ func permanent(err error) bool {
 		file         *dsn.FileError
 	)
 	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &host) ||
-		errors.As(err, &remote) && remote.Op == "remote error" || // the server has sent a TLS alert
+		errors.As(err, &remote) && remote.Op == "remote error" || // a TLS alert from the server
 		errors.As(err, &file)
 }
 
-// cutShort returns the error of a call whose context has ended.
+// cutShort returns the error for a call whose context has ended.
 func cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// noAnswer begins the text of an error about a server that does not answer.
+// noAnswer begins the message of an error about a server that does not answer.
 const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")
 
-// dialError is an error of a dial, and not of a request.
+// dialError marks an error as coming from a dial rather than a request.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }

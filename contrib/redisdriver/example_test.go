@@ -10,8 +10,7 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 )
 
-// A program opens a client and takes a lock. This example has no output that is
-// checked, because it needs a server.
+// Take a lock in Redis. The example is not run, because it needs a server.
 func Example() {
 	client, err := dlock.Open("redis", "redis://localhost:6379?session_timeout=10s")
 	if err != nil {
@@ -30,8 +29,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// A data source name is checked when the client is opened, before any I/O. The error
-// says what is wrong, and repeats no password.
+// Data source names are checked when the client is opened, without any I/O.
+// Errors do not reveal passwords.
 func Example_dataSourceName() {
 	_, err := dlock.Open("redis", "redis://:secret@localhost:6379?tls_ca=ca.pem")
 	fmt.Println(err)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(redistest.Main(m)))
 }
 
-// silent drops what go-redis writes, and counts the lines about dials that have failed.
+// silent is a go-redis logger that discards everything but counts failed dials.
 type silent struct{}
 
 var dialsLogged atomic.Int64
@@ -42,7 +42,7 @@ var namespaces atomic.Int64
 // newNamespace returns a namespace that no other test uses.
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
 
-// scriptOps are the operations of the scripts, by hash and by text.
+// scriptOps maps the scripts, by hash and by text, to their operations.
 var scriptOps = newScriptOps()
 
 func newScriptOps() map[string]faults.Op {
@@ -60,14 +60,14 @@ func newScriptOps() map[string]faults.Op {
 }
 
 const (
-	otherCommand = -1 // the operation of commands that run no script
-	ownWatch     = -2 // a watch of the own node only
+	otherCommand = -1 // a command that runs no script
+	ownWatch     = -2 // a watch of the session's own node only
 )
 
 func classify(command []string) int32 {
 	if len(command) > 1 {
 		switch op, ok := scriptOps[command[1]]; {
-		case op == faults.OpWatch && len(command) == 8: // no node ahead
+		case op == faults.OpWatch && len(command) == 8: // no nodes ahead
 			return ownWatch
 		case ok:
 			return int32(op)
@@ -76,22 +76,22 @@ func classify(command []string) int32 {
 	return otherCommand
 }
 
-// is matches the requests of one operation.
+// is returns a function that matches requests for op.
 func is(op faults.Op) func(int32) bool {
 	return func(found int32) bool {
 		return found == int32(op) || op == faults.OpWatch && found == ownWatch
 	}
 }
 
-// store is a connector. Each of its sessions has a proxy of its own, which plays
-// faults.
+// store is a connector that puts a proxy in front of each session, for
+// injecting faults.
 type store struct {
 	t         *testing.T
 	server    *redistest.Server
 	namespace string
 	params    string
 
-	// If keepProxies is false, a session may reuse the proxy of an ended session.
+	// keepProxies disables the reuse of proxies of ended sessions.
 	keepProxies bool
 
 	mu      sync.Mutex
@@ -103,7 +103,8 @@ func newStore(t *testing.T, server *redistest.Server, params string) *store {
 	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
 }
 
-// loadScripts makes the server know the scripts, so that a script takes one request.
+// loadScripts loads the scripts into the server, so that running one takes a
+// single request.
 func loadScripts(server *redistest.Server) {
 	for name := range scriptOps {
 		if len(name) > 40 {
@@ -116,7 +117,7 @@ func (s *store) dsn(addr string) string {
 	return "redis://" + addr + "?namespace=" + s.namespace + "&" + s.params
 }
 
-// key returns the name of a key.
+// key returns the name of a key in the namespace.
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
@@ -136,8 +137,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a session that is closed. Otherwise a test that counts
-// goroutines would also count those of unused proxies.
+// freeProxy reuses the proxy of a closed session, because the goroutines of
+// idle proxies would disturb tests that count goroutines.
 func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +155,8 @@ func (s *store) freeProxy() *redistest.Proxy {
 	return redistest.NewProxy(s.t, s.server.Addr(), classify)
 }
 
-// join connects and makes a node, again until this takes less than a session timeout.
-// So it works with a short timeout on a busy machine, too.
+// join connects and creates a node. It retries until that takes less than a
+// session timeout, so that tests can use short timeouts on a busy machine.
 func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined) {
 	t.Helper()
 	for {
@@ -179,7 +180,7 @@ func (s *store) proxy(session driver.Session) *redistest.Proxy {
 	return s.proxies[session]
 }
 
-// eval runs a script after the common beginning, as an operator may do.
+// eval runs a script that may use the functions in common.lua.
 func (s *store) eval(t *testing.T, body string, args ...string) any {
 	t.Helper()
 	v, err := s.server.TryDo(append([]string{"EVAL", text("common") + body, "1", s.key("seq")}, args...)...)
@@ -187,7 +188,7 @@ func (s *store) eval(t *testing.T, body string, args ...string) any {
 	return v
 }
 
-// drop makes the store end a session as after its timeout.
+// drop expires a session in the store.
 func (s *store) drop(t *testing.T, id string) {
 	t.Helper()
 	s.server.Do("ZADD", s.key("sessions"), "XX", "0", id)

@@ -16,29 +16,29 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// link is the connections of a session with the server. Each connection belongs to a
-// line, and all end with the link.
+// link manages a session's connections to the server. Each belongs to a line
+// and is closed with the link.
 type link struct {
 	settings *settings
-	requests *pool // lines for what callers ask for
-	upkeep   *pool // lines for heartbeats and the like, which wait for no caller
-	listener *line // the line for the subscription
+	requests *pool // for callers
+	upkeep   *pool // for background requests, so that heartbeats never wait for callers
+	listener *line // for the subscription
 	life     context.Context
 	end      context.CancelFunc
 
 	mu     sync.Mutex
 	lines  []*line
-	addrs  []string // the servers or Sentinels, the one to try first before the others
-	server string   // the address of the latest connection
-	moved  string   // the server that a MOVED reply has named, or empty
+	addrs  []string // servers or Sentinels, in the order to try them
+	server string   // address of the latest connection
+	moved  string   // address from a MOVED reply, or empty
 
-	// pending says what the latest connection waits for: the dial, a handshake or an
-	// answer. It is empty before the first dial, and is for the texts of errors.
+	// pending describes what the latest connection is waiting for, for error
+	// messages. Empty before the first dial.
 	pending string
 }
 
-// upkeepLines is the number of requests of a session that may be on their way besides
-// those of callers: three heartbeats, a look at a queue, and a cancellation.
+// upkeepLines is the number of background requests a session may have in
+// flight: three heartbeats, a check of the watches, and a cancellation.
 const upkeepLines = 5
 
 func newLink(s *settings) *link {
@@ -63,16 +63,16 @@ func (l *link) newPool(n int) *pool {
 	return p
 }
 
-// pool has the idle lines for one kind of requests. A request takes the line that was
-// used last. So a session that makes one request at a time uses one connection, whose
-// buffers are still in the caches of the processor.
+// pool holds idle lines. It reuses the most recently used line first, so that a
+// session with one request at a time needs only one connection and its buffers
+// stay in the CPU caches.
 type pool struct {
-	free chan struct{} // a value for each idle line
+	free chan struct{} // one value per idle line
 	mu   sync.Mutex
-	idle []*line // in the order of their last use
+	idle []*line // most recently used last
 }
 
-// take returns a line after the caller has received from p.free.
+// take returns a line. The caller must have received from p.free.
 func (p *pool) take() *line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +89,7 @@ func (p *pool) put(x *line) {
 	p.free <- struct{}{}
 }
 
-// wait returns when no request is under way. It must not be called by two goroutines at
-// once.
+// wait waits until no request is in flight. It must not be called concurrently.
 func (p *pool) wait() {
 	for range cap(p.free) {
 		<-p.free
@@ -100,7 +99,8 @@ func (p *pool) wait() {
 	}
 }
 
-// close ends all connections, and with them all requests. It may be called again.
+// close closes all connections, so that requests in flight fail. It is
+// idempotent.
 func (l *link) close() {
 	l.end()
 	for _, x := range l.lines {
@@ -108,41 +108,41 @@ func (l *link) close() {
 	}
 }
 
-// drop closes all connections. Later requests dial again.
+// drop closes all connections. The next request on each line dials again.
 func (l *link) drop() {
 	for _, x := range l.lines {
 		x.drop()
 	}
 }
 
-// address returns the address of the server to which the link was connected last.
+// address returns the server that the link connected to last.
 func (l *link) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server
 }
 
-// line is a client of go-redis with one connection, for one request at a time.
-// go-redis does not end a read when a context ends. So the line closes the connection
-// then, and the request returns at once, on the goroutine of its caller.
+// line is a go-redis client limited to one connection and one request at a
+// time. go-redis does not interrupt a read when its context ends, so the line
+// closes the connection instead, and the request returns at once.
 type line struct {
 	link *link
 
 	mu       sync.Mutex
-	requests int             // the number of requests so far
-	ctx      context.Context // the context of the latest request
+	requests int             // number of requests so far
+	ctx      context.Context // context of the latest request
 	client   *redis.Client   // nil before the first request
-	clients  int             // the number of clients so far
-	conn     net.Conn        // the latest connection of the client
-	cut      bool            // the line has closed the connection
+	clients  int             // number of clients so far
+	conn     net.Conn        // latest connection of client
+	cut      bool            // the line has closed conn
 
-	// refused is the error reply to the latest handshake, or nil. Only the goroutine of
-	// the request uses it.
+	// refused is the error reply to the latest handshake, or nil. Used only by
+	// the goroutine that makes the request.
 	refused error
 }
 
-// begin prepares the line for a request. If ctx ends before the call of done, the
-// request fails at once.
+// begin prepares the line for a request. Until done is called, the end of ctx
+// makes the request fail at once.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,7 +170,8 @@ func (x *line) newClient() *redis.Client {
 	o := x.link.settings.options()
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
 	if x == x.link.listener {
-		// With version 3, go-redis throws a notice away whose first bytes come alone.
+		// With protocol version 3, go-redis discards a notice that arrives in
+		// pieces.
 		o.Protocol = 2
 	}
 	x.clients++
@@ -182,8 +183,9 @@ func (x *line) newClient() *redis.Client {
 	return client
 }
 
-// handshakes keeps the error reply to a handshake, because go-redis drops it. A server
-// without room for another client sends such a reply, and closes the connection.
+// handshakes records the error reply to a handshake, which go-redis drops. A
+// server that has no room for another client sends such a reply before closing
+// the connection.
 type handshakes struct{ line *line }
 
 func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -202,8 +204,8 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the reply with which the server has refused the connection, if that is
-// why the request has failed, and otherwise err.
+// reason returns the reply with which the server rejected the connection if
+// that explains err, and err otherwise.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
@@ -212,8 +214,8 @@ func (x *line) reason(err error) error {
 	return err
 }
 
-// interrupt closes the connection if the request with the given number is still the
-// latest one of the line, whether it is under way or has ended.
+// interrupt closes the connection unless the line has begun another request
+// since.
 func (x *line) interrupt(request int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -222,14 +224,13 @@ func (x *line) interrupt(request int) {
 	}
 }
 
-// drop closes the connection. The next request makes a new one.
+// drop closes the connection. The next request dials again.
 func (x *line) drop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closeConn()
 }
 
-// close closes the connection and the client.
 func (x *line) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -237,7 +238,7 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn and discard are called with the mutex held.
+// closeConn requires x.mu to be held, as does discard.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -250,12 +251,11 @@ func (x *line) discard() {
 	if x.client != nil {
 		_ = x.client.Close() // its connection may be closed already
 		x.client, x.conn = nil, nil
-		x.clients++ // so a dial that is still under way for the old client closes its connection
+		x.clients++ // makes a dial in flight for the old client close its connection
 	}
 }
 
-// dial connects to the server that has the keys, for the request that the line makes.
-// It takes the place of go-redis's own dialer.
+// dial connects to the server that has the keys. It replaces go-redis's dialer.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -267,8 +267,8 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// After an error reply, such as that of a Sentinel, go-redis would use the
-		// connection again. So the next request uses a new client.
+		// go-redis keeps a connection after an error reply, such as one from a
+		// Sentinel, so the next request must use a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -281,17 +281,18 @@ func (x *line) dial(client int, network string) net.Conn {
 	return conn
 }
 
-// noConn takes the place of a connection that could not be made. After an error of its
-// dialer, go-redis would write to standard error, wait, and dial again and again in the
-// background, for up to a second after the end of the session.
+// noConn stands in for a connection that could not be made, and returns the
+// dial error from Read and Write. If the dialer itself returned an error,
+// go-redis would write to standard error and keep dialing in the background,
+// even after the session has ended.
 type noConn struct {
-	net.Conn // for the methods that no error comes from
+	net.Conn // for the methods that never fail
 	err      error
 }
 
 func unconnected(err error) net.Conn {
 	conn, _ := net.Pipe()
-	return noConn{conn, dialError{dialError{err}}} // go-redis unwraps the error of a handshake once
+	return noConn{conn, dialError{dialError{err}}} // twice, because go-redis unwraps a handshake error once
 }
 
 func (c noConn) Read([]byte) (int, error)  { return 0, c.err }
@@ -303,14 +304,13 @@ func (l *link) connected(addr string) {
 	l.server, l.pending = addr, noAnswer+addr
 }
 
-// waitsFor sets l.pending.
 func (l *link) waitsFor(pending string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = pending
 }
 
-// dial connects to one of the candidates.
+// dial connects to the first candidate that accepts a connection.
 func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr string, err error) {
 	candidates, err := l.candidates(ctx)
 	if err != nil {
@@ -332,8 +332,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	return nil, "", mixed(failed, passing)
 }
 
-// mixed returns the error of several tries that have all failed. If one of their errors
-// may pass, it counts as an error that may pass.
+// mixed returns the error of several failed attempts. If any of them was
+// temporary, so is the result.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -341,14 +341,14 @@ func mixed(failed error, passing bool) error {
 	return failed
 }
 
-// share returns a context for the first of n tries that all have to end with ctx. So a
-// machine that does not answer leaves time for the others.
+// share returns a context for the first of n attempts that share the time left
+// in ctx, so that an unresponsive machine leaves time for the others.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
-	deadline, _ := ctx.Deadline() // the one of line.dial
+	deadline, _ := ctx.Deadline() // set by line.dial
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
-// candidates returns the addresses to try, the best first.
+// candidates returns the addresses to dial, in order.
 func (l *link) candidates(ctx context.Context) ([]string, error) {
 	if l.settings.sentinel != nil {
 		addr, err := l.askSentinels(ctx)
@@ -362,7 +362,7 @@ func (l *link) candidates(ctx context.Context) ([]string, error) {
 	return append([]string{l.moved}, l.addrs...), nil
 }
 
-// prefer makes the link try this address before the others, because it has answered.
+// prefer moves addr to the front, because it has answered.
 func (l *link) prefer(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -371,7 +371,7 @@ func (l *link) prefer(addr string) {
 	}
 }
 
-// order returns the addresses, the one to try first before the others.
+// order returns the addresses in the order to try them.
 func (l *link) order() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -401,8 +401,8 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	return secure, nil
 }
 
-// askSentinels returns the address of the master. It asks one Sentinel after the
-// other, and leaves time for the connection with the master.
+// askSentinels asks the Sentinels in turn for the master's address. It leaves
+// time for connecting to the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
 	passing := false
@@ -421,8 +421,8 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 	return "", mixed(failed, passing)
 }
 
-// askSentinel asks one Sentinel. go-redis ends neither a dial nor a read when a context
-// ends, so askSentinel does that itself.
+// askSentinel asks one Sentinel for the master's address. It enforces ctx
+// itself, because go-redis interrupts neither a dial nor a read.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
@@ -440,7 +440,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	client := redis.NewSentinelClient(o)
 	defer client.Close()
 	master, err := client.GetMasterAddrByName(ctx, l.settings.sentinel.master).Result()
-	if errors.Is(err, net.ErrClosed) { // ctx has closed the connection
+	if errors.Is(err, net.ErrClosed) { // closed because ctx ended
 		err = errSilent
 	}
 	if err != nil || len(master) != 2 {
@@ -449,18 +449,18 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// redirects is how often a request follows a reply to another server.
+// redirects limits how many redirects one request follows.
 const redirects = 3
 
-// eval runs a script. If ctx ends, eval returns at once, and the request may still
-// arrive.
+// eval runs a script. If ctx ends, eval returns at once, but the server may
+// still run the script.
 func (l *link) eval(ctx context.Context, p *pool, s *redis.Script, args ...any) (any, error) {
 	return do(ctx, l, p, func(client *redis.Client) (any, error) {
 		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
-// do makes a request on an idle line.
+// do makes a request on an idle line of the pool.
 func do[T any](ctx context.Context, l *link, p *pool, request func(*redis.Client) (T, error)) (v T, err error) {
 	select {
 	case <-p.free:
@@ -497,8 +497,9 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 	return v, mark(x.link.locate(err))
 }
 
-// cutShort returns the error of a request whose context has ended, and says what the
-// request waited for. go-redis does not say that: it returns while the dial goes on.
+// cutShort returns the error for a request whose context has ended, with what
+// it was waiting for. go-redis can't report that, because it returns before the
+// dial does.
 func (l *link) cutShort(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -508,8 +509,8 @@ func (l *link) cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
 }
 
-// locate adds the address of the server to an error of a connection, because go-redis
-// leaves it out. The error of a dial has the address already.
+// locate adds the server's address to a connection error, since go-redis leaves
+// it out. Dial errors already have it.
 func (l *link) locate(err error) error {
 	var reply redis.Error
 	server := l.address()
@@ -519,7 +520,7 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver makes the next dial try the server of the latest connection last. It
+// passOver moves the server of the latest connection to the end of the list. It
 // reports whether there is another one to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()
@@ -531,9 +532,9 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow makes the next request go to another server, if err says that this server
-// does not have the keys or is not a master any more. It reports whether there is
-// such a server. In that case the server has not carried out the request.
+// follow redirects the next request if err says that this server lacks the keys
+// or is not the master. It reports whether there is another server to ask, in
+// which case the request has had no effect and can be repeated.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()
@@ -546,7 +547,7 @@ func (l *link) follow(err error) bool {
 	if len(words) != 3 {
 		return false
 	}
-	colon := strings.LastIndexByte(words[2], ':') // an address of IPv6 has no brackets here
+	colon := strings.LastIndexByte(words[2], ':') // IPv6 addresses have no brackets here
 	host, port := words[2][:max(colon, 0)], words[2][colon+1:]
 	l.mu.Lock()
 	if host == "" { // the server does not know its own name
@@ -558,30 +559,31 @@ func (l *link) follow(err error) bool {
 	return true
 }
 
-// retries spaces out the tries of a loop while the server fails.
+// retries computes the pauses of a retry loop.
 type retries struct {
-	longest time.Duration // the longest pause
+	longest time.Duration // upper bound for a pause
 	last    time.Duration
 }
 
 const retryAfter = 20 * time.Millisecond
 
-// newRetries returns retries whose pauses begin with retryAfter and become longer, up
-// to the time between two heartbeats or one second, whichever is less.
+// newRetries returns retries whose pauses double from retryAfter to the
+// heartbeat interval, but to at most one second.
 func (s *settings) newRetries() retries {
 	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
 }
 
-// next returns the pause before the next try.
+// next returns the pause before the next attempt.
 func (r *retries) next() time.Duration {
 	r.last = min(max(2*r.last, retryAfter), r.longest)
 	return r.last
 }
 
-// reset is called after a success.
+// reset starts over after a success.
 func (r *retries) reset() { r.last = 0 }
 
-// pause waits for d. It returns false if the link has been closed.
+// pause waits for d and returns true, or returns false as soon as the link is
+// closed.
 func (l *link) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

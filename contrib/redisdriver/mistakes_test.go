@@ -17,14 +17,13 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The tests of this file are about the classic mistakes of locks in Redis.
+// The tests in this file cover classic mistakes of locks in Redis.
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
-// TestNoLockOutlivesItsProcess is about locks that are a key, which a process makes
-// with SETNX and then gives an expiry with EXPIRE. If the process dies in between,
-// the key stays for ever. In this driver each node belongs to a session, and the
-// script that begins a session also sets its deadline.
+// A lock made with SETNX followed by EXPIRE stays forever if the process dies
+// in between. Here a script creates a session together with its deadline, and
+// each node belongs to a session.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
 	dead, _ := s.join(t, "stock/42")
@@ -41,9 +40,8 @@ func TestNoLockOutlivesItsProcess(t *testing.T) {
 	require.Equal(t, []any{s.key("seq")}, keys, "a session has left keys")
 }
 
-// TestNoNodeWithoutASession makes a create arrive for a session that the store does
-// not know. The create must leave no node, because such a node would have no
-// deadline and would stay for ever.
+// A create that arrives after its session has ended must leave no node, because
+// such a node would never expire.
 func TestNoNodeWithoutASession(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	made, err := s.Connect(t.Context())
@@ -54,9 +52,8 @@ func TestNoNodeWithoutASession(t *testing.T) {
 	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
 }
 
-// TestNoSessionDeletesTheLockOfAnother is about locks that a holder releases with
-// DEL, without a check of the owner. If the lock of a slow holder expires, another
-// contender gets it, and the slow holder then deletes the lock of that contender.
+// A holder that releases its lock with a plain DEL after the lock has expired
+// deletes the lock of the next holder.
 func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	slow, err := s.Connect(t.Context())
@@ -72,9 +69,8 @@ func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))
 }
 
-// TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork is about a lock that expires while
-// its holder works and does not notice. Here the holder's own clock ends the lock,
-// before the store grants it to another contender, and the next token is higher.
+// The holder's own clock ends its lock before the store grants it to another
+// contender.
 func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=8s")
 	second := s.newClient()
@@ -90,7 +86,7 @@ func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// cutFirst cuts off the session that has a node in the queue.
+// cutFirst disconnects the session that has a node.
 func (s *store) cutFirst() (heal func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +101,8 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// TestNoRequestCarriesAnInstant is about clocks of clients: locks whose deadlines are
-// computed by the clients break when these clocks differ. Here no argument of any
-// request is an instant that a script reads, so all deadlines are those of the server.
+// Locks with deadlines computed by the clients break when clocks differ. No
+// script may take a time from a client.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -125,11 +120,11 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
 	require.Greater(t, len(commands), 4)
-	sequence := strconv.FormatInt(lock.Token(), 10) // a sequence is an instant, too, but the server has read it from its own clock
+	sequence := strconv.FormatInt(lock.Token(), 10) // derived from a time, but from the server's own clock
 	for _, command := range commands {
-		for _, arg := range command[min(2, len(command)):] { // the arguments after the name of the command and the hash of the script
+		for _, arg := range command[min(2, len(command)):] { // skips the command name and the hash of the script
 			if strings.HasPrefix(arg, `{"`) {
-				continue // the data of the node, which people read
+				continue // the node's data, which no script interprets
 			}
 			for _, digits := range regexp.MustCompile(`\d{10,}`).FindAllString(arg, -1) {
 				assert.Equal(t, sequence, digits, "argument %q of %q may be an instant", arg, command)
@@ -138,8 +133,6 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	}
 }
 
-// TestAClientWhoseClockJumpsLosesItsLockOnly sets the clocks of a client forward. The
-// client ends its own session early. The store keeps the session of another client.
 func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	jumps, err := s.Connect(t.Context())
@@ -154,9 +147,8 @@ func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 }
 
-// TestNoWatchdogOutlivesItsOwner is about a goroutine that renews a lock for ever,
-// although its holder has gone. Here heartbeats end with the session, whether it was
-// closed or has run out, and no heartbeat brings a session back.
+// A goroutine that keeps renewing a lock whose holder is gone would block it
+// forever. Heartbeats must stop when the session ends, and must not revive it.
 func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
 	for _, end := range []func(driver.Session){
@@ -169,7 +161,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		made, _ := s.join(t, "stock/42")
 		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
 		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
-			if made.Err() != nil { // the machine is slower than the session timeout
+			if made.Err() != nil { // the machine is too slow for the session timeout
 				_ = made.Close()
 				made, _ = s.join(t, "stock/42")
 				before = beats()
@@ -190,33 +182,31 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// newSettings returns settings for the server itself.
+// newSettings returns settings that bypass the proxies.
 func (s *store) newSettings() *settings {
 	parsed, err := parseDSN(s.dsn(s.server.Addr()))
 	require.NoError(s.t, err)
 	return parsed
 }
 
-// TestATokenIsHigherThanTheLastOne is about tokens that are the time of day: two nodes
-// of one microsecond, or a clock that was set back, would have no order. Here the last
-// token counts as well.
+// Tokens taken only from the clock could repeat within a microsecond, or
+// decrease when the clock is set back.
 func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
-	s.server.Do("SET", s.key("seq"), "4000000000000000") // of a clock that was far ahead
+	s.server.Do("SET", s.key("seq"), "4000000000000000") // as if the clock had been far ahead
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(4000000000000001), lock.Token())
 	require.NoError(t, lock.Unlock())
 }
 
-// withoutMemory makes the server refuse whatever may need memory.
+// withoutMemory makes the server reject commands that may need memory.
 func withoutMemory(server *redistest.Server) (mend func()) {
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
 }
 
-// TestNoLockIsLostForLackOfMemory is about heartbeats that a server refuses when its
-// memory is full. Here a session lives on, and its nodes can be removed.
+// A server without memory must still accept heartbeats and deletes.
 func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, longTimeout)
@@ -245,10 +235,9 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// TestAKeyOfAnotherTypeStopsNoOtherLock is about a program that writes a string to the
-// key of a queue. A session that has tried to join this queue, or that has a node in
-// it, can end nevertheless. If it could not, no script that drops ended sessions would
-// work, and so no lock of the namespace.
+// If a session could not end because another program has overwritten the key of
+// its queue, the scripts that drop expired sessions would fail, and with them
+// every lock in the namespace.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other, err := s.Connect(t.Context())
@@ -280,8 +269,7 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// TestACancellationIsRepeatedUntilItIsDone makes the store refuse a cancellation for a
-// while. Without a repeat the node would stay as long as its session.
+// Without retries, the node would stay as long as its session.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
@@ -305,8 +293,6 @@ func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
-// TestACancellationThatCannotSucceedDelaysNoOther makes a queue that is not a sorted
-// set. The store refuses each create there, and each cancellation.
 func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -323,9 +309,8 @@ func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
-// TestManyCreatesAreCancelledAtOnce has callers that give up sooner than the store
-// answers. If each of their creates took a request of its own to cancel, the nodes
-// would become more and more, and block the other contenders.
+// Callers may give up faster than the store answers. With one request per
+// cancellation, their nodes would pile up and block other contenders.
 func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -348,9 +333,8 @@ func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
 }
 
-// TestSequencesThatAreUsedUpMakeNoNode is about a clock that was set to the year 2255
-// or later. Lua and sorted sets compute with floating-point numbers, so two nodes would
-// have one sequence, and each would be the first of its queue.
+// Lua numbers and scores of sorted sets are floating-point, so beyond 2^53 two
+// nodes could get the same sequence and both be first in the queue.
 func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -368,8 +352,7 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// TestACancelledNodeLeavesNoMark is about the memory of the store: a session may live
-// for months, and a mark stays as long as its session.
+// A mark takes memory until its session ends, which may be months later.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -386,7 +369,7 @@ func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	require.Eventually(t, func() bool { return s.server.Do("HGET", operations, "2") == "-" }, 10*time.Second, time.Millisecond)
 }
 
-// next waits until a watch sends or ends, and returns what it sends.
+// next waits for a watch and returns its cause.
 func next(t *testing.T, w driver.Watch) driver.Cause {
 	t.Helper()
 	select {
@@ -398,9 +381,8 @@ func next(t *testing.T, w driver.Watch) driver.Cause {
 	}
 }
 
-// TestWaitersThatGiveUpLeaveNothing waits many times for a lock that is held for long.
-// The store keeps who waits for the holder, and has to forget the waiters that have
-// given up.
+// The store records who waits for the holder, and must forget waiters that give
+// up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	holds, err := s.Connect(t.Context())

@@ -13,13 +13,14 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notice says that a node has gone. If the name is empty, the queue has changed.
+// notice tells that a node has gone or, if the name is empty, that the queue
+// has changed.
 type notice struct {
 	queue, name string
 	why         driver.Cause
 }
 
-// parseNotice reads a message: cause/name/queue.
+// parseNotice parses a message of the form cause/name/queue.
 func parseNotice(text string) (n notice, ok bool) {
 	cause, rest, ok1 := strings.Cut(text, "/")
 	name, queue, ok2 := strings.Cut(rest, "/")
@@ -30,24 +31,23 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, ok1 && ok2
 }
 
-// notices gives the notices of the store to the watches of a session, in the order of
-// the store.
+// notices delivers the store's notices to the watches of a session, in the
+// order in which the store sent them.
 //
-// The script of a Create makes the store send notices to the session before the
-// session knows the names of the nodes, and so before it can arm the watch. So the
-// notices that come during a Create are kept, and are given to the watch after it was
-// armed.
+// A Create may trigger notices before its reply has arrived, when the session
+// does not yet know which node to watch. Notices received during a Create are
+// therefore buffered and replayed once its watch is armed.
 type notices struct {
 	watches *watches.Set
 	mu      sync.Mutex
 	pending map[*arming]bool
 }
 
-// arming is a Create that may arm a watch.
+// arming buffers the notices for one Create in flight.
 type arming struct {
 	queue  string
 	missed []notice
-	lost   bool // notices may have been lost since the Create began
+	lost   bool // the subscription broke during the Create, so missed may be incomplete
 }
 
 func (n *notices) begin(queue string) *arming {
@@ -67,7 +67,8 @@ func (n *notices) end(a *arming) {
 	delete(n.pending, a)
 }
 
-// arm arms the watch of a Create. If notices may have been lost, it returns no watch.
+// arm arms the watch of a Create and replays the buffered notices. It returns
+// the zero Watch if any may have been lost.
 func (n *notices) arm(a *arming, p driver.Place, ahead driver.Node) driver.Watch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,7 +93,7 @@ func (n *notices) deliver(m notice) {
 	n.apply(m)
 }
 
-// lose says that notices may have been lost.
+// lose records that notices may have been lost.
 func (n *notices) lose() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,8 +110,7 @@ func (n *notices) apply(m notice) {
 	n.watches.Gone(m.queue, driver.Node{Name: m.name}, m.why)
 }
 
-// subscribe subscribes to the session's channel and waits until the store has
-// confirmed it.
+// subscribe subscribes to the session's channel and waits for the confirmation.
 func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	return doOn(ctx, s.link.listener, func(client *redis.Client) (*redis.PubSub, error) {
 		p := client.Subscribe(ctx, s.settings.key("c:"+s.id))
@@ -123,15 +123,16 @@ func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	})
 }
 
-// listen receives notices until the session has ended. If the connection breaks, it
-// subscribes again. Notices may have been lost by then, so the watches are checked.
+// listen receives notices until the session ends. After a broken connection it
+// subscribes again and has the watches checked, because notices may have been
+// lost.
 func (s *session) listen(p *redis.PubSub) {
 	pauses := s.settings.newRetries()
 	for {
 		began := time.Now()
 		s.receive(p)
 		_ = p.Close()
-		if time.Since(began) > pauses.longest { // a connection that breaks at once is no success
+		if time.Since(began) > pauses.longest { // a connection that breaks at once is not a success
 			pauses.reset()
 		}
 		for {
@@ -151,10 +152,9 @@ func (s *session) listen(p *redis.PubSub) {
 	}
 }
 
-// receive gives notices to the watches until the connection breaks. A connection on
-// which nothing has come for half a session timeout is taken for broken. No read goes
-// on after one that has timed out, because that one may have taken the first part of a
-// notice.
+// receive delivers notices until the connection breaks or has been silent for
+// half a session timeout. It never reads again after a timeout, because the
+// failed read may have consumed part of a notice.
 func (s *session) receive(p *redis.PubSub) {
 	defer s.ping(p)()
 	for s.lease.Err() == nil {
@@ -163,7 +163,7 @@ func (s *session) receive(p *redis.PubSub) {
 			return
 		}
 		switch m := received.(type) {
-		case *redis.Subscription: // go-redis has subscribed again by itself
+		case *redis.Subscription: // go-redis has resubscribed by itself
 			s.notices.lose()
 			s.checkSoon()
 		case *redis.Message:
@@ -174,7 +174,8 @@ func (s *session) receive(p *redis.PubSub) {
 	}
 }
 
-// ping asks the server for a sign of life now and then, until stop is called.
+// ping pings the server periodically until stop is called, so that a working
+// connection is never silent.
 func (s *session) ping(p *redis.PubSub) (stop func()) {
 	ctx, cancel := context.WithCancel(s.link.life)
 	var pinging sync.WaitGroup
@@ -186,7 +187,7 @@ func (s *session) ping(p *redis.PubSub) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				_ = p.Ping(ctx) // if it has failed, nothing comes
+				_ = p.Ping(ctx) // if it fails, receive times out
 			}
 		}
 	})
@@ -196,7 +197,7 @@ func (s *session) ping(p *redis.PubSub) (stop func()) {
 	}
 }
 
-// checkSoon makes checkWatches look at the queues now.
+// checkSoon wakes checkWatches.
 func (s *session) checkSoon() {
 	select {
 	case s.news <- struct{}{}:
@@ -204,9 +205,9 @@ func (s *session) checkSoon() {
 	}
 }
 
-// checkWatches looks at the queues with open watches from time to time, because the
-// store announces neither what an operator removes nor what it has lost in a crash. It
-// looks at once if notices may have been lost.
+// checkWatches periodically checks the queues that have open watches, because
+// the store sends no notice for nodes that an operator removed or a crash lost.
+// It checks at once if notices may have been lost.
 func (s *session) checkWatches() {
 	defer s.watches.End()
 	tick := time.NewTicker(s.settings.timeout / 4)
@@ -224,14 +225,14 @@ func (s *session) checkWatches() {
 			if err == nil {
 				pauses.reset()
 			} else if errors.Is(err, driver.ErrUnavailable) && s.link.pause(pauses.next()) {
-				s.checkSoon() // all queues once more
+				s.checkSoon() // check all queues again
 				break
 			}
 		}
 	}
 }
 
-// look ends the watches of a queue whose nodes have gone.
+// look ends the queue's watches whose nodes are gone.
 func (s *session) look(queue string) error {
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()

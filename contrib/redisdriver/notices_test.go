@@ -15,10 +15,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A network may deliver the first part of a notice long before the rest. A read that
-// gives up in between would lose the first part, and take the rest for a message of
-// its own, with which go-redis ends the process. With version 3 of the protocol,
-// go-redis also throws a notice away whose first bytes come alone.
+// The first part of a notice may arrive long before the rest. A read that times
+// out in between would lose it and make go-redis panic on the rest. With
+// protocol version 3, go-redis discards a notice that arrives in pieces.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {
@@ -44,10 +43,9 @@ func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	}
 }
 
-// serveNotice starts a server for one subscription. The server sends one notice: the
-// first part at once, and the second part when a ping shows that nothing has come for
-// long. Both parts are in version 2 of the protocol. If the client speaks version 3,
-// the server translates them.
+// serveNotice starts a server that sends a notice in two parts: the first at
+// once, the second after a ping, which shows that the client has waited for
+// long. It translates for clients that use protocol version 3.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// orphans are the operations of Creates that have failed, and whose nodes may exist or
-// may be made later.
+// orphans are the operations of failed Creates, whose nodes may exist or may
+// yet be created.
 type orphans struct {
 	mu         sync.Mutex
 	operations []string
 	running    bool
 }
 
-// cancel cancels the operation of a Create in the background, until the store has
-// done so or the session has ended.
+// cancel cancels a failed Create in the background, retrying until it succeeds
+// or the session ends.
 func (s *session) cancel(operation string) {
 	s.cancelLater(operation)
 	s.orphans.mu.Lock()
@@ -54,12 +54,12 @@ func (s *session) cancelNow(operations []string) error {
 	return err
 }
 
-// maxCancels is how many operations one request cancels. Callers with short contexts
-// may leave orphans faster than the store answers single requests, and each orphan
-// blocks other contenders until it is cancelled.
+// maxCancels is the number of operations canceled by one request. Batching
+// keeps up with callers that time out faster than the store answers; each
+// orphan blocks other contenders until it is canceled.
 const maxCancels = 100
 
-// nextOrphans takes the oldest operations.
+// nextOrphans removes and returns the oldest operations.
 func (s *session) nextOrphans() []string {
 	o := &s.orphans
 	o.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// checkServer reads the settings of the server that decide what a crash loses, and
-// logs what they cannot protect. It does so once for a connector. An error says that
-// the server cannot be reached or that it refuses this client.
+// checkServer logs a warning for each server setting that weakens the driver's
+// guarantees, once per connector. It returns an error if the server is
+// unreachable or rejects this client.
 func (c *connector) checkServer(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	warned := c.warned
@@ -21,7 +21,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 		return nil
 	}
 	l := s.link
-	// This changes nothing. But it leads to the master, whose settings count.
+	// Closing a session that does not exist has no effect, but follows
+	// redirects to the master, whose settings are the ones that matter.
 	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
@@ -46,7 +47,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 	return nil
 }
 
-// weaknesses returns what the settings of a server cannot protect.
+// weaknesses describes what may be lost with the given settings. err is the
+// error of reading them.
 func weaknesses(config map[string]string, err error) (found []string) {
 	if err != nil {
 		return []string{"the server does not show its settings (CONFIG GET): make sure that it has appendonly yes and appendfsync always"}
@@ -67,7 +69,8 @@ func weaknesses(config map[string]string, err error) (found []string) {
 	return found
 }
 
-// configuration reads settings in a form that servers before Redis 7 accept as well.
+// configuration reads the settings with one CONFIG GET per pattern, because
+// servers before Redis 7 accept only one.
 func configuration(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, pattern := range []string{"*append*", "maxmemory*"} {

@@ -17,13 +17,13 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// longTimeout keeps a session from looking at its watches during a test, and a slow
-// machine from failing a request.
+// longTimeout is long enough that no test sees a periodic check or a slow
+// request time out.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
-// requests returns the requests of all sessions. It leaves out those that begin, keep
-// and end a session, and those that keep a lock: dlock watches the own node of a lock
-// that is held for some time, and reads the node when the watch has ended.
+// requests counts the requests of all sessions by operation, except those that
+// maintain a session or a held lock: recipes watches the node of a lock that is
+// held for some time.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *store) requests() map[faults.Op]int {
 	return sum
 }
 
-// others returns how many commands all sessions have sent that run no script. A new
-// connection begins with such commands.
+// others returns how many commands other than scripts all sessions have sent.
+// Each new connection begins with some.
 func (s *store) others() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *store) others() (n int) {
 	return n
 }
 
-// newClient returns a client of the store that is closed when the test ends.
+// newClient returns a client that is closed when the test ends.
 func (s *store) newClient() *dlock.Client {
 	c := dlock.NewClient(s)
 	s.t.Cleanup(func() { c.Close() })
@@ -69,12 +69,11 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
-// takes expects that run makes exactly these requests. On a machine that is so busy
-// that a request runs into a timeout, dlock makes requests again. So a run that took
-// as long as the shortest of these timeouts is made once more.
+// takes checks that run makes exactly the wanted requests. It repeats runs that
+// took long enough for a timeout, because then dlock retries requests.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
-	const unlockTimeout = 2 * time.Second // the shortest time limit in package recipes: the one of Unlock
+	const unlockTimeout = 2 * time.Second // the shortest timeout in package recipes
 	for range 20 {
 		began := time.Now()
 		made := run(t, newStore(t, redistest.Shared(t), longTimeout))
@@ -93,7 +92,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 
 func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	mutex := s.newClient().RWMutex("stock/42")
-	_, err := mutex.Queue(t.Context()) // opens a connection for requests
+	_, err := mutex.Queue(t.Context()) // opens a connection
 	require.NoError(t, err)
 	lists, others := s.requests(), s.others()
 	for range 20 {
@@ -107,8 +106,8 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.since(lists, others)
 }
 
-// since returns the requests since the store had made those of before. It also counts
-// the commands that run no script.
+// since returns the requests made after before was counted, including commands
+// that run no script.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {
@@ -119,9 +118,8 @@ func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	return made
 }
 
-// inLine starts clients one after the other, which wait for the lock behind a
-// writer that holds it. Then the writer unlocks. inLine returns when each client
-// has held the lock.
+// inLine makes six clients wait in turn behind a writer, releases the writer's
+// lock, and waits until each client has held the lock.
 func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -145,8 +143,8 @@ func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, 
 	done.Wait()
 }
 
-// waitForWatchers waits until the store knows n contenders that wait for this one. The
-// holder may watch its own node, too.
+// waitForWatchers waits until n contenders watch the holder's node, not
+// counting the holder itself.
 func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -210,13 +208,12 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 	return made
 }
 
-// TestEachCallIsOneScript looks at all commands that a session sends, and not only at
-// those that run scripts. All notices to a session come by one channel.
+// Commands that run no script count as well.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
 	require.NoError(t, err)
-	_, err = made.List(t.Context(), "stock/42") // opens a connection for requests
+	_, err = made.List(t.Context(), "stock/42") // opens a connection
 	require.NoError(t, err)
 	p := s.proxy(made)
 	waits := spec()
@@ -270,9 +267,8 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
-// TestContendersThatRaceTakeAboutTwoRequests lets eight sessions race for one lock. A
-// few locks take more than two requests, if a node is created at the same time as
-// another contender releases the lock. So the test only limits the sum.
+// A lock takes more than two requests if a node is created while another
+// contender releases the lock, so only the total is limited.
 func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	const sessions, locks = 8, 25
@@ -301,9 +297,8 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	require.LessOrEqual(t, float64(sum), 2.3*sessions*locks)
 }
 
-// TestALookAsksForTheWatchedNodesOnly is about long queues. Each session that waits
-// looks four times in a session timeout. If 1000 sessions listed a queue of 1000 nodes
-// each time, the server would be busy with that alone.
+// If each of 1000 waiting sessions listed a queue of 1000 nodes at each check,
+// the server would be busy with that alone.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

@@ -9,7 +9,7 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// The scripts. Each is the common beginning and the text of one file.
+// Each script is common.lua followed by the file of that name.
 var (
 	openScript       = script("open")
 	beatScript       = script("beat")
@@ -31,7 +31,7 @@ func script(name string) *redis.Script { return redis.NewScript(text("common") +
 func text(name string) string {
 	b, err := files.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // embedded, so always present
 	}
 	return string(b)
 }

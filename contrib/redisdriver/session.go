@@ -19,26 +19,26 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// session is one session. Its deadline is in the store.
+// session implements [driver.Session]. Its deadline is kept in the store.
 type session struct {
 	settings *settings
 	id       string
 	lease    *driver.Lease
 	link     *link
-	calls    calls.Gate // the goroutines of the session
+	calls    calls.Gate // the session's goroutines
 	watches  watches.Set
 	notices  notices
-	early    atomic.Bool   // one more call of beat is planned, before the next regular heartbeat
-	news     chan struct{} // has capacity 1, and holds a value while the queues are to be checked, because notices may have been missed
+	early    atomic.Bool   // an extra heartbeat is scheduled before the next regular one
+	news     chan struct{} // wakes checkWatches; has capacity 1
 
-	operations atomic.Int64 // the number of the latest Create
+	operations atomic.Int64 // number of the latest Create
 	orphans    orphans
 
-	closing sync.Mutex // held by Close
-	gone    bool       // the store does not have the session any more
+	closing sync.Mutex // held during Close
+	gone    bool       // guarded by closing; the store has removed the session
 }
 
-// ask runs a script about a queue, if the session lives.
+// ask runs a script on a queue unless the session has ended.
 func (s *session) ask(ctx context.Context, what, queue string, script *redis.Script, args ...any) (any, error) {
 	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
 	var reply any
@@ -48,8 +48,8 @@ func (s *session) ask(ctx context.Context, what, queue string, script *redis.Scr
 	return reply, s.explain(what, queue, err)
 }
 
-// explain ends the session if the store does not know it, and says which request has
-// failed.
+// explain adds the failed request to err, and ends the session if the store
+// does not know it.
 func (s *session) explain(what, queue string, err error) error {
 	s.endIfUnknown(err)
 	if ended := s.lease.Err(); ended != nil {
@@ -72,8 +72,8 @@ var (
 	errClosed  = errors.New("redisdriver: closed")
 )
 
-// Create implements driver.Session. If it is not known whether the node was made, the
-// operation is cancelled in the background.
+// Create implements [driver.Session]. If it is unknown whether the node was
+// created, Create cancels the operation in the background.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(n.Prefix), driver.CheckQueue(queue)); err != nil {
 		return driver.Joined{}, err
@@ -100,8 +100,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return driver.Joined{}, err
 }
 
-// joined reads the reply to a create: the sequence, and the members that were in the
-// queue before.
+// joined parses the reply to a create: the sequence, and the members that were
+// in the queue before.
 func joined(reply any, prefix string) (j driver.Joined, err error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 2 {
@@ -126,9 +126,9 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// The script of a create registers the new node as a waiter for the node that was
-// last in the queue. If the function predecessor chooses that same node, armed
-// returns the watch of it. Otherwise it returns no watch.
+// armed returns the watch of the node that predecessor chooses. The script has
+// registered the watch only for the last node in the queue; for any other,
+// armed returns the zero Watch.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -142,7 +142,6 @@ func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func(
 	return s.notices.arm(a, j.Place, j.Ahead[i])
 }
 
-// List implements driver.Session.
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
 	reply, err := s.ask(ctx, "list", queue, listScript)
 	if err != nil {
@@ -155,8 +154,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// watched returns the nodes of the queue that the session watches. It does not list the
-// queue, because many sessions may wait in a long queue, and each of them looks.
+// watched returns those nodes in the queue that the session watches. It doesn't
+// list the queue, because queues may be long and each waiting session calls it
+// periodically.
 func (s *session) watched(ctx context.Context, queue string) ([]contender, error) {
 	args := []any{s.id, queue}
 	for _, name := range s.watches.Names(queue) {
@@ -169,8 +169,8 @@ func (s *session) watched(ctx context.Context, queue string) ([]contender, error
 	return members(reply)
 }
 
-// Watch implements driver.Session. It arms the watch first, and asks the store after
-// that whether the nodes are there.
+// Watch implements [driver.Session]. It arms the watch before asking the store
+// whether the nodes exist, so that no notice is missed in between.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	args := []any{p.Token, p.Name}
@@ -188,8 +188,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, err
 }
 
-// WatchQueue implements driver.Session. The store keeps no version of a queue that
-// would show whether the queue has changed. So each look at the queue ends the watch.
+// WatchQueue implements [driver.Session]. The store keeps no version of a queue
+// to compare, so every periodic check ends the watch.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	if _, err := s.ask(ctx, "watch", queue, watchQueueScript); err != nil {
@@ -199,8 +199,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// Delete implements driver.Session. The store finds the node by its sequence, under
-// whichever name, and removes it only if it belongs to this session.
+// Delete implements [driver.Session]. The store finds the node by its sequence,
+// because Replace may have renamed it, and removes it only if it belongs to
+// this session.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	cause := "c"
 	if why == driver.Released {
@@ -213,7 +214,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return err
 }
 
-// Replace makes the session a driver.Replacer.
+// Replace implements [driver.Replacer].
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
 		return p, err
@@ -229,7 +230,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, nil
 }
 
-// Read makes the session a driver.NodeReader.
+// Read implements [driver.NodeReader].
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	reply, err := s.ask(ctx, "read "+name, queue, readScript, name)
 	if err != nil {
@@ -245,7 +246,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	return info, nil
 }
 
-// Walk makes the session a driver.Walker.
+// Walk implements [driver.Walker].
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := driver.CheckQueue(prefix); err != nil {
@@ -279,7 +280,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	}
 }
 
-// glob writes a text as a pattern that matches this text only.
+// glob returns a pattern that matches only text.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
@@ -287,14 +288,14 @@ func glob(text string) string {
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
 
-// Describe makes the session a driver.Describer.
+// Describe implements [driver.Describer].
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout}
 }
 
-// beat sends a heartbeat. If the earliest deadline of all sessions comes before the
-// next heartbeat, and a watch is open, beat is called once more at that time: the
-// store ends a session only when a request comes.
+// beat sends a heartbeat. The store removes expired sessions only when it gets
+// a request, so if a watch is open and some session expires before the next
+// heartbeat, beat schedules an extra one for that time.
 func (s *session) beat(ctx context.Context) error {
 	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
@@ -308,7 +309,7 @@ func (s *session) beat(ctx context.Context) error {
 	return nil
 }
 
-// beatIn calls beat after d, unless such a call is due already.
+// beatIn calls beat after d, unless such a call is already scheduled.
 func (s *session) beatIn(d time.Duration) {
 	if s.early.CompareAndSwap(false, true) && !s.calls.Go(func() { s.beatEarly(d) }) {
 		s.early.Store(false)
@@ -326,8 +327,9 @@ func (s *session) beatEarly(d time.Duration) {
 	_ = s.lease.Do(func() error { return s.beat(ctx) })
 }
 
-// Close ends the lease first, and all connections. Then it ends the session in the
-// store, by a connection of its own. It does so even if the lease has run out before.
+// Close ends the lease and closes all connections, then removes the session
+// from the store over a new connection. It does so even if the lease has
+// expired.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	s.link.close()
@@ -339,7 +341,7 @@ func (s *session) Close() error {
 		return nil
 	}
 	last := newLink(s.settings)
-	s.link.mu.Lock() // a dial of go-redis may still be under way
+	s.link.mu.Lock() // a dial by go-redis may still be in flight
 	last.addrs, last.moved = s.link.addrs, s.link.moved
 	s.link.mu.Unlock()
 	defer last.close()
@@ -352,7 +354,7 @@ func (s *session) Close() error {
 	return nil
 }
 
-// closeWithin bounds the time that Close takes if the store cannot be reached.
+// closeWithin limits how long Close takes when the store is unreachable.
 const closeWithin = 2 * time.Second
 
 var errCloseLimit = fmt.Errorf("given up after %v", closeWithin)

@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// shell runs commands of the package comment with redis-cli.
+// shell runs the redis-cli commands from the package documentation.
 type shell struct {
 	t         *testing.T
 	server    *redistest.Server
-	documents string // the package comment
-	dir       string // the working directory of the commands
+	documents string // text of doc.go
+	dir       string // working directory of the commands
 }
 
-// newShell returns a shell for a server of its own, because the commands name the
-// namespace dlock.
+// newShell returns a shell with its own server, because the documented commands
+// use the default namespace.
 func newShell(t *testing.T, options ...redistest.Option) *shell {
 	redistest.RequireCLI(t)
 	text, err := os.ReadFile("doc.go")
@@ -39,10 +39,9 @@ func newShell(t *testing.T, options ...redistest.Option) *shell {
 	return sh
 }
 
-// dsn returns the name of the server for Go clients.
+// dsn returns the data source name for Go clients.
 func (sh *shell) dsn() string { return "redis://" + sh.server.Addr() + "?session_timeout=2h" }
 
-// client returns a Go client.
 func (sh *shell) client() *dlock.Client {
 	client, err := dlock.Open("redis", sh.dsn())
 	require.NoError(sh.t, err)
@@ -50,8 +49,9 @@ func (sh *shell) client() *dlock.Client {
 	return client
 }
 
-// try runs a command that the package comment contains. The arguments are words of the
-// command and what takes their places. It returns the lines that the command prints.
+// try runs a command from the package documentation and returns the lines it
+// prints. replace lists pairs of old and new words, as for
+// [strings.NewReplacer].
 func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, command+"\n", "the package comment does not contain the command")
@@ -64,7 +64,7 @@ func (sh *shell) try(command string, replace ...string) (lines []string, err err
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
 }
 
-// run is try for a command that succeeds.
+// run is like try but fails the test on an error.
 func (sh *shell) run(command string, replace ...string) (lines []string) {
 	sh.t.Helper()
 	lines, err := sh.try(command, replace...)
@@ -72,7 +72,7 @@ func (sh *shell) run(command string, replace ...string) (lines []string) {
 	return lines
 }
 
-// operator runs a statement that the package comment gives to operators.
+// operator runs a documented operator command.
 func (sh *shell) operator(statement string) (lines []string) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, statement+"\n")
@@ -94,20 +94,18 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces the timeout of a command, so that a slow machine ends no session.
+// tenMinutes replaces the documented session timeout, so that sessions survive
+// on a slow machine.
 var tenMinutes = []string{"10000000", "600000000"}
 
-// begin opens the session of the shell.
 func (sh *shell) begin() { sh.run(shellOpen, tenMinutes...) }
 
-// node returns the name of the node of a member that redis-cli has printed.
+// node returns the node name in a member printed by redis-cli.
 func node(member string) string {
 	name, _, _ := strings.Cut(member, "/")
 	return name
 }
 
-// TestAShellTakesPart lets a client that consists of redis-cli and the documented
-// commands wait behind a Go client, hold the lock, and release it to a Go client.
 func TestAShellTakesPart(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -163,8 +161,7 @@ func TestAShellTakesPart(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAShellCancelsACreate shows both cases of a reply that was lost: the create has
-// arrived, or arrives later.
+// A lost reply may mean that the create has run, or that it will arrive later.
 func TestAShellCancelsACreate(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -172,15 +169,13 @@ func TestAShellCancelsACreate(t *testing.T) {
 	sh.run(shellCreate)
 	sh.run(shellCancel)
 	require.Equal(t, []string{""}, sh.run(shellList))
-	sh.run(shellCancel) // as if the create had not come yet
+	sh.run(shellCancel) // as if the create had not arrived yet
 	lines, err := sh.try(shellCreate)
 	require.Error(t, err)
 	require.Contains(t, lines[0], "DLOCKCANCELLED")
 	require.Equal(t, []string{""}, sh.run(shellList))
 }
 
-// TestAShellKeepsItsSession sets the server's clock forward, a few minutes at a time.
-// With heartbeats the session of the shell outlives its timeout, and without it ends.
 func TestAShellKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	redistest.RequireClock(t)
@@ -208,7 +203,6 @@ func TestAShellKeepsItsSession(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAnOperatorSeesAndMends runs the statements for operators.
 func TestAnOperatorSeesAndMends(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -235,8 +229,7 @@ func TestAnOperatorSeesAndMends(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAHolderNoticesThatAnOperatorHasRemovedItsNode makes no request for the lock. The
-// session looks for the node by itself.
+// The periodic check finds the removal, although the holder makes no request.
 func TestAHolderNoticesThatAnOperatorHasRemovedItsNode(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=6s")

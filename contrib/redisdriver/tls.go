@@ -8,13 +8,14 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// tlsFiles says how connections use TLS. The files are read for each session.
+// tlsFiles configures TLS. The files are read again for each session, so that
+// certificates can be replaced.
 type tlsFiles struct {
 	dsn.TLS
 	skipVerify bool
 }
 
-// config returns the configuration for a server at addr.
+// config returns the TLS configuration for connecting to addr.
 func (f *tlsFiles) config(addr string) (*tls.Config, error) {
 	c, err := f.Config()
 	if err != nil {
