@@ -22,11 +22,11 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// locker takes and gives back one lock.
+// locker acquires a lock.
 type locker func() (unlock func() error, err error)
 
-// ofDlock and ofMutex return a contender with a session of its own. Both locks live
-// on the same server.
+// ofDlock and ofMutex return a contender with its own session, for dlock and
+// for etcd's own Mutex.
 func ofDlock(b testing.TB, server *etcdtest.Server, name string) locker {
 	client, err := dlock.Open("etcd", "etcd://"+server.Addr()+"/bench?session_timeout=60s")
 	require.NoError(b, err)
@@ -58,19 +58,17 @@ func ofMutex(b testing.TB, server *etcdtest.Server, name string) locker {
 var lockers = []struct {
 	name string
 	make func(testing.TB, *etcdtest.Server, string) locker
-	keys string // the beginning of the keys of the locks
+	keys string // prefix of the locks' keys
 }{{"dlock", ofDlock, "bench/"}, {"Mutex", ofMutex, "mutex/"}}
 
-// turn is how many locks BenchmarkFreeLock takes of one kind before it takes the other.
+// turn is how many times BenchmarkFreeLock takes one kind of lock before it
+// switches to the other.
 const turn = 50
 
-// BenchmarkFreeLock takes a free lock of dlock and a free etcd Mutex in turns, so
-// that other work on the machine slows both down. It reports the median times.
-//
-// A turn is many locks, because a lock leaves work behind, such as the ping with which
-// the client of the Mutex measures its connection. In turns of one lock, each kind
-// would pay for what the other one leaves behind, and would find other code than its
-// own in the caches of the processor.
+// BenchmarkFreeLock alternates between dlock and etcd's Mutex, so that other
+// load affects both, and reports median times. It takes a lock many times
+// before switching, because each kind leaves work behind and evicts the other's
+// code from the CPU caches.
 func BenchmarkFreeLock(b *testing.B) {
 	server := etcdtest.Start(b)
 	lock := make([]locker, len(lockers))
@@ -98,9 +96,9 @@ func BenchmarkFreeLock(b *testing.B) {
 	b.ReportMetric(median[0]/median[1], lockers[0].name+"/"+lockers[1].name)
 }
 
-// BenchmarkContended lets two or more contenders take one lock for a second, with
-// each kind of lock in turns. It reports locks per second, the longest wait, and how
-// many locks the contenders with the least and the most locks had.
+// BenchmarkContended lets n contenders take one lock for a second, alternating
+// between the two kinds of lock. It reports locks per second, the longest wait,
+// and the fewest and most locks of any contender.
 func BenchmarkContended(b *testing.B) {
 	for _, n := range []int{2, 8, 32} {
 		b.Run(fmt.Sprint(n, " contenders"), func(b *testing.B) {
@@ -129,9 +127,9 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain lets 100 contenders wait for a lock that is held, with each kind of
-// lock in turns. It reports the median time from the release until each of them has
-// had the lock once, and the median ratio of the two times of a round.
+// BenchmarkDrain lets 100 contenders wait for a lock, alternating between the
+// two kinds of lock. It reports the median time from the release until each has
+// had the lock once, and the median ratio of the two.
 func BenchmarkDrain(b *testing.B) {
 	const waiters = 100
 	server := etcdtest.Start(b)
@@ -160,7 +158,7 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			eventually(b, func() bool {
 				reply, err := admin.Get(within(b), l.keys, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-				return err == nil && len(reply.Kvs) > waiters // one key more may tell of a release
+				return err == nil && len(reply.Kvs) > waiters // there may be one more key, which announces a release
 			})
 			began := time.Now()
 			require.NoError(b, unlock())

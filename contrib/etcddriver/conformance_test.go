@@ -17,16 +17,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// conformance holds all stores that one run of the tests of dlocktest has opened.
-// Its method link finds the link of a session of any of these stores.
+// conformance opens the stores for one run of the conformance tests.
 type conformance struct {
 	server *etcdtest.Server
-	// lenient makes the hooks below accept that they have no effect because they
-	// are called too late: when the session or the node has gone, or while the
-	// server is down.
+	// lenient makes hooks tolerate that they come too late, when the session or
+	// node is already gone, or while the server is down.
 	lenient bool
 
-	slow   sync.Map // the sessions, as keys, whose replies are delayed
+	slow   sync.Map // sessions whose replies are delayed, as keys
 	mu     sync.Mutex
 	stores []*store
 }
@@ -55,7 +53,8 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c.config(t))
 }
 
-// Here each watch that Create arms is that of a waiter far behind.
+// With a threshold of 0, every watch armed by Create is that of a waiter far
+// behind.
 func TestConformanceFarBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again")
@@ -82,7 +81,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		New:             c.open,
-		NewNearRollOver: c.open, // any store will do: revisions have 63 bits and never roll over
+		NewNearRollOver: c.open, // any store will do, because revisions have 63 bits and never roll over
 		Drop: func(t *testing.T, s driver.Session) {
 			_, err := admin.Revoke(within(t), s.(*session).id)
 			must(t, err)
@@ -90,7 +89,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.link(s).proxy
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies in flight arrive
+				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
 			} else {
 				p.Cut()
 			}
@@ -123,7 +122,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 	}
 }
 
-// removeNode removes a node as an operator does.
+// removeNode removes a node as an operator would.
 func removeNode(ctx context.Context, admin *clientv3.Client, queueKeys, name string) error {
 	reply, err := admin.Get(ctx, queueKeys, clientv3.WithPrefix())
 	if err != nil {

@@ -21,11 +21,12 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// These sessions send no heartbeat during a test, so every request counts.
+// longSession makes heartbeats rare enough that a test never sees one among the
+// requests it counts.
 const longSession = "session_timeout=1h"
 
-// contender is the lock "q" of a client of its own, with the session of the client
-// and the wire that counts the requests of this session.
+// contender is a lock with its own client and session, whose requests are
+// counted.
 type contender struct {
 	*dlock.RWMutex
 	session *session
@@ -52,8 +53,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	}
 }
 
-// wait starts a call of lock and returns when the waiter has armed its watch. The
-// lock arrives on the returned channel once it is granted.
+// wait starts lock and returns when its watch is armed. The channel receives
+// the lock when it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -79,8 +80,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver lets next wait for the lock that held is, and releases held. It returns the
-// lock of next, and how many requests the holder and next have made meanwhile.
+// handOver lets next wait for the lock and releases it. It returns the new Lock
+// and how many requests each side has made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -89,10 +90,9 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// A contender makes two requests: one creates its node, the other releases the lock.
-// When a session waits in a queue for the first time, it lists the queue as well.
-// A waiter also lists the queue when it gets the lock from a session that has not
-// waited there itself: such a session does not tell of the release.
+// A waiter needs another request in its session's first wait, to list the
+// queue, and when it gets the lock from a session that has never waited there
+// and so does not announce its release.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)
@@ -105,7 +105,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		if time.Since(began) < 300*time.Millisecond {
 			require.Equal(t, 1, released, "the holder, round %d", round)
 			require.Equal(t, want, waited, "the waiter, round %d", round)
-		} else { // 300 ms after the grant, a holder watches its own node, which takes a list
+		} else { // after 300 ms, a holder watches its own node, which takes a list
 			require.LessOrEqual(t, released, 2, "the holder, round %d", round)
 			require.LessOrEqual(t, waited, want+1, "the waiter, round %d", round)
 		}
@@ -114,9 +114,8 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// When a reader releases its lock, the watch does not report driver.Released,
-// because another reader may still hold the lock. So the waiting writer lists the
-// queue to see whether it holds the lock now.
+// A reader's release is not reported as driver.Released, because other readers
+// may still hold the lock. The writer has to list the queue to find out.
 func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
@@ -132,7 +131,7 @@ func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	}
 }
 
-// counted is a connection that counts how often the client writes to it.
+// counted is a net.Conn that counts writes.
 type counted struct {
 	net.Conn
 	writes *atomic.Int64
@@ -143,8 +142,8 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// If gRPC computes the window of the connection, it answers nearly every event with a
-// ping: about 100 in this test.
+// With gRPC's default flow control, the client would answer nearly every event
+// with a ping, about 100 in this test.
 func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession
@@ -170,7 +169,7 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 			return q.revision > j.Token && len(q.nodes) == 0
 		})
 	}
-	require.Less(t, writes.Load()-before, int64(10)) // on a slow machine, a ping that checks the connection
+	require.Less(t, writes.Load()-before, int64(10)) // on a slow machine, gRPC may ping to check the connection
 }
 
 func TestASessionHasOneConnectionToEachServer(t *testing.T) {

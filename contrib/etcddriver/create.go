@@ -12,19 +12,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Create lists the queue and puts the node's key in one transaction. So the list holds
-// the nodes that are ahead.
+// Create lists the queue and puts the node's key in one transaction, so the
+// list contains exactly the nodes ahead.
 //
-// The store refuses the transaction if its key for cancellation exists. If the
-// driver gets no reply, it sends one other transaction, which puts that key and
-// removes the node. This undoes the Create, whether its transaction reaches the
-// store before or after the other one: see cancel.
+// If Create gets no reply, cancel undoes it. The transaction is conditional on
+// a cancellation key being absent, so it cannot take effect after it was
+// canceled. If a proxy delivers the transaction twice, the second list contains
+// the node itself, and its create revision is still the token.
 //
-// A proxy before the server may send the transaction twice. The list of the second one
-// then holds the node itself. Its create revision, which is the token, is that of the
-// first transaction, because a put of an existing key leaves it as it is.
-//
-// Nodes of one session get the same keys again and again: see numbers.
+// Nodes of a session reuse keys, see numbers.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -47,9 +43,9 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			return err
 		}
 		members := parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs)
-		token := reply.Header.Revision // the transaction has made it, so it is the create revision
+		token := reply.Header.Revision // the create revision of the key
 		if i := slices.IndexFunc(members, func(m member) bool { return m.id == id }); i >= 0 {
-			token, members = members[i].Token, members[:i] // it was sent twice
+			token, members = members[i].Token, members[:i] // the transaction was delivered twice
 		}
 		s.remember(token, &ownNode{queue: queue, id: id, number: number, data: slices.Clone(n.Data)})
 		ahead := nodesOf(members)
@@ -64,10 +60,10 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// undo is called when a Create has failed. It frees the number of the node when no
-// request can make the node any more.
+// undo cleans up after a failed Create. It frees the node's number once no
+// request in flight can create the node.
 func (s *session) undo(queue string, number int64, unless string, err error) {
-	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd has changed nothing
+	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd rejected the request
 		s.giveBack(queue, number)
 		return
 	}
@@ -83,10 +79,10 @@ func (s *session) undo(queue string, number int64, unless string, err error) {
 	})
 }
 
-// watchAhead returns the watch that the new node needs if the Predecessor of the
-// NodeSpec chooses a node to wait for. The watch costs no request if the session
-// follows the queue already. If the watch cannot be had, the Create succeeds without
-// it. The last of the members is the node itself.
+// watchAhead returns a watch of the node ahead chosen by n.Predecessor. It
+// costs no request if the session already follows the queue. It is best effort:
+// on failure, Create succeeds without a watch. The last member is the new node
+// itself.
 func (s *session) watchAhead(
 	ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined, members []member,
 ) (w driver.Watch) {
@@ -108,24 +104,18 @@ func (s *session) watchAhead(
 	return w
 }
 
-// cancel removes the node of a Create whose outcome is unknown, and makes the store
-// refuse the request of that Create if it arrives later. It repeats its transaction
-// until the store has confirmed it. The key for cancellation stays until the session
-// ends, because until then the request may still arrive. After the end of the session
-// etcd refuses the request without that key, since the lease of the node does not
-// exist any more.
+// cancel removes the node of a Create whose outcome is unknown, and retries
+// until etcd confirms. It also puts a cancellation key, which makes etcd reject
+// the Create if it arrives later. The key is needed only until the session
+// ends, since etcd rejects requests with an expired lease.
 //
-// An earlier try may arrive late, too. It must not remove the next node with the same
-// key. So each try removes a node only if the key for cancellation does not exist.
+// An attempt may itself arrive late, when a later node has the same key, so it
+// does nothing if the cancellation key already exists. If etcd is out of space
+// and rejects the cancellation key, cancel only removes the node. Attempts are
+// serialized, because those of many failed Creates would use up the CPU while
+// the store is unreachable.
 //
-// If the space of etcd is used up, it refuses the key for cancellation. But it removes
-// the node if that is there by then.
-//
-// While the store is out of reach, one call of cancel makes its tries, and the others
-// wait for their turn. Otherwise the tries of many failed Creates would take the time
-// of the processor.
-//
-// At the end cancel reports whether the number of the node is free: see giveBack.
+// cancel reports whether the node's number may be reused, see giveBack.
 func (s *session) cancel(key, cancelled string) (free bool) {
 	for free = true; s.lease.Err() == nil; {
 		err := s.tryCancel(key, cancelled)
@@ -139,8 +129,7 @@ func (s *session) cancel(key, cancelled string) (free bool) {
 	return false
 }
 
-// tryCancel makes one try of cancel. After a failure it waits before another try may
-// be made.
+// tryCancel makes one attempt of cancel, and pauses if it fails.
 func (s *session) tryCancel(key, cancelled string) error {
 	s.cancelling.Lock()
 	defer s.cancelling.Unlock()
@@ -159,13 +148,13 @@ func (s *session) tryCancel(key, cancelled string) error {
 	return err
 }
 
-// withdraw removes the node of a Create that has got the answer ErrNoSpace. etcd has
-// not made this node, or has made it: a server that finds only at the end that its
-// space is used up gives the same answer. There is no later request of this Create.
-// The removal needs no space. withdraw repeats it until the store has confirmed it.
+// withdraw removes the node of a Create that failed with ErrNoSpace. etcd may
+// have created the node nevertheless, because it checks the space again after
+// applying the transaction. Deleting needs no space, and withdraw retries until
+// etcd confirms.
 //
-// A try without an answer may arrive late. So withdraw reports whether the first try
-// was answered, which makes the number of the node free: see giveBack.
+// It reports whether the first attempt was confirmed. Otherwise that attempt
+// may still arrive, so the node's number must not be reused.
 func (s *session) withdraw(key string) (free bool) {
 	for free = true; s.lease.Err() == nil; free = false {
 		err := s.attempt(func(ctx context.Context) error {
@@ -180,11 +169,12 @@ func (s *session) withdraw(key string) (free bool) {
 	return false
 }
 
-// betweenTries is the pause between two tries to remove the node of a failed Create.
+// betweenTries is the pause between attempts to remove the node of a failed
+// Create.
 const betweenTries = 100 * time.Millisecond
 
-// attempt makes a request that no caller waits for, within the time that a request may
-// take. If the session has ended, it makes no request and returns an error.
+// attempt makes a background request, with the same time limit as a caller's.
+// It returns an error if the session has ended.
 func (s *session) attempt(request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(context.Background())
 	if !open {
@@ -197,8 +187,7 @@ func (s *session) attempt(request func(context.Context) error) error {
 	return request(ctx)
 }
 
-// pause waits for the given time, or until the session ends if that comes
-// first.
+// pause waits for d, or until the session ends.
 func (s *session) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -214,8 +203,7 @@ func (s *session) remember(token int64, n *ownNode) {
 	s.own[token] = n
 }
 
-// node returns the session's node with that token. The error matches driver.ErrGone
-// if the node was deleted before.
+// node returns the session's node with the given token, or driver.ErrGone.
 func (s *session) node(queue string, token int64) (*ownNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

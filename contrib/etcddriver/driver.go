@@ -26,30 +26,28 @@ import (
 
 func init() { dlock.Register("etcd", Driver{}) }
 
-// Driver is the etcd driver. Its zero value is registered as "etcd". An
-// application that has a TLS configuration of its own makes a Driver of its own:
+// Driver is the [driver.Driver] for etcd. Its zero value is registered as
+// "etcd". For a custom TLS configuration, create a Driver directly:
 //
 //	connector, err := etcddriver.Driver{TLS: config}.OpenConnector("etcd://etcd1/locks")
 //	client := dlock.NewClient(connector)
 //
-// A Driver is safe for use by many goroutines.
+// A Driver is safe for concurrent use.
 type Driver struct {
-	// TLS, if set, is the configuration of all connections, as if the data source
-	// name said tls=true. OpenConnector then refuses the tls_ parameters that name
-	// files.
+	// TLS, if not nil, configures all connections, as if the data source name
+	// had tls=true. The tls_ parameters that name files are then not allowed.
 	TLS *tls.Config
 }
 
-// OpenConnector parses a data source name, whose form the package documentation
-// describes. It does no I/O and does not block. Its error names the part that is
-// wrong and never repeats the password.
+// OpenConnector parses a data source name, described in the package
+// documentation, without any I/O. The error names the invalid part but never
+// quotes the password.
 //
-// Connect of the connector reads the TLS files, so that it uses renewed
-// certificates. It fails if they cannot be read, if a certificate is refused, or
-// if the user or the password is wrong. Such an error does not match
-// driver.ErrUnavailable before the first session of the connector has begun. After
-// that, an error of certificates does match it, because files are replaced in more
-// than one step.
+// The connector's Connect reads the TLS files each time, so that it picks up
+// renewed certificates. Before the first session, errors due to TLS files,
+// certificates, user or password don't match driver.ErrUnavailable, because
+// retrying is pointless. After it, certificate errors do match, because
+// certificates may be in the middle of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -66,18 +64,19 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	// dial holds more options for connections. Tests play faults with them.
+	// dial holds additional options, with which tests inject faults.
 	dial    []grpc.DialOption
-	trusted atomic.Bool // a session has begun, so the certificates were right then
+	trusted atomic.Bool // set after the first session, when certificates are known to be right
 }
 
-// Connect begins a session: a lease, and a client of its own.
+// Connect creates a lease and a client for it.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	client, err := c.client(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, err)
 	}
-	// This read shows whether the user may read the keys. A lease needs no permission.
+	// Creating a lease needs no permission, so check that the user may read the
+	// keys.
 	if _, err := client.Get(ctx, c.settings.root(), clientv3.WithCountOnly()); err != nil {
 		client.Close()
 		return nil, c.connectError(ctx, err)
@@ -99,8 +98,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connectError returns the error of Connect. If a certificate is refused, the error is
-// the reason for that, and it may pass only if certificates were right before.
+// connectError returns the error for Connect. A rejected certificate takes
+// precedence over the error that it caused. It counts as temporary only once a
+// session has begun.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
 		err = cmp.Or(c.settings.refusedCertificate(ctx), err)
@@ -114,8 +114,8 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate names the servers in an error that is no answer of etcd. The client library
-// names at most one of them, and none if ctx has ended.
+// locate adds the servers to an error that did not come from etcd. The client
+// library names at most one of them.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
 		return err
@@ -123,8 +123,8 @@ func (s *settings) locate(err error) error {
 	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
 }
 
-// client returns a client of the store. If there is a user, it asks the store for
-// a token first. The client does not end when ctx ends.
+// client returns a new etcd client, logged in if there is a user. Its life is
+// independent of ctx.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	return c.clientOf(ctx, c.settings.user, c.settings.password())
 }
@@ -144,17 +144,17 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
 	client, err := clientv3.New(clientv3.Config{
-		Context:     life, // Close of the client ends it
+		Context:     life, // Close of the client cancels it
 		Endpoints:   withScheme(scheme, c.settings.endpoints),
 		Username:    user,
 		Password:    password,
 		TLS:         config,
-		Logger:      zap.NewNop(), // otherwise the client logs to standard error
+		Logger:      zap.NewNop(), // the default logs to standard error
 		DialOptions: append(dial, c.dial...),
 
-		DialKeepAliveTime:    10 * time.Second, // gRPC allows no less
+		DialKeepAliveTime:    10 * time.Second, // the minimum that gRPC allows
 		DialKeepAliveTimeout: c.settings.requestTimeout(),
-		MaxUnaryRetries:      2, // for reads; the callers of a session repeat the rest
+		MaxUnaryRetries:      2, // for reads; callers retry everything else
 	})
 	if stop() || err != nil {
 		if err != nil {
@@ -166,10 +166,10 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	return nil, ctx.Err()
 }
 
-// dialOptions limits the pauses between attempts to connect, which gRPC raises to two
-// minutes, longer than a session. It sets the window of the connections. It also
-// makes requests fail while no server can be reached. The client library lets them
-// wait, and their errors then have no reason.
+// dialOptions overrides defaults of gRPC and the client library. It limits the
+// reconnection backoff, which could otherwise exceed a session timeout. It also
+// makes requests fail while no server is reachable, because a request that
+// waits for a connection times out without a reason.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -184,9 +184,8 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	)
 }
 
-// window is how many bytes a server may send before the session has read them. If it
-// is not set, gRPC computes it, and sends a ping for that after nearly every message
-// that it receives.
+// window is the flow-control window of a connection, in bytes. Without a fixed
+// size, gRPC estimates it and sends a ping for nearly every message received.
 const window = 1 << 20
 
 func failFast(
@@ -195,9 +194,9 @@ func failFast(
 	return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
-// askAnother asks another server if one does not answer a request that begins a
-// session. No other request may be sent again, or it takes the whole time that a
-// call has.
+// askAnother retries a request at other servers if one does not answer in time.
+// It is for the requests that begin a session. All others are unsafe to repeat
+// or have used up their caller's time by then.
 func (c *connector) askAnother(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -216,9 +215,9 @@ func (c *connector) askAnother(
 	return invoke(ctx, method, request, reply, conn, opts...)
 }
 
-// sendOnce keeps the client library from sending a request again that may have
-// arrived. The library does so if ctx lives and the answer says that the request was
-// cancelled or took too long. A proxy before the server gives such answers.
+// sendOnce prevents the client library from repeating a request that may have
+// arrived. The library does so when a proxy answers Canceled or
+// DeadlineExceeded while ctx is still alive.
 func sendOnce(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -229,10 +228,9 @@ func sendOnce(
 	return err
 }
 
-// logIn logs in by another client if the server refuses that because of a token. The
-// client library sends its old token with the request for a new one. If the old token
-// is not valid any more, etcd 3.4 refuses the request, and the library makes the same
-// request again and again.
+// logIn uses a fresh client to log in after the old token has become invalid.
+// The client library sends its old token along with the request for a new one,
+// etcd 3.4 rejects that, and the library would retry forever.
 func (c *connector) logIn(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -253,8 +251,8 @@ func (c *connector) logIn(
 	return err
 }
 
-// requestTimeout returns how long a request may take. After that the driver takes
-// the request for lost, so that its caller can try another server.
+// requestTimeout limits how long a request may take before its caller tries
+// another server.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

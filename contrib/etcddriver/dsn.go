@@ -11,19 +11,19 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// settings is what a data source name says.
+// settings is a parsed data source name.
 type settings struct {
-	endpoints []string // "host:port"
-	prefix    string   // the prefix of all keys, without a slash at its end
+	endpoints []string // host:port
+	prefix    string   // prefix of all keys, without the trailing slash
 
 	user     string
-	password func() string // a function, so that printing settings shows no password
+	password func() string // a function, so that printing settings does not reveal it
 
-	timeout time.Duration // the session timeout, in whole seconds
+	timeout time.Duration // session timeout, in whole seconds
 
 	tls       bool
 	files     dsn.TLS
-	tlsConfig *tls.Config // the configuration in Driver.TLS
+	tlsConfig *tls.Config // from Driver.TLS
 }
 
 const (
@@ -33,8 +33,8 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// parseDSN parses a data source name. No error repeats a part of the text that
-// could belong to a password: see package dsn.
+// parseDSN parses a data source name. Its errors quote nothing that could be
+// part of a password, see package dsn.
 func parseDSN(text string) (*settings, error) {
 	s := &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" }}
 	if err := s.parse(text); err != nil {
@@ -85,8 +85,8 @@ func (s *settings) parse(text string) error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// loadTLS returns the configuration of connections, or nil for connections
-// without TLS. It reads the files at each call.
+// loadTLS returns the TLS configuration, or nil if TLS is off. It reads the
+// files again at each call.
 func (s *settings) loadTLS() (*tls.Config, error) {
 	switch {
 	case s.tlsConfig != nil:

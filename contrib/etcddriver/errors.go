@@ -19,8 +19,7 @@ var (
 	errClosed     = errors.New("etcddriver: closed")
 )
 
-// classify marks an error of the client with driver.ErrUnavailable if the error may
-// pass by itself.
+// classify makes a temporary error of the client match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrBadName):
@@ -35,14 +34,14 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// denied returns the error for a user that lacks a permission for the keys that the
-// text keys describes.
+// denied returns the error for missing permissions on the keys described by
+// keys.
 func denied(err error, keys string) error {
 	return fmt.Errorf("%w; the role of the user needs readwrite for all keys %s", err, keys)
 }
 
-// isPermanent reports whether another try cannot help. The client library gets a
-// new token if the server does not accept the old one: see logIn.
+// isPermanent reports whether a retry is pointless. An expired token is not
+// permanent, because logIn renews it.
 func isPermanent(err error) bool {
 	if errors.As(err, new(certificateError)) {
 		return true
@@ -64,9 +63,9 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// outOfTime reports whether a server answers that the time of the request is over.
-// A server that can't write to its disk may say so just before the client stops
-// waiting. etcd returns the error of its context, to which gRPC gives no code.
+// outOfTime reports whether the server gave up on a request. A server that
+// can't write to its disk may do so just before the client times out. etcd then
+// returns a bare context error, which has no gRPC code.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()

@@ -10,8 +10,8 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/etcddriver"
 )
 
-// A program opens a client on an ensemble of three servers. This example has no
-// output that is checked, because it needs these servers.
+// Take a lock in an etcd cluster of three servers. The example is not run,
+// because it needs them.
 func Example() {
 	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks?session_timeout=10s")
 	if err != nil {
@@ -30,8 +30,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open does no I/O, and refuses a data source name that is wrong. The error never
-// repeats a password.
+// Open checks the data source name without any I/O. Errors do not reveal
+// passwords.
 func Example_dataSourceName() {
 	_, err := dlock.Open("etcd", "etcd://shop:secret@etcd1/locks?tls_ca=ca.pem")
 	fmt.Println(err)

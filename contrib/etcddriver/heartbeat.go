@@ -8,32 +8,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// beat sends a heartbeat. It returns nil if the answers prove that etcd has counted
-// it.
+// beat sends a heartbeat, which counts only if etcd provably renewed the lease.
 //
-// The answer to a keep-alive alone proves nothing: a leader that was paused, and
-// was replaced meanwhile, answers keep-alives until it learns of its successor. So
-// a read follows, which a leader answers only after a majority has confirmed that
-// it leads. Every answer has the term of the last change that its server has
-// applied. If both answers have the same term, there was no newer leader when the
-// keep-alive was counted. The reasons:
+// The reply to a keep-alive is not enough: a deposed leader keeps answering
+// until it learns of its successor. beat therefore follows it with a
+// linearizable read, which needs a majority, and compares the Raft terms of
+// both replies. If they are equal, no newer leader existed when the keep-alive
+// was handled: had there been one, the read could only have been served after
+// applying an entry of its term. An older leader cannot have handled it either,
+// because the server had already applied an entry of this term. Leaders elected
+// later restart every lease.
 //
-//   - The leader at the time of the read has at most the term of the answer. The
-//     reason: a server applies an entry of a leader before it answers a read under
-//     that leader.
-//   - No older leader can have confirmed the read, because a majority has accepted
-//     an entry of this term before the keep-alive was sent.
-//   - So the leader of this term still led after the keep-alive was counted. A
-//     server that has applied an entry of this term sends keep-alives to no older
-//     leader, and there was no newer one.
-//
-// A leader that is elected later gives each lease its whole time again.
-//
-// The revision of the store never goes back, unless an old backup is restored. Then
-// the nodes of the session may be missing, and etcd does not serve its watches, which
-// wait for later revisions. So the session ends.
+// The store's revision only decreases if an old backup is restored. The
+// session's nodes may be missing then, and its watches wait for revisions far
+// in the future, so beat ends the session.
 func (s *session) beat(ctx context.Context) error {
-	for range 2 { // a leader may have been elected between the two answers
+	for range 2 { // a leader may be elected between the two replies
 		alive, err := s.beats.send(ctx, s.client, s.id)
 		if err != nil {
 			return err
@@ -59,17 +49,18 @@ func (s *session) beat(ctx context.Context) error {
 	return errors.New("leaders changed during a heartbeat")
 }
 
-// heartbeats is the stream of a session for keep-alives. One stream serves all of
-// them, because the client library logs in again for each stream, and that costs
-// the server far more than a keep-alive.
+// heartbeats is the stream for a session's keep-alives. They share one stream
+// because the client library logs in again for each new stream, which costs the
+// server far more than a keep-alive.
 type heartbeats struct {
-	turn   chan struct{} // has capacity 1, and holds a value while a heartbeat is on its way
+	turn   chan struct{} // semaphore, held while a heartbeat is in flight
 	stream pb.Lease_LeaseKeepAliveClient
-	end    context.CancelFunc // ends the stream
+	end    context.CancelFunc // closes stream
 }
 
-// send sends a keep-alive and waits for its answer. If ctx ends, it gives the stream
-// up, since an answer to this keep-alive must not be taken for one to the next.
+// send sends a keep-alive and waits for the reply. If ctx ends, it closes the
+// stream, so that a late reply is not mistaken for the reply to the next
+// keep-alive.
 func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case h.turn <- struct{}{}:

@@ -14,20 +14,20 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// within returns a context that ends long after a test should have ended.
+// within returns a context whose timeout only a failing test reaches.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// eventually waits until a condition holds.
+// eventually waits until the condition holds.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, 60*time.Second, 5*time.Millisecond)
 }
 
-// client returns a client of the store.
+// client returns a connected client that is closed when the test ends.
 func (s *store) client(t testing.TB) *dlock.Client {
 	t.Helper()
 	c := dlock.NewClient(s)
@@ -36,7 +36,7 @@ func (s *store) client(t testing.TB) *dlock.Client {
 	return c
 }
 
-// connectTo begins a session. The client of the session gets the options.
+// connectTo connects to a store, with additional dial options.
 func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
@@ -48,9 +48,9 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	return s.(*session)
 }
 
-// connectThrough begins a session with each of whose requests the function intercept
-// is called. That function decides whether and when the request is sent. Heartbeats
-// call it from other goroutines.
+// connectThrough connects to a store and passes each request to intercept,
+// which decides whether and when to send it. Calls may be concurrent, because
+// heartbeats are sent in the background.
 func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) *session {
 	t.Helper()
 	server := etcdtest.Shared(t)
@@ -65,8 +65,8 @@ func intercepted(intercept func(request, reply any, send func() error) error) gr
 	})
 }
 
-// create makes a node. A request of the driver takes at least a second before it is
-// taken for lost. Then the machine is slow, and create tries again.
+// create creates a node. On a slow machine, a request may exceed the driver's
+// timeout of at least a second, so create retries.
 func create(t testing.TB, s driver.Session, queue, prefix string) driver.Joined {
 	t.Helper()
 	for {

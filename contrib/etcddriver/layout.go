@@ -12,34 +12,34 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The keys, whose layout the package documentation describes. A queue's name has no
-// empty segment, so two slashes end it.
+// The package documentation describes the layout of keys. Queue names have no
+// empty segments, so a double slash ends the name.
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the key that cancels a session's n-th call of Create.
+// cancelled returns the key whose existence cancels the session's n-th Create.
 func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 	return s.prefix + "//cancelled/" + nodeID(session, n)
 }
 
-// released returns the key that tells of the release of a lock. It stands right before
-// the keys of the queue, so that one watch shows both, and a list of the queue leaves
-// it out.
+// released returns the key that announces a release. It sorts directly before
+// the keys of the queue, so that one watch covers both but listing the queue
+// leaves it out.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
-// watched returns the range of keys that a watch of the queue needs: the key of
-// released, and the keys of the queue. The key to is not in the range.
+// watched returns the key range that a watch of the queue has to cover,
+// excluding to.
 func (s *settings) watched(queue string) (from, to string) {
 	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
 }
 
-// nodeID returns the last part of the key of a session's node with that number.
+// nodeID returns the last part of the key of the session's n-th node.
 func nodeID(session clientv3.LeaseID, n int64) string {
 	return sessionName(session) + ":" + strconv.FormatInt(n, 10)
 }
 
-// isNodeID reports whether nodeID could have returned the text.
+// isNodeID reports whether text has the form of a nodeID.
 func isNodeID(text string) bool {
 	session, n, found := strings.Cut(text, ":")
 	return found && len(session) == 16 && n != "" && !strings.ContainsFunc(session, notHex) && !strings.ContainsFunc(n, notDigit)
@@ -48,19 +48,19 @@ func isNodeID(text string) bool {
 func notDigit(c rune) bool { return c < '0' || c > '9' }
 func notHex(c rune) bool   { return notDigit(c) && (c < 'a' || c > 'f') }
 
-// nodeValue returns the value of a node's key.
+// nodeValue returns the value stored at a node's key.
 func nodeValue(prefix string, data []byte) string { return prefix + "\n" + string(data) }
 
-// member is a node of a queue with its key.
+// member is a node in a queue, with its key.
 type member struct {
 	driver.Place
-	id      string // the last part of the key
+	id      string // last part of the key
 	session clientv3.LeaseID
 	data    []byte
 }
 
-// parseNode reads a node of a queue from a key. It reports false for a key that is
-// no node.
+// parseNode parses a node's key and value. It reports false if the key is not a
+// node.
 func parseNode(queueKeys string, kv *mvccpb.KeyValue) (m member, ok bool) {
 	m = member{id: string(kv.Key[len(queueKeys):]), session: clientv3.LeaseID(kv.Lease)}
 	if isNodeID(m.id) {
@@ -81,7 +81,8 @@ func nodeOf(prefix string, revision int64) driver.Node {
 	return driver.Node{Name: driver.FormatName(prefix, revision), Seq: revision}
 }
 
-// foreignNode reads the node of another program, whose name is in the key.
+// foreignNode parses the node of another program, whose key ends in the node
+// name.
 func foreignNode(name string) (n driver.Node, ok bool) {
 	if strings.Contains(name, "/") {
 		return n, false
@@ -110,7 +111,7 @@ func nodesOf(members []member) (nodes []driver.Node) {
 	return nodes
 }
 
-// queueOf returns the queue to which the key of a node belongs.
+// queueOf returns the queue to which a node's key belongs.
 func (s *settings) queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.root())
 	if !ok {

@@ -18,7 +18,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
 	id := fmt.Sprintf("%016x", int64(s.id))
 	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
-	w, err := s.WatchQueue(within(t), "stock/42") // a session that has waited tells of its release
+	w, err := s.WatchQueue(within(t), "stock/42") // a session that has waited announces its release
 	require.NoError(t, err)
 	defer w.Stop()
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
@@ -40,8 +40,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	}
 }
 
-// The statements are those of the package documentation, with another program's
-// lease.
+// The transactions are those in the package documentation.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()
@@ -71,7 +70,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	}
 }
 
-// txn makes a transaction by etcdctl, as an operator does.
+// txn runs a transaction with etcdctl.
 func txn(t *testing.T, server *etcdtest.Server, compare string, success ...string) {
 	t.Helper()
 	cmd := exec.Command("etcdctl", "--endpoints", server.URL(), "txn")

@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// If the answer to the grant of a lease is late, the term of the lease has
-// begun long before. So the driver must count the term from before the request,
-// or it would believe in the lease for too long.
+// etcd may have granted the lease long before its reply arrives, so the lease
+// must count from before the request.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
@@ -27,7 +26,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	) error {
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		if _, grant := request.(*pb.LeaseGrantRequest); grant && err == nil {
-			time.Sleep(3500 * time.Millisecond) // more than the term of the lease
+			time.Sleep(3500 * time.Millisecond) // longer than the lease
 			answered = time.Now()
 		}
 		return err
@@ -37,7 +36,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// The proof in heartbeat.go needs answers of the same term.
+// The keep-alive may have been answered by a deposed leader.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {
@@ -52,8 +51,8 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	require.Error(t, s.beat(within(t)))
 }
 
-// If an old backup is restored, the revision of the store goes back. The nodes of a
-// session may be missing, and its watches wait for revisions that are far away.
+// After an old backup is restored, the session's nodes may be missing, and its
+// watches wait for revisions that are far in the future.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 	var back atomic.Int64
 	s := connectThrough(t, func(_, reply any, send func() error) error {

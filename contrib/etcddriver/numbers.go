@@ -1,17 +1,15 @@
 package etcddriver
 
-// numbers holds the numbers of a session's nodes in one queue. The key of a node has
-// its number. When a node has gone, the next node takes its number, and so its key.
-//
-// The reason: when etcd lists a queue, it looks at every key that the queue has had
-// since the history was compacted. If each node had a key of its own, each lock would
-// make all later ones slower.
+// numbers allocates the numbers in the keys of a session's nodes in one queue.
+// Numbers are reused, because listing a queue visits every key it has had since
+// etcd was last compacted. With a new key for each node, every lock would make
+// later ones slower.
 type numbers struct {
-	last int64 // the greatest number that was taken
+	last int64 // highest number allocated so far
 	free []int64
 }
 
-// take returns a number that no node of the session in the queue has.
+// take allocates a number for a node in the queue.
 func (s *session) take(queue string) (number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,9 +26,9 @@ func (s *session) take(queue string) (number int64) {
 	return n.last
 }
 
-// giveBack frees a number for the next node. It is called when the node has gone, and
-// no request that is still under way can make or remove a node with this number. A
-// number for which this cannot be known is not used again: see remove.
+// giveBack frees the number of a removed node. The caller must make sure that
+// no request in flight can still create or remove a node with this number.
+// Otherwise the number must be leaked, see remove.
 func (s *session) giveBack(queue string, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

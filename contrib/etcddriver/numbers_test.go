@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// key returns the last part of the key of a node.
+// key returns the last part of a node's key.
 func (s *session) key(t *testing.T, queue string, p driver.Place) string {
 	t.Helper()
 	n, err := s.node(queue, p.Token)
@@ -25,7 +25,7 @@ func (s *session) key(t *testing.T, queue string, p driver.Place) string {
 	return n.id
 }
 
-// A queue that has had many keys is slow to list until etcd is compacted.
+// Listing a queue visits all keys it has had since the last compaction.
 func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
@@ -45,8 +45,6 @@ func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	require.Empty(t, s.numbers, "the session keeps nothing for a queue that it has left")
 }
 
-// The transaction that undoes a Create removes a key. So this key must not be the
-// key of a later node.
 func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -75,7 +73,7 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{second.Node}, nodes)
 
-	// The driver got no answer to the cancellation, so it repeats it.
+	// The cancellation got no reply, so the driver repeats it.
 	eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -87,8 +85,7 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// Delete removes a key without a check. So a Delete that arrives late must not find a
-// later node with the same key.
+// Delete does not check the node's revision.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -107,8 +104,8 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// Two calls of Delete for the same node run at once, and the second one reaches the
-// store after the first one has returned.
+// The second of two concurrent Deletes reaches the store after the first has
+// returned.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -129,14 +126,12 @@ func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 
 	next := create(t, s, "q", "h-W-")
 	close(send)
-	require.Error(t, <-second) // the wire loses its reply
+	require.Error(t, <-second) // its reply was lost
 	nodes, err := s.List(within(t), "q")
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// When two calls of Delete for one node have got their replies, the next node gets the
-// key.
 func TestAKeyIsFreeAfterTwoDeletesOfItsNode(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -158,7 +153,7 @@ func TestAKeyIsFreeAfterTwoDeletesOfItsNode(t *testing.T) {
 func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
-	w, err := s.WatchQueue(within(t), "q") // so that Delete tells of the release
+	w, err := s.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
 	defer w.Stop()
 	j := create(t, s, "q", "h-W-")
@@ -166,8 +161,8 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
 
-// A cancellation gets no answer, and the driver repeats it. The first one may still
-// arrive after that. It must not remove a later node with the same key.
+// A cancellation that got no reply is repeated, but the first attempt may still
+// arrive.
 func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -196,9 +191,9 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// If the space of etcd is used up, it refuses transactions that put a key. A client
-// repeats its Create until the operator has made room. If the driver tried to cancel
-// each of them, its requests would become more and more. To remove a key takes one.
+// When etcd is out of space, it also rejects the key that cancels a Create, and
+// clients retry Create until an operator makes room. The driver must not retry
+// one cancellation for each of them.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -214,16 +209,15 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// Locks can be released without space. A release that is to be told is repeated
-	// with the cause Changed.
+	// Releasing a lock must be possible without space. If announcing the
+	// release fails, the caller retries without the announcement.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
 }
 
-// A server checks the space before it makes a transaction, and again afterwards. If
-// the space was used up in between, it has made the transaction, and refuses it
-// nevertheless.
+// A server checks the space before it applies a transaction and again
+// afterwards, so it may apply a transaction and still answer ErrNoSpace.
 func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	refuse := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -240,7 +234,7 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// The driver gets no answer to a Create, and etcd then refuses the key that cancels it.
+// After the lost reply, etcd rejects the key that cancels the Create.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)
@@ -259,8 +253,7 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	})
 }
 
-// A proxy may send a request again if it got no answer. The first one has made the
-// node, so the revision of the second one is not the token of the node.
+// The token is the revision of the first of the two transactions.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -283,7 +276,7 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program with the right to write can put any key.
+// Any program with write permission can put a cancellation key.
 func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -296,9 +289,9 @@ func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 	create(t, s, "q", "h-W-")
 }
 
-// While the store is out of reach, waiters repeat Create, and each failed Create has to
-// be cancelled. If all cancellations were tried at once, they would take the time of
-// the processor that the heartbeats need.
+// While the store is unreachable, waiters retry Create, and each failure has to
+// be canceled. If all cancellations were attempted concurrently, they would
+// starve the heartbeats of CPU time.
 func TestCancellationsWaitForEachOther(t *testing.T) {
 	tries := make(chan time.Time, 1000)
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -323,8 +316,8 @@ func TestCancellationsWaitForEachOther(t *testing.T) {
 	}
 }
 
-// leavesNothing waits until the session needs no request any more to undo a Create, and
-// checks that the queue is empty.
+// leavesNothing waits until all failed Creates are undone and checks that the
+// queue is empty.
 func (s *session) leavesNothing(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -339,7 +332,7 @@ func (s *session) leavesNothing(t *testing.T, queue string) {
 
 func isCreate(request any) bool { return matching(faults.OpCreate)("", request) }
 
-// fill uses up the space of a server.
+// fill uses up a server's space.
 func fill(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
 	client := raw(t, server)

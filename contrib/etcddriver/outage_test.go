@@ -45,7 +45,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	})
 }
 
-// An ensemble of three loses its leader again and again while histories are made.
+// The cluster repeatedly loses its leader.
 func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")
@@ -72,22 +72,22 @@ func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	})
 }
 
-// rounds makes those tests longer in which servers fail.
+// rounds multiplies the duration of the tests in which servers fail.
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 
-// guard is what the locks protect. The test fails if two holders use the guard
-// at the same time, or if a holder has a token that is not greater than the
-// token of the holder before.
+// guard is the resource protected by the lock. It fails the test if there are
+// two holders at a time, or if a holder's token is not greater than its
+// predecessor's.
 type guard struct {
 	servers []*etcdtest.Server
 	mu      sync.Mutex
-	holder  *dlock.Lock // the latest holder that has not left the guard
-	token   int64       // the token of the latest holder
+	holder  *dlock.Lock // latest holder that has not left
+	token   int64       // token of the latest holder
 	grants  atomic.Int64
 	lost    atomic.Int64
 }
 
-// use enters the guard with a lock for a moment, unless the lock has been lost.
+// use briefly uses the resource as a holder, unless the lock was lost.
 func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	if !g.enter(t, l) {
 		g.lost.Add(1)
@@ -106,8 +106,8 @@ func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder, unless l has been lost. It reports whether it has done so.
-// The holder before counts until its lock is lost.
+// enter makes l the holder and returns true, unless l was lost. The previous
+// holder counts until its lock is lost.
 func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,8 +125,7 @@ func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	return true
 }
 
-// load lets clients take one lock again and again until the returned function is
-// called.
+// load makes clients take one lock repeatedly until stop is called.
 func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -154,8 +153,8 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	}
 }
 
-// more waits until n locks have been granted since the call of more began. If that
-// takes too long, it reports the state of the servers and of the clients.
+// more waits for n more grants. If that takes too long, the test fails with the
+// state of the servers and all goroutines.
 func (g *guard) more(t *testing.T, n int64) {
 	t.Helper()
 	began := g.grants.Load()
@@ -198,7 +197,7 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 
 		leader := ensemble.Servers[ensemble.Leader(t)]
 		leader.Kill()
-		g.more(t, 20) // two of three go on
+		g.more(t, 20) // the other two keep the cluster going
 		leader.Restart()
 
 		follower := ensemble.Servers[(ensemble.Leader(t)+1)%3]
@@ -210,10 +209,9 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 	stop()
 }
 
-// A paused leader keeps its connections and answers nothing. When it goes on, it does
-// not know for a moment that it has a successor. The pause is shorter than the session
-// timeout, because after a longer one etcd may revoke leases that were renewed at the
-// successor: see the package documentation.
+// A paused leader does not know of its successor when it resumes. The pause is
+// shorter than the session timeout, because after a longer one etcd may revoke
+// leases that were renewed at the successor.
 func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -228,7 +226,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 		leader := ensemble.Servers[ensemble.Leader(t)]
 		before, paused := g.grants.Load(), time.Now()
 		leader.Pause()
-		ensemble.Leader(t) // the other two elect one
+		ensemble.Leader(t) // the other two elect a leader
 		for g.grants.Load() < before+3 && time.Since(paused) < timeout/2 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -240,8 +238,8 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
 }
 
-// A session survives the death of the server that it uses, because the next leader
-// gives each lease its whole time again.
+// A new leader restarts every lease, so that a session survives the death of
+// the old one.
 func TestASessionSurvivesANewLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -257,7 +255,7 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// The callers set no deadline, so their errors must not match that of a context.
+// The callers set no deadline, so their errors must not match one.
 func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -290,7 +288,6 @@ func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	calls.Wait()
 }
 
-// The session ends because the server was killed, and its error names that reason.
 func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -301,9 +298,8 @@ func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	require.ErrorContains(t, s.Err(), "connection refused")
 }
 
-// A proxy between the session and the server may give a request up, although the server
-// has received it. If the client library sent the request again, a Create would return
-// a token that its node does not have.
+// A proxy may give up on a request that the server has received. If the client
+// library repeated it, Create would return a token that its node does not have.
 func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []codes.Code{codes.Canceled, codes.DeadlineExceeded} {
@@ -323,9 +319,8 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// A follower whose disk hangs goes on answering requests for progress, keep-alives
-// and the pings of gRPC. It sends no events, and leaves every other request without
-// an answer.
+// A follower with a hanging disk still answers progress requests, keep-alives
+// and gRPC pings, but sends no events and leaves all other requests unanswered.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -335,7 +330,7 @@ func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	ensemble := etcdtest.StartEnsemble(t, 3, etcdtest.WithHangingDisk())
 	dsn := "etcd://" + strings.Join(ensemble.Addrs(), ",") + "/locks?session_timeout=8s"
 	var watches []driver.Watch
-	for i := range 6 { // round robin, so two of them have their watches on the follower
+	for i := range 6 { // round robin, so two of the watches are at the follower
 		_, _, w := pair(t, connectTo(t, dsn), fmt.Sprint("q", i))
 		watches = append(watches, w)
 	}
@@ -361,7 +356,7 @@ func TestAHungServerCostsOneRequest(t *testing.T) {
 		p := testenv.NewProxy(t, server.Addr(), nil)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
-	var used sync.Map // the addresses that have answered
+	var used sync.Map // addresses that have answered
 	s := connectTo(t, "etcd://"+strings.Join(addrs, ",")+"/"+server.Prefix()+"?"+longSession, grpc.WithChainUnaryInterceptor(func(
 		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {

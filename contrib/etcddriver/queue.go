@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// fetch returns the nodes of a queue, oldest first, and the revision at which they
-// were in the queue.
+// fetch lists the queue, oldest node first, and returns the revision of the
+// list.
 func (s *session) fetch(ctx context.Context, queue string) ([]member, int64, error) {
 	keys := s.settings.queueKeys(queue)
 	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
@@ -20,7 +20,7 @@ func (s *session) fetch(ctx context.Context, queue string) ([]member, int64, err
 	return parseQueue(keys, reply.Kvs), reply.Header.Revision, nil
 }
 
-// List implements driver.Session by one read, for which the leader asks a majority.
+// List implements [driver.Session] by a linearizable read.
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
 	err = s.ask(ctx, "list", queue, func(ctx context.Context) error {
 		members, _, err := s.fetch(ctx, queue)
@@ -30,8 +30,8 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// Read implements driver.NodeReader. A node of another program has no token, and
-// need not have a sequence.
+// Read implements [driver.NodeReader]. Nodes of other programs have no token,
+// and may have no sequence.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = s.ask(ctx, "read "+name, queue, func(ctx context.Context) error {
 		keys := s.settings.queueKeys(queue)
@@ -60,11 +60,11 @@ func (s *session) infoOf(m member, name string) driver.NodeInfo {
 	return info
 }
 
-// Walk implements driver.Walker. It reads the keys of all nodes at the prefix and
-// below it, without their values.
+// Walk implements [driver.Walker]. It reads the keys of all nodes at and below
+// prefix, without their values.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	from := s.settings.root()
-	checked := "all" // any good name, because ask checks a name and there is none here
+	checked := "all" // any valid name, because ask insists on one
 	if prefix != "" {
 		from, checked = from+prefix+"/", prefix
 	}
@@ -84,14 +84,13 @@ func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), err
 }
 
-// Delete removes the node's key. If the cause is driver.Released, and the session
-// follows the queue, one transaction also puts the key that tells of the release, so
-// that both events have the same revision.
+// Delete removes the node's key. If the session follows the queue and has
+// released the lock, the same transaction announces the release, so that
+// watches receive both at the same revision.
 //
-// A session that does not follow the queue has not waited there lately, and has held
-// the lock for a moment only, so there is probably no waiter. It only removes its key.
-// If there is a waiter, the removal is driver.Changed for it, and it lists the queue
-// once.
+// A session that does not follow the queue has not waited there lately and has
+// held the lock only briefly, so there is probably no waiter. It just removes
+// the key; a waiter then sees driver.Changed and lists the queue.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
 		n, err := s.node(queue, p.Token)
@@ -107,9 +106,9 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// tells reports whether the session follows the queue, and so tells of a release. The
-// release is a use of the queue: the session goes on following it until long after the
-// request, so that clean finds the key that the request puts.
+// tells reports whether Delete should announce a release, because the session
+// follows the queue. It also marks the queue as used, so that the session keeps
+// following it until clean can remove the announcement.
 func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,11 +120,10 @@ func (s *session) tells(queue string) bool {
 	return q != nil
 }
 
-// remove removes the key of a node without a check, because a check costs the server
-// time. A request that arrives late would remove the next node with the same key. But
-// there is no such node: no other session makes one, and this session does not use
-// the number of the node again while a request is under way, nor after a request
-// that got no answer.
+// remove deletes a node's key without checking its revision, because a check
+// costs the server time. A late request could therefore remove a later node
+// with the same key, so the number is not reused while such a request is in
+// flight, or ever if one got no reply.
 func (s *session) remove(ctx context.Context, token int64, key string) error {
 	s.mu.Lock()
 	n := s.own[token]
@@ -150,8 +148,8 @@ func (s *session) remove(ctx context.Context, token int64, key string) error {
 	return nil
 }
 
-// Replace implements driver.Replacer. The key stays, and so does its create
-// revision, which is the token.
+// Replace implements [driver.Replacer]. It overwrites the node's value and
+// keeps the key, so the create revision and thus the token don't change.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	err := s.ask(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(prefix); err != nil {
@@ -171,8 +169,8 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, err
 }
 
-// change makes a transaction if the node is still in the queue. If the node has gone,
-// the session forgets it.
+// change runs a transaction if the node still exists. Otherwise the session
+// forgets the node.
 func (s *session) change(ctx context.Context, n *ownNode, token int64, removes bool, then ...clientv3.Op) error {
 	key := s.settings.queueKeys(n.queue) + n.id
 	reply, err := s.client.Txn(ctx).
@@ -190,9 +188,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget takes note that a node has gone, and that a number of requests of remove have
-// been answered. It gives the number of the node back if no request of remove can
-// arrive any more.
+// forget records that a node is gone and that some requests of remove have been
+// answered. It frees the node's number once no request of remove can arrive any
+// more.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

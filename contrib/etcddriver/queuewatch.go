@@ -15,50 +15,50 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// queueWatch follows one queue for all watches that the session has there. It is
-// one watch of etcd, of all keys of the queue, so its events have the order of
-// etcd's revisions. It keeps a copy of the queue: the nodes at the revision of the
-// last event. The copy shows without a request whether the nodes of a new watch
-// are in the queue.
+// queueWatch follows a queue on behalf of all the session's watches there. It
+// watches all keys of the queue, so it sees changes in the order of etcd's
+// revisions, and maintains a copy of the queue. With the copy, arming another
+// watch needs no request.
 //
-// Events are missed while the watch of etcd is lost, or if etcd has compacted its
-// history. Then the queue is listed, and the watches are compared with the list.
+// When the etcd watch was interrupted, events may be missing, so the queueWatch
+// lists the queue and ends the watches whose nodes are gone.
 type queueWatch struct {
 	s        *session
 	queue    string
-	keys     string      // the beginning of the keys of the queue
-	released string      // the key that tells of a release
-	far      *far        // nil: all keys of the queue are watched
-	before   *queueWatch // what this one takes the place of, or nil
+	keys     string      // prefix of the queue's keys
+	released string      // key that announces a release
+	far      *far        // nil if all keys of the queue are watched
+	before   *queueWatch // the queueWatch that this one replaces, or nil
 	end      context.CancelFunc
 	life     context.Context
-	told     bool // the session may have put the key released; session.mu protects this field
+	told     bool // guarded by session.mu; the session may have put the key released
 
 	mu       sync.Mutex
-	stopped  bool // no watch may be armed here any more: the queue was not used for a while, or another queueWatch follows it
-	armed    bool // a watch was armed here
-	live     bool // the watch of etcd is open, and the copy was made since then
+	stopped  bool // no watch may be armed here any more, because the queue was unused or another queueWatch has taken over
+	armed    bool // a watch has been armed here
+	live     bool // the etcd watch is open and the copy is current
 	revision int64
-	nodes    map[string]driver.Place // the copy of the queue; the key is the last part of the node's key in etcd
-	news     chan struct{}           // closes when one of the above changes
+	nodes    map[string]driver.Place // copy of the queue, by the last part of the key
+	news     chan struct{}           // closed and replaced at each change of the fields above
 	used     driver.Instant
-	again    context.CancelFunc // ends the present watch of etcd
+	again    context.CancelFunc // restarts the etcd watch
 }
 
-// far names what a session watches instead of a queue if its only waiter there has
-// joined far behind: the node that the waiter waits for, and the waiter's own, by the
-// last parts of their keys. If each such session received all changes, a queue of n
-// waiters would cost n*n messages.
+// far restricts a queueWatch to two nodes, by the last parts of their keys: a
+// waiter's own node and the one ahead of it. It is used for a session whose
+// only waiter is far back in the queue, because delivering every change to each
+// of n waiters takes n*n messages.
 //
-// etcd may tell of the two nodes in any order. So the waiter is never told of a
-// release: it might be told although its own node was gone before. It lists the queue
-// when one of the two has changed.
+// The two etcd watches are not ordered with respect to each other. A release is
+// therefore not reported as such, since the waiter's own node might have been
+// removed before it. Instead, the waiter lists the queue when either node
+// changes.
 type far struct {
 	ahead, own string
 }
 
-// A waiter is far behind if at least farBehind nodes are before the node ahead of it.
-// Tests change it.
+// farBehind is the number of nodes before the node ahead from which a waiter
+// counts as far behind. Variable for tests.
 var farBehind = 16
 
 func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
@@ -70,7 +70,7 @@ func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueW
 	return q
 }
 
-// run follows the queue until the session ends or the watch is unused.
+// run follows the queue until the session ends or the queue is unused.
 func (q *queueWatch) run() {
 	defer q.end()
 	defer q.endBefore()
@@ -94,9 +94,9 @@ func (q *queueWatch) run() {
 	q.clean()
 }
 
-// endBefore ends what this queueWatch takes the place of. This happens after its own
-// watches of etcd are open, because the client library closes a stream when its last
-// watch ends.
+// endBefore ends the queueWatch that this one replaces. It must be called only
+// after the new etcd watches are open, because the client library closes a
+// stream together with its last watch.
 func (q *queueWatch) endBefore() {
 	if q.before != nil {
 		q.before.end()
@@ -104,10 +104,9 @@ func (q *queueWatch) endBefore() {
 	}
 }
 
-// clean removes the key that tells of a release. All sessions that follow the queue
-// receive its changes, so they do not need the key itself. If each queue kept one, a
-// session that lives long and uses many queues would have more and more keys. If the
-// request fails, the key stays until the session ends.
+// clean removes the key that announced a release. Its watchers have received
+// it, and a session with many queues would otherwise accumulate keys. It is
+// best effort, since etcd removes the key when the session ends.
 func (q *queueWatch) clean() {
 	q.s.mu.Lock()
 	told := q.told
@@ -122,12 +121,12 @@ func (q *queueWatch) clean() {
 	}
 }
 
-// shortestPause is how long a session waits before it follows a queue again. While that
-// fails, the pauses grow to an eighth of the session timeout.
+// shortestPause is the first pause before following a queue again. After
+// repeated failures, pauses grow to an eighth of the session timeout.
 const shortestPause = 20 * time.Millisecond
 
-// begin returns the context of a watch of etcd, and the number of its stream. It holds
-// mu, so that restart ends this watch if the stream is replaced meanwhile.
+// begin returns the context for a new etcd watch and the number of its stream.
+// It sets both while holding mu, so that a concurrent restart ends this watch.
 func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, stream int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,13 +136,12 @@ func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, st
 	return ctx, cancel, stream
 }
 
-// follow opens a watch of etcd and handles its events until that watch is lost, or
-// until ctx ends. It returns the reason if there is one.
+// follow opens an etcd watch and applies its events until the watch is lost or
+// ctx ends. It returns the reason, if known.
 //
-// The server refuses each new watch on a stream whose token is not valid any more. A
-// token expires if no watch has begun on its stream for some minutes. A request makes
-// the client library log in again, but a watch does not. So if the server refuses the
-// watch and not the list, follow returns errStream.
+// It returns errStream if the server rejects the watch but not the list. The
+// stream's token has expired then: only requests make the client library log in
+// again, and every other watch on this stream would be rejected, too.
 func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,7 +182,7 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	}
 }
 
-// watch opens the watches of etcd. The second one is nil unless the waiter is far
+// watch opens the etcd watches. The second one is nil unless the waiter is far
 // behind.
 func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan) {
 	if q.far == nil {
@@ -195,7 +193,7 @@ func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan)
 		q.s.client.Watch(ctx, q.keys+q.far.own, clientv3.WithCreatedNotify())
 }
 
-// update changes the copy and tells those who wait for news.
+// update applies a change and wakes the goroutines waiting for one.
 func (q *queueWatch) update(change func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,7 +202,7 @@ func (q *queueWatch) update(change func()) {
 	q.news = make(chan struct{})
 }
 
-// refresh lists the queue and compares the copy with the list. A list does not show
+// refresh lists the queue and updates the copy from it. A list does not tell
 // why a node has gone.
 func (q *queueWatch) refresh(ctx context.Context) error {
 	members, revision, err := q.s.fetch(ctx, q.queue)
@@ -220,10 +218,9 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 	return nil
 }
 
-// compare ends the watches whose nodes are not in the list, and makes the list the
-// copy. The old copy does not show which nodes have gone: a watch may be armed while
-// the copy is older than its nodes, and then the events that make them known may be
-// missed, too.
+// compare replaces the copy by a list, and ends the watches whose nodes are not
+// in it. It checks the watches' own nodes rather than those of the old copy,
+// which may lack nodes that came and went while events were missed.
 func (q *queueWatch) compare(members []member) {
 	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {
@@ -235,10 +232,11 @@ func (q *queueWatch) compare(members []member) {
 		}
 	}
 	q.nodes = listed
-	q.s.watches.Changed(q.queue) // since the last event, nodes may have joined and left again, which the list does not show
+	q.s.watches.Changed(q.queue) // nodes may have come and gone since the last event, unseen by the list
 }
 
-// apply applies events to the copy. All events of one revision are in one call.
+// apply applies events to the copy. All events of a revision must be in the
+// same call.
 func (q *queueWatch) apply(events []*clientv3.Event) {
 	if q.far != nil {
 		q.applyFar(events)
@@ -258,8 +256,8 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 	}
 }
 
-// applyFar ends the watches of the nodes that have changed since the list. The
-// revisions of the events need not rise.
+// applyFar ends the watches of nodes that changed after the list. Unlike
+// elsewhere, the events' revisions need not increase.
 func (q *queueWatch) applyFar(events []*clientv3.Event) {
 	for _, e := range events {
 		id := strings.TrimPrefix(string(e.Kv.Key), q.keys)
@@ -304,7 +302,7 @@ func (q *queueWatch) applyOne(events []*clientv3.Event) {
 	}
 }
 
-// waitLive waits until the queue is followed, or is not to be followed any more.
+// waitLive waits until q is live or stopped.
 func (q *queueWatch) waitLive(ctx context.Context) error {
 	for {
 		q.mu.Lock()
@@ -323,11 +321,10 @@ func (q *queueWatch) waitLive(ctx context.Context) error {
 	}
 }
 
-// arm returns a watch of nodes that were in the queue at the given revision. It
-// returns false if the queue is not followed any more. If the copy is older than that
-// revision, the events of later removals are still to come and will end the watch.
-// Otherwise the copy shows whether all these nodes are still in the queue. If one of
-// them is not, arm returns a watch that has ended.
+// arm returns a watch of nodes that were in the queue at the given revision, or
+// false if q is stopped. If the copy is as recent as that revision and lacks
+// one of the nodes, the returned watch has already ended. If the copy is older,
+// the events of removals are still to come.
 func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (driver.Watch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -362,15 +359,15 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
-// use takes note that the session uses the queue now.
+// use records that the session is using the queue.
 func (q *queueWatch) use() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used = driver.Now()
 }
 
-// stopIfUnused stops following the queue if the session has no open watch there, and
-// for the given time has armed none and told of no release.
+// stopIfUnused stops following the queue if it has no open watch and was not
+// used for the given time.
 func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()
@@ -384,10 +381,10 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.end()
 }
 
-// replaced reports whether another queueWatch has to follow the queue for a caller that
-// wants f, and then lets no more watches be armed here. The result next is what the
-// other one watches: only f, if no other caller can need more. The caller holds
-// session.mu.
+// replaced reports whether a caller that wants to watch f needs another
+// queueWatch, and if so stops this one. next is what the new one should watch:
+// f if no other caller can need more, and otherwise the whole queue. session.mu
+// must be held.
 func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -401,7 +398,7 @@ func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	return f, true
 }
 
-// restart opens the watch of etcd again, on the present stream.
+// restart opens the etcd watch again, on the current stream.
 func (q *queueWatch) restart() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/internal/mistakes"
 )
 
-// planted are mistakes that an author could make, each with a test that fails if the
-// driver has it.
+// planted are plausible mistakes in the driver, each with the test that must
+// catch it.
 var planted = []mistakes.Mistake{
 	{
 		"the lease counts from the reply to the grant", "driver.go",

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// connectError returns the error of a Connect that cannot succeed.
+// connectError returns the error of a Connect that is expected to fail.
 func connectError(t *testing.T, dsn string) error {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
@@ -56,23 +56,22 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// A server forgets a token that is not used for five minutes, and all tokens if an
-// operator turns authentication off and on.
+// A server forgets a token after five minutes without use, and all tokens when
+// authentication is turned off and on again.
 func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
 	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
 	server.Etcdctl("--user", "root:root", "auth", "disable")
 	server.Etcdctl("auth", "enable")
-	eventually(t, func() bool { // a slow machine may take longer than a request may
+	eventually(t, func() bool { // retry, because requests may time out on a slow machine
 		_, err := s.List(within(t), "q")
 		return err == nil
 	})
 }
 
-// A session keeps its stream of watches for as long as it follows a queue. The server
-// forgets the token of that stream if no watch begins for five minutes, and also if an
-// operator turns authentication off and on.
+// The stream's token expires if no watch begins for five minutes, although the
+// session keeps the stream open.
 func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -83,7 +82,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server.Etcdctl("--user", "root:root", "auth", "disable")
 	server.Etcdctl("auth", "enable")
 
-	eventually(t, func() bool { // a slow machine may take longer than a request may
+	eventually(t, func() bool { // retry, because requests may time out on a slow machine
 		_, err = s.WatchQueue(within(t), "q")
 		return err == nil || !errors.Is(err, driver.ErrUnavailable)
 	})
@@ -92,7 +91,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	ended(t, followed)
 }
 
-// Connect succeeds with a role that may only read.
+// Connect succeeds with a read-only role, but Create does not.
 func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -103,8 +102,8 @@ func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// The server checks a password with bcrypt, which takes about 50 ms of its
-// processor time. So heartbeats, which are frequent, must not log in.
+// Checking a password takes about 50 ms of the server's CPU time, so heartbeats
+// must not log in.
 func TestHeartbeatsDoNotLogIn(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -159,8 +158,8 @@ func TestTLSOfAServerThatHasNone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that is about to stop does the same")
 }
 
-// Certificates are replaced in more than one step. Once a session has begun, an
-// error of certificates may pass.
+// Certificates are replaced in more than one step, so in between they may be
+// wrong for a moment.
 func TestAnErrorOfCertificatesMayPassAfterTheFirstSession(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, false))
@@ -181,8 +180,7 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
-// TestTheErrorOfASilentServerSaysWhere has servers that accept connections and send
-// nothing. The driver gives a connection up after a while. A caller may give up before.
+// A caller may give up before the driver does, and must be told as much.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	t.Parallel()
 	var addrs []string
@@ -219,7 +217,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// The client library and gRPC would log to standard error.
+// By default, the client library and gRPC log to standard error.
 func TestNothingIsLogged(t *testing.T) {
 	out, end, err := os.Pipe()
 	require.NoError(t, err)

@@ -13,23 +13,21 @@ import (
 
 func init() { balancer.Register(answering{}) }
 
-// answering is gRPC's round robin without the servers that have fallen silent.
-//
-// A connection stays open while its server is hung, or while a follower cannot
-// write to its disk. Plain round robin would send every n-th request of a client
-// of n servers there, and each of these would take the whole time that a request
-// may take.
+// answering is gRPC's round-robin balancer, except that it avoids unresponsive
+// servers. The connection to a server stays open while the server hangs or
+// can't write to its disk, so plain round robin would keep sending it requests,
+// each of which times out.
 type answering struct{}
 
-// Name implements balancer.Builder.
+// Name implements [balancer.Builder].
 func (answering) Name() string { return "dlock_answering" }
 
-// Build implements balancer.Builder.
+// Build implements [balancer.Builder].
 func (answering) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balancer.Balancer {
 	return balancer.Get(roundrobin.Name).Build(&servers{ClientConn: cc, silent: make(map[balancer.SubConn]time.Time)}, opts)
 }
 
-// balanced makes a client use answering, and not what etcd's resolver asks for.
+// balanced makes a client use answering in place of etcd's default balancer.
 func balanced() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDisableServiceConfig(),
@@ -42,20 +40,20 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 )
 
-// silentFor is how long a client avoids a server that has left a request without
-// an answer. After that, a request tries the server again.
+// silentFor is how long a client avoids a server that has not answered a
+// request.
 const silentFor = time.Minute
 
-// servers knows which servers of a client are silent.
+// servers tracks which servers of a client are unresponsive.
 type servers struct {
 	balancer.ClientConn
 
 	mu      sync.Mutex
-	silent  map[balancer.SubConn]time.Time // until when to avoid the server
-	watches balancer.SubConn               // the server of the latest stream for watches
+	silent  map[balancer.SubConn]time.Time // when to try the server again
+	watches balancer.SubConn               // server of the latest stream for watches
 }
 
-// UpdateState implements balancer.ClientConn.
+// UpdateState implements [balancer.ClientConn].
 func (s *servers) UpdateState(state balancer.State) {
 	state.Picker = picker{state.Picker, s}
 	s.ClientConn.UpdateState(state)
@@ -66,12 +64,12 @@ type picker struct {
 	*servers
 }
 
-// Pick implements balancer.Picker. It picks a silent server only if round robin
-// offers no other one.
+// Pick implements [balancer.Picker]. It picks an unresponsive server only if
+// there is no other.
 func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for range 2 + 2*len(p.silent) { // other calls may turn the wheel meanwhile
+	for range 2 + 2*len(p.silent) { // concurrent calls may advance the round robin
 		if picked, err = p.roundRobin.Pick(info); err != nil || !p.avoids(picked.SubConn, info.FullMethodName) {
 			break
 		}
@@ -85,15 +83,15 @@ func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err er
 	return picked, err
 }
 
-// avoids reports whether another server would be better. A session replaces its
-// stream for watches because that stream does not keep up, so the next one goes
-// elsewhere.
+// avoids reports whether a different server is preferable. A new stream for
+// watches goes to another server, because the session replaces it only when the
+// old one has fallen behind.
 func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }
 
-// done takes note of whether the server has answered. A session gives a stream of
-// heartbeats up only if an answer is missing.
+// done records whether the server answered. A stream of heartbeats is canceled
+// only because a reply is overdue, even if others were received before.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// wheel offers its servers in turn.
+// wheel is a round-robin picker.
 type wheel struct {
 	servers []balancer.SubConn
 	turn    int
@@ -26,12 +26,12 @@ func (w *wheel) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: w.servers[w.turn%len(w.servers)]}, nil
 }
 
-// With two servers, the list after each watch would bring round robin back to the
-// server of the stream that did not keep up.
+// With two servers, round robin alone would return to the server of the old
+// stream, because each watch is followed by a list.
 func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // so that no two have one address
+		_ byte // gives each server a distinct address
 	}
 	two := []balancer.SubConn{new(server), new(server)}
 	for _, offered := range [][]balancer.SubConn{two, two[:1]} {
@@ -51,14 +51,14 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// A follower whose disk hangs answers a request with this error, or not at all. Which
-// of the two is a matter of microseconds.
+// errOutOfTime is what a follower with a hanging disk answers if its timeout is
+// shorter than the client's by a few microseconds.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // so that no two have one address
+		_ byte // gives each server a distinct address
 	}
 	late, other := new(server), new(server)
 	p := picker{&wheel{servers: []balancer.SubConn{late, other}}, &servers{silent: make(map[balancer.SubConn]time.Time)}}

@@ -19,40 +19,41 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// session is a lease of etcd, and a client that no other session uses.
+// session implements [driver.Session] by an etcd lease. Each session has its
+// own etcd client.
 type session struct {
 	*connector
 	id      clientv3.LeaseID
-	timeout time.Duration // the session timeout that etcd has granted
+	timeout time.Duration // as granted by etcd
 	client  *clientv3.Client
 	lease   *driver.Lease
 	beats   heartbeats
 	calls   calls.Gate
 	watches watches.Set
 	stream  watchStream
-	created atomic.Int64 // the number of calls of Create
-	newest  atomic.Int64 // the revision of the store at the last heartbeat
+	created atomic.Int64 // number of calls of Create so far
+	newest  atomic.Int64 // revision of the store at the last heartbeat
 
 	mu      sync.Mutex
-	own     map[int64]*ownNode  // the nodes that Create has returned, by token
-	numbers map[string]*numbers // the numbers of nodes, by queue; an entry exists while a number is taken
+	own     map[int64]*ownNode  // nodes returned by Create, by token
+	numbers map[string]*numbers // by queue; only queues with a number in use
 	queues  map[string]*queueWatch
 
-	cancelling sync.Mutex // see cancel
+	cancelling sync.Mutex // serializes attempts to cancel
 
 	closing sync.Mutex
-	gone    bool // the lease has ended in etcd as well
+	gone    bool // guarded by closing; the lease has ended in etcd, too
 }
 
-// ownNode is what Delete and Replace need to know of a node.
+// ownNode holds what Delete and Replace need to know about a node.
 type ownNode struct {
 	queue, id string
 	number    int64
 	data      []byte
 
-	// session.mu protects the rest. See remove.
-	removing int  // the number of requests to remove the node that are under way
-	lost     bool // such a request got no answer, so it may still arrive
+	// Guarded by session.mu. See remove.
+	removing int  // number of requests in flight that remove the node
+	lost     bool // such a request got no reply and may still arrive
 }
 
 func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *session {
@@ -73,25 +74,25 @@ func (s *session) start() {
 	s.calls.Go(s.tendWatches)
 }
 
-// Done implements driver.Session.
+// Done implements [driver.Session].
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 
-// Err implements driver.Session.
+// Err implements [driver.Session].
 func (s *session) Err() error { return s.lease.Err() }
 
-// Describe implements driver.Describer.
+// Describe implements [driver.Describer].
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: sessionName(s.id), Server: strings.Join(s.settings.endpoints, ","), Timeout: s.timeout}
 }
 
-// sessionName returns the number of a lease in 16 hexadecimal digits.
+// sessionName returns the lease ID as 16 hexadecimal digits.
 func sessionName(id clientv3.LeaseID) string {
 	digits := strconv.FormatUint(uint64(id), 16)
 	return strings.Repeat("0", 16-len(digits)) + digits
 }
 
-// ask makes a request about a queue if the session lives. Methods of the session
-// return the error of ask to their caller as it is.
+// ask makes a request on a queue unless the session has ended. Its error is
+// ready to be returned to the session's caller.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	life, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -117,10 +118,10 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 	return nil
 }
 
-// closeTimeout is how long Close waits for etcd.
+// closeTimeout limits how long Close waits for etcd.
 const closeTimeout = 2 * time.Second
 
-// Close ends the lease in this process first, and then in etcd.
+// Close ends the lease in this process and then revokes it in etcd.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	s.calls.Close()
@@ -138,8 +139,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// revoke ends the lease in etcd, and closes the client in any case. If Close is
-// called again after a failure, revoke makes another client.
+// revoke revokes the lease in etcd and closes the client, even if it fails. A
+// later call uses a new client.
 func (s *session) revoke(ctx context.Context) (err error) {
 	if s.client == nil {
 		if s.client, err = s.connector.client(ctx); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// store is a connector. Each of its sessions has a proxy of its own for faults of
-// connections, a wire for faults of single requests, and the streams of its watches.
+// store is a connector that injects faults: each session has a proxy for
+// connection faults and a wire for faults of single requests.
 type store struct {
 	t      *testing.T
 	server *etcdtest.Server
@@ -32,7 +32,7 @@ type store struct {
 
 	mu    sync.Mutex
 	links map[driver.Session]*link
-	last  *session // the session that was made last
+	last  *session // most recently created session
 }
 
 // link is what lies between a session and the server.
@@ -40,7 +40,7 @@ type link struct {
 	proxy   *testenv.Proxy
 	wire    wire
 	watches watchStreams
-	reused  bool // whether a later session uses this link, too
+	reused  bool // a later session uses this link, too
 }
 
 func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
@@ -64,8 +64,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeLink reuses the proxy of a session that was closed. Otherwise a test that
-// counts goroutines would also count those of unused proxies.
+// freeLink reuses the proxy of a closed session, because the goroutines of idle
+// proxies would disturb tests that count goroutines.
 func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,8 @@ func (s *store) link(session driver.Session) *link {
 	return s.links[session]
 }
 
-// wire plays faults on single requests, below the client library.
+// wire counts single requests and injects faults into them, below the client
+// library.
 type wire struct {
 	mu     sync.Mutex
 	next   func(method string, request any) bool
@@ -100,7 +101,7 @@ type wire struct {
 	counts map[string]int
 }
 
-// play plays a fault on the next request that matches.
+// play injects a fault into the next matching request.
 func (w *wire) play(match func(method string, request any) bool, fault func(context.Context, string, any, func() error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,23 +131,22 @@ func (w *wire) intercept(
 	return errBroken
 }
 
-// total returns how many requests about queues were sent. It does not count the
-// requests that begin, keep or end a session.
+// total returns the number of requests on queues, not counting those that
+// maintain the session.
 func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"] + w.counts["/etcdserverpb.KV/DeleteRange"]
 }
 
-// watchStreams has the streams for watches of a session.
+// watchStreams are the streams that carry a session's watches.
 type watchStreams struct {
 	streams sync.Map
-	events  atomic.Int64 // how many were received
+	events  atomic.Int64 // number of events received
 }
 
-// silence makes the session receive nothing more on the streams that exist. This
-// happens if one server of an ensemble is stopped: it may serve the watches of a
-// session, while the other servers still answer the requests of that session.
+// silence makes the existing streams receive nothing more, as if the server of
+// the watches hung while the others still answered requests.
 func (w *watchStreams) silence() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).silent.Store(true)
@@ -166,8 +166,8 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
-// overtake makes the streams that exist receive no more events, but still the answers
-// to requests for progress. Some servers send such an answer before older events.
+// overtake makes the existing streams receive progress notifications but no
+// more events. Some servers report progress before sending older events.
 func (w *watchStreams) overtake() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).noEvents.Store(true)
@@ -175,7 +175,7 @@ func (w *watchStreams) overtake() {
 	})
 }
 
-// progress returns the latest revision of a reply that a stream has received.
+// progress returns the latest revision received on any stream.
 func (w *watchStreams) progress() (revision int64) {
 	w.streams.Range(func(stream, _ any) bool {
 		revision = max(revision, stream.(*silentStream).revision.Load())
@@ -184,12 +184,12 @@ func (w *watchStreams) progress() (revision int64) {
 	return revision
 }
 
-// silentStream is a stream that may fall silent.
+// silentStream is a stream that can be made to receive nothing.
 type silentStream struct {
 	grpc.ClientStream
 	silent, noEvents atomic.Bool
 	events           *atomic.Int64
-	revision         atomic.Int64 // of the latest reply that was received
+	revision         atomic.Int64 // latest revision received
 }
 
 func (s *silentStream) RecvMsg(m any) error {
@@ -219,8 +219,8 @@ func (l *link) loseReply(op faults.Op) {
 	})
 }
 
-// holdRequest loses a request, and returns a function that sends it by another
-// client.
+// holdRequest intercepts the next request for op. The returned function sends
+// it later, through another client.
 func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) (arrive func()) {
 	held := make(chan any, 1)
 	l.wire.play(matching(op), func(_ context.Context, _ string, request any, _ func() error) {
@@ -231,7 +231,7 @@ func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) 
 		client := pb.NewKVClient(raw(t, server).ActiveConnection())
 		select {
 		case request := <-held:
-			switch r := request.(type) { // etcd may refuse the request
+			switch r := request.(type) { // etcd may reject the request
 			case *pb.TxnRequest:
 				_, _ = client.Txn(t.Context(), r)
 			case *pb.DeleteRangeRequest:
@@ -243,7 +243,7 @@ func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) 
 	}
 }
 
-// matching recognises the requests of a kind by what the driver puts into them.
+// matching returns a function that recognizes the driver's requests for op.
 func matching(op faults.Op) func(method string, request any) bool {
 	return func(method string, request any) bool {
 		switch r := request.(type) {
@@ -271,7 +271,7 @@ func kindOf(r *pb.TxnRequest) faults.Op {
 	return faults.OpReplace
 }
 
-// rawClients holds a client of each server, which all tests share.
+// rawClients caches one client per server for all tests.
 var rawClients struct {
 	sync.Mutex
 	byURL map[string]*clientv3.Client

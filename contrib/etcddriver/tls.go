@@ -9,14 +9,15 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// certificateError is an error of certificates or their files, which a retry does not
-// change as long as the files stay the same.
+// certificateError is an error caused by certificates or their files. Retrying
+// is pointless until the files change.
 type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// namedServer expects one name in the certificate of every server. The client library
-// would expect the host of each endpoint, and would ignore tls.Config.ServerName.
+// namedServer verifies every server's certificate against the same name. The
+// client library ignores tls.Config.ServerName and uses the host of each
+// endpoint.
 type namedServer struct {
 	credentials.TransportCredentials
 	name string
@@ -30,10 +31,10 @@ func (n namedServer) Clone() credentials.TransportCredentials {
 	return namedServer{n.TransportCredentials.Clone(), n.name}
 }
 
-// refusedCertificate returns the error of the first server with which a TLS connection
-// fails because either side refuses a certificate, or nil. gRPC may report only that
-// the connection broke, because a server refuses a client's certificate after the
-// client's side of the handshake.
+// refusedCertificate tries a TLS handshake with each server and returns the
+// first error about a certificate, or nil. The error from gRPC may say only
+// that the connection broke, because a server rejects a client certificate
+// after the client has finished its handshake.
 func (s *settings) refusedCertificate(ctx context.Context) error {
 	config, err := s.loadTLS()
 	if err != nil || config == nil {
@@ -50,8 +51,8 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	return nil
 }
 
-// handshake connects, and waits for the first byte that the server sends after the
-// handshake. The byte shows that the server has accepted the client's certificate.
+// handshake connects and reads one byte, which shows that the server has
+// accepted the client's certificate.
 func handshake(ctx context.Context, endpoint string, config *tls.Config) error {
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", endpoint)
 	if err != nil {
@@ -68,5 +69,5 @@ func isRefusal(err error) bool {
 		return true
 	}
 	remote := (*net.OpError)(nil)
-	return errors.As(err, &remote) && remote.Op == "remote error" // the server has sent a TLS alert
+	return errors.As(err, &remote) && remote.Op == "remote error" // a TLS alert from the server
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Watch implements driver.Session. If the session follows the queue already, Watch
-// lists the queue first, because events of removals may not have arrived yet. If
-// the session does not follow it yet, it lists the queue when it begins to.
+// Watch implements [driver.Session]. It lists the queue even if the session
+// already follows it, because the events of removals may still be in flight.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
 		return s.following(ctx, queue, nil, func(q *queueWatch, fresh bool) (armed bool, err error) {
@@ -34,7 +33,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, err
 }
 
-// WatchQueue implements driver.Session.
+// WatchQueue implements [driver.Session].
 func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
 		return s.following(ctx, queue, nil, func(q *queueWatch, _ bool) (armed bool, err error) {
@@ -45,10 +44,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// following finds the queueWatch of the queue, waits until it is live, and calls
-// arm with it. It repeats this until arm returns true or an error. If the session
-// does not follow the queue yet, following makes it do so, and tells arm by the
-// argument fresh. If f is not nil, arm needs only the nodes of f.
+// following calls arm with a live queueWatch, and repeats this until arm
+// returns true or an error. fresh tells arm that the session did not follow the
+// queue before. A non-nil f says that arm only needs the nodes of f.
 func (s *session) following(
 	ctx context.Context, queue string, f *far, arm func(q *queueWatch, fresh bool) (armed bool, err error),
 ) error {
@@ -77,7 +75,7 @@ func (s *session) queueWatch(queue string, f *far) (q *queueWatch, fresh bool, e
 		}
 	}
 	if len(s.queues) == 0 {
-		s.stream.renew() // the client library closes a stream when its last watch ends
+		s.stream.renew() // the client library closes a stream together with its last watch
 	}
 	q = newQueueWatch(s, queue, f, before)
 	if !s.calls.Go(q.run) {
@@ -91,11 +89,11 @@ func (s *session) queueWatch(queue string, f *far) (q *queueWatch, fresh bool, e
 	return q, true, nil
 }
 
-// stopAfter is how long a session follows a queue after its last watch there.
+// stopAfter is how long a session keeps following a queue that it does not use.
 const stopAfter = 10 * time.Second
 
-// tendWatches checks now and then that the stream of the watches lives, and stops
-// following queues that are not used.
+// tendWatches periodically checks the stream of the watches, and stops
+// following unused queues.
 func (s *session) tendWatches() {
 	for s.lease.Err() == nil {
 		s.pause(min(s.timeout/16, stopAfter))
@@ -118,11 +116,10 @@ func (s *session) followed() (queues []*queueWatch) {
 	return queues
 }
 
-// checkStream asks the server for a sign of life, with the revision that the stream
-// has reached. It replaces the stream if no sign has come for half of the session
-// timeout, or if the answer to the last check shows a revision that is older than the
-// one that a heartbeat had seen by then: a follower that cannot write to its disk
-// applies no changes, but it still answers.
+// checkStream requests a progress notification from the server. It replaces the
+// stream if the server was silent for half a session timeout, or if its last
+// notification was older than a revision that a heartbeat had seen before: a
+// follower that can't write to its disk still answers but does not advance.
 func (s *session) checkStream() {
 	stream := s.stream.number.Load()
 	if s.stream.silence() > s.timeout/2 || s.stream.behind() {
@@ -137,15 +134,15 @@ func (s *session) checkStream() {
 	limited, cancel := context.WithTimeout(ctx, s.timeout/16)
 	defer cancel()
 	s.stream.check(s.newest.Load())
-	_ = s.client.RequestProgress(limited) // the next check sees a failure as silence
+	_ = s.client.RequestProgress(limited) // a failure shows as silence in the next check
 }
 
-// replaceStream lets all queues be followed on another stream if the stream with that
-// number is the present one. The new stream is on another connection if there is one:
-// see servers.
+// replaceStream moves all watches to a new stream, unless the stream with the
+// given number was replaced already. The new stream uses another server if
+// possible, see servers.
 func (s *session) replaceStream(number int64) {
 	if !s.stream.number.CompareAndSwap(number, number+1) {
-		return // it was replaced before
+		return // already replaced
 	}
 	s.stream.begin()
 	for _, q := range s.followed() {
@@ -153,16 +150,16 @@ func (s *session) replaceStream(number int64) {
 	}
 }
 
-// watchStream is the stream that carries all watches of a session. It begins when the
-// session follows a queue and has followed none.
+// watchStream tracks the stream that carries all watches of a session. A stream
+// begins when the session starts following its first queue.
 type watchStream struct {
-	number atomic.Int64 // the number of the present stream, from 1
+	number atomic.Int64 // number of the current stream, from 1
 
 	mu       sync.Mutex // guards the fields below
 	heard    driver.Instant
-	revision int64 // the newest that the stream has shown
+	revision int64 // newest revision received on the stream
 	asked    driver.Instant
-	want     int64 // the newest that was known at asked; zero if nothing was asked
+	want     int64 // newest revision known at asked; zero if no check is pending
 }
 
 func (w *watchStream) renew() {
@@ -176,14 +173,14 @@ func (w *watchStream) begin() {
 	w.heard, w.revision, w.want = driver.Now(), 0, 0
 }
 
-// hear takes note of a reply on the stream.
+// hear records a reply on the stream.
 func (w *watchStream) hear(revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard, w.revision = driver.Now(), max(w.revision, revision)
 }
 
-// check takes note that the server is asked for its progress.
+// check records that the server was asked for its progress.
 func (w *watchStream) check(newest int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,43 +193,43 @@ func (w *watchStream) silence() time.Duration {
 	return driver.Now().Sub(w.heard)
 }
 
-// behind reports whether the replies since the last check are too old.
+// behind reports whether the server's replies since the last check were out of
+// date.
 func (w *watchStream) behind() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision < w.want && w.heard.Sub(w.asked) > 0
 }
 
-// streamKey is the key of the metadata with the number of a stream.
+// streamKey is the metadata key for the stream number.
 const streamKey = "dlock-stream"
 
-// onStream returns a context for watches. Watches whose contexts have the same
-// metadata share a stream. The server ends the watches of a context with
-// WithRequireLeader when it has lost its leader.
+// onStream returns a context for watches on the given stream: the client
+// library lets watches share a stream if their metadata is equal.
+// WithRequireLeader makes a server that has lost its leader end its watches.
 func onStream(ctx context.Context, number int64) context.Context {
 	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
 }
 
-// errStream says that a watch needs another stream. Its code tells it from the errors
-// of the server and of gRPC.
+// errStream says that a watch needs another stream. Neither the server nor gRPC
+// uses its code.
 var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
 
-// openOnce is an interceptor for the streams of a client. It lets the client library
-// open the stream of each number only once. When a stream is lost, the library would
-// open it again, and resume the watches after the last revision that a reply has named.
-// But a server may answer a request for progress before it sends older events (issue
-// 15220 of etcd, for example in 3.4.23), and the resumed watches would skip these. If
-// openOnce refuses the stream, the library ends the watches, and the queues are listed.
+// openOnce is a stream interceptor that keeps the client library from reopening
+// a lost stream. The library would resume the watches after the last revision
+// it received, but a server may report its progress before it sends older
+// events (etcd issue 15220, for example in 3.4.23), and these would be skipped.
+// When reopening fails, the watches end and the queues are listed instead.
 type openOnce struct {
 	mu     sync.Mutex
-	opened int64 // the greatest number of a stream that was opened
+	opened int64 // highest stream number opened so far
 }
 
 func (o *openOnce) intercept(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	sent, _ := metadata.FromOutgoingContext(ctx)
-	for _, number := range sent.Get(streamKey) { // only streams for watches have one
+	for _, number := range sent.Get(streamKey) { // set only for watches
 		if !o.mayOpen(number) {
 			return nil, errStream
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ended waits until a watch ends.
+// ended waits until the watch ends.
 func ended(t *testing.T, w driver.Watch) {
 	t.Helper()
 	for {
@@ -30,8 +30,7 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes, and sets the watch by which the second one waits for
-// the first.
+// pair creates two nodes, the second of which watches the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -60,8 +59,7 @@ func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
 }
 
-// One server of an ensemble may serve the watches of a session, and be stopped, while
-// the others still answer the session's requests.
+// The server of the watches may hang while others still answer requests.
 func TestASilentStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -70,7 +68,7 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	s := made.(*session)
 	t.Cleanup(func() { _ = s.Close() })
 	_, _, w := pair(t, s, "q")
-	s.stream.begin() // only real signs of life count from here on
+	s.stream.begin() // discard the replies so far
 	eventually(t, func() bool {
 		s.stream.mu.Lock()
 		defer s.stream.mu.Unlock()
@@ -85,9 +83,8 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	ended(t, w)
 }
 
-// The client library would resume a stream after the revision of the last reply. A
-// server may tell of its progress before it sends older events (issue 15220 of etcd).
-// Then the resumed watches skip these events.
+// A server may report its progress before it sends older events (etcd issue
+// 15220). A watch resumed after the reported revision would skip them.
 func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -95,7 +92,7 @@ func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
 	s := made.(*session)
 	t.Cleanup(func() { _ = s.Close() })
 	_, _, w := pair(t, s, "q")
-	_, _, other := pair(t, s, "other") // follows another queue on the same stream
+	_, _, other := pair(t, s, "other") // another queue on the same stream
 	l := st.link(s)
 
 	q, _, err := s.queueWatch("other", nil)
@@ -104,7 +101,7 @@ func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
 	q.mu.Lock()
 	lost := q.news
 	q.mu.Unlock()
-	q.restart() // a watch that is lost alone does not end the others
+	q.restart() // losing a single watch does not end the others
 	<-lost
 	require.NoError(t, q.waitLive(within(t)))
 	require.Equal(t, number, s.stream.number.Load())
@@ -148,8 +145,8 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// A stream of watches ends with its last watch. A session that waits again later must
-// not find that out by a refusal, which takes a pause.
+// The client library closes a stream together with its last watch. A session
+// must not find that out from a failed attempt, which costs a pause.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -174,7 +171,6 @@ func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// A session with a long timeout does not follow its queues for longer than another one.
 func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)
@@ -185,7 +181,7 @@ func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	eventually(t, func() bool { return len(s.followed()) == 0 })
 }
 
-// A session that lives long may use many queues.
+// Otherwise a long-lived session would accumulate keys.
 func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -194,7 +190,7 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 		require.NoError(t, err)
 		return reply.Count
 	}
-	w, err := s.WatchQueue(within(t), "q") // so that Delete tells of the release
+	w, err := s.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
 	j := create(t, s, "q", "h-W-")
 	w.Stop()
@@ -208,9 +204,8 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	eventually(t, func() bool { return keys() == 0 })
 }
 
-// etcd serves a watch that begins at a past revision only every 100 ms. So the
-// driver begins the watch at the present revision, and lists the queue after that.
-// The list shows what has changed before the watch began.
+// etcd serves a watch of a past revision only every 100 ms, so the driver
+// watches from the current revision and lists the queue afterwards.
 func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()
@@ -232,15 +227,15 @@ func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	}
 }
 
-// waitFarBehind sets farBehind for a test.
+// waitFarBehind sets farBehind for the rest of the test.
 func waitFarBehind(t *testing.T, n int) {
 	before := farBehind
 	farBehind = n
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line creates four nodes of one session, and a waiter of another behind them, whose
-// session has the link.
+// line creates four nodes of one session, and a waiter of another session
+// behind them. l is the link of the waiter's session.
 func line(t *testing.T) (holder *session, ahead []driver.Joined, waiter *session, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -308,11 +303,10 @@ func TestAWaiterFarBehindSeesWhatItMissesWhileItsStreamIsLost(t *testing.T) {
 	ended(t, last.Watch)
 }
 
-// A session may have more than one waiter in a queue, or watch all of it as well.
 func TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother(t *testing.T) {
 	waitFarBehind(t, 3)
 	holder, ahead, waiter, last, _ := line(t)
-	w, err := holder.WatchQueue(within(t), "q") // so that Delete tells of the release
+	w, err := holder.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
 	defer w.Stop()
 	far, number := waiter.followed()[0], waiter.stream.number.Load()
