@@ -19,20 +19,22 @@ import (
 
 // Certs are certificates for tests, as PEM files.
 type Certs struct {
-	// CA signs all the certificates below but Stranger, which OtherCA signs.
+	// CA has signed all certificates below except Stranger.
 	CA, OtherCA string
-	// Server is for localhost, 127.0.0.1 and ::1. OtherHost is for other.example only.
+	// Server is valid for localhost, 127.0.0.1 and ::1, OtherHost only for
+	// other.example.
 	Server, OtherHost Pair
-	// Client is a client's certificate. Stranger is one that OtherCA has signed.
+	// Client and Stranger are client certificates. Stranger is signed by
+	// OtherCA.
 	Client, Stranger Pair
 }
 
-// Pair names the files of a certificate and its key. The file in the field Both
-// holds the key and then the certificate, because some servers ask for one file
-// with both.
+// Pair names the files of a certificate and its key. Both contains the key
+// followed by the certificate, for servers that expect a single file.
 type Pair struct{ Cert, Key, Both string }
 
-// NewCerts makes certificates in a directory that is removed when the test ends.
+// NewCerts creates certificates in a directory that is removed when the test
+// ends.
 func NewCerts(t testing.TB) *Certs {
 	t.Helper()
 	i := &issuer{t: t, dir: t.TempDir()}
@@ -48,8 +50,8 @@ func NewCerts(t testing.TB) *Certs {
 	}
 }
 
-// ClientConfig returns the configuration of a client: it trusts the CA, shows
-// the client's certificate and expects a server with the name localhost.
+// ClientConfig returns a TLS configuration that trusts CA, presents Client, and
+// expects a server named localhost.
 func (c *Certs) ClientConfig(t testing.TB) *tls.Config {
 	t.Helper()
 	return &tls.Config{
@@ -59,7 +61,7 @@ func (c *Certs) ClientConfig(t testing.TB) *tls.Config {
 	}
 }
 
-// Pool returns the certificates of a PEM file.
+// Pool returns the certificates in a PEM file.
 func Pool(t testing.TB, file string) *x509.CertPool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -73,7 +75,7 @@ func Pool(t testing.TB, file string) *x509.CertPool {
 	return pool
 }
 
-// Load returns the certificate with its key.
+// Load loads the certificate and its key.
 func (p Pair) Load(t testing.TB) tls.Certificate {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(p.Cert, p.Key)
@@ -83,7 +85,7 @@ func (p Pair) Load(t testing.TB) tls.Certificate {
 	return cert
 }
 
-// issuer makes certificates and writes them into a directory.
+// issuer creates certificates in a directory.
 type issuer struct {
 	t      testing.TB
 	dir    string

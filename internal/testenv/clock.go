@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// clockSource wraps the functions of the C library that read the wall clock. A server
-// cannot tell that from a clock that an operator has set.
+// clockSource wraps the C library functions that read the wall clock, so that a
+// server sees a changed clock.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clockFile is the name of a file in the server's directory. The file holds the
-// offset of the clock.
+// clockFile is a file in the server's directory that holds the offset of its
+// clock.
 const clockFile = "clock-offset"
 
-// clockLibrary compiles clockSource, once for each test binary.
+// clockLibrary compiles clockSource once per test binary.
 var clockLibrary = sync.OnceValues(func() ([]byte, error) { return compileLibrary("clock", clockSource) })
 
-// RequireClock ends the test if this machine cannot set the clock of a server. That
-// needs Linux and a C compiler, as the race detector does. The test fails if the
-// store is required, see [Dependency.Required], and is skipped otherwise.
+// RequireClock ends the test if this machine cannot change a server's clock,
+// which needs Linux and a C compiler. The test fails if the store is required
+// (see [Dependency.Required]), and is skipped otherwise.
 func RequireClock(t testing.TB, store Dependency) {
 	t.Helper()
 	_, err := clockLibrary()
@@ -33,10 +33,9 @@ func RequireClock(t testing.TB, store Dependency) {
 	clock.Require(t, err)
 }
 
-// ClockCommand returns the beginning of a command line. If the command line of a
-// server begins with it, [SetClock] sets the wall clock of the server and of the
-// processes that the server starts. The clock is right at first. The server's
-// monotonic clock does not change. dir is the server's directory.
+// ClockCommand returns a command with which to prefix a server's command line.
+// [SetClock] then changes the wall clock of the server and its child processes.
+// Their monotonic clock is not affected. dir is the server's directory.
 func ClockCommand(dir string) ([]string, error) {
 	library, err := clockLibrary()
 	if err != nil {
@@ -48,18 +47,17 @@ func ClockCommand(dir string) ([]string, error) {
 	return preload(filepath.Join(dir, "clock.so"), library, "TESTENV_CLOCK="+filepath.Join(dir, clockFile))
 }
 
-// SetClock sets the wall clock of a server whose command line begins with
-// [ClockCommand] for dir. The clock is ahead of the clock of this machine by offset,
-// or behind if offset is negative. When SetClock returns, the server's next look at
-// its clock sees the change.
+// SetClock sets a server's wall clock to the machine's clock plus offset. The
+// server must have been started with [ClockCommand] for dir, and sees the
+// change at once.
 func SetClock(dir string, offset time.Duration) error {
 	f, err := os.OpenFile(filepath.Join(dir, clockFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// The server has mapped the file. It never sees half of these 8 bytes, because the
-	// kernel copies them at once.
+	// The server has mapped the file. It never sees a partial write, because
+	// the kernel copies the 8 bytes at once.
 	_, err = f.Write(binary.NativeEndian.AppendUint64(nil, uint64(offset)))
 	return err
 }

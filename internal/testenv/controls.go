@@ -2,43 +2,42 @@ package testenv
 
 import "testing"
 
-// Controls are what a test does to its server, and end the test if that fails.
-// The servers of most stores embed them.
+// Controls let a test control its server. Most types of servers embed it. Its
+// methods fail the test on an error.
 type Controls struct {
 	t      testing.TB
 	proc   *Process
 	launch func() error
 }
 
-// NewControls returns the controls of a server. The function launch starts it on
-// its old ports, and waits until it answers.
+// NewControls returns the controls of a server. launch starts it on its
+// previous ports and waits until it is ready.
 func NewControls(t testing.TB, proc *Process, launch func() error) Controls {
 	return Controls{t, proc, launch}
 }
 
-// Kill ends the server with SIGKILL, like a crash. Its data stays for
-// [Controls.Restart].
+// Kill kills the server with SIGKILL, as in a crash. Its data is kept.
 func (c Controls) Kill() {
 	c.t.Helper()
 	c.Must(c.proc.Kill())
 }
 
-// Stop ends the server with SIGTERM. Its data stays for [Controls.Restart].
+// Stop stops the server with SIGTERM. Its data is kept.
 func (c Controls) Stop() {
 	c.t.Helper()
 	c.Must(c.proc.Stop())
 }
 
-// Restart starts the server again with the same ports and data, and returns when
-// it answers. If the server still runs, Restart kills it first. A member of an
-// ensemble may need more time to find the others.
+// Restart starts the server with the same ports and data, after killing it if
+// necessary, and waits until it answers. In an ensemble it may take longer
+// until it has rejoined the others.
 func (c Controls) Restart() {
 	c.t.Helper()
 	c.Must(c.TryRestart())
 }
 
-// TryRestart is like [Controls.Restart], but returns an error instead of ending
-// the test. So any goroutine may call it.
+// TryRestart is like [Controls.Restart], but returns errors instead of failing
+// the test. It may be called from any goroutine.
 func (c Controls) TryRestart() error {
 	if err := c.proc.Kill(); err != nil {
 		return err
@@ -46,8 +45,8 @@ func (c Controls) TryRestart() error {
 	return RetrySamePorts(c.launch)
 }
 
-// Pause stops the server's process with SIGSTOP: its connections stay open, and
-// it answers nothing. [Controls.Resume] ends the pause.
+// Pause stops the server's process with SIGSTOP until [Controls.Resume]. Its
+// connections stay open.
 func (c Controls) Pause() {
 	c.t.Helper()
 	c.Must(c.proc.Pause())
@@ -59,10 +58,10 @@ func (c Controls) Resume() {
 	c.Must(c.proc.Resume())
 }
 
-// Log returns what the server has written so far.
+// Log returns the server's output so far.
 func (c Controls) Log() string { return c.proc.Log(0) }
 
-// Must ends the test if err is not nil.
+// Must fails the test if err is not nil.
 func (c Controls) Must(err error) {
 	c.t.Helper()
 	if err != nil {

@@ -8,23 +8,22 @@ import (
 	"testing"
 )
 
-// Dependency is something that tests need and a machine may lack, such as a
-// server's program.
+// Dependency is something that tests need but a machine may lack, such as a
+// server program.
 type Dependency struct {
-	// Name names the dependency in messages, such as "a real ZooKeeper".
+	// Name appears in messages, such as "a real ZooKeeper".
 	Name string
-	// Variable is the name of an environment variable. If its value is
-	// "require", a test that lacks the dependency fails. Otherwise the test is
-	// skipped.
+	// Variable is an environment variable. If it is "require", tests fail
+	// without the dependency; otherwise they are skipped.
 	Variable string
 	// Install says how to install the dependency.
 	Install string
 }
 
-// Require ends the test if err, which says what is missing, is not nil. If the
-// environment variable d.Variable is "require", the test fails. Otherwise the
-// test is skipped. The first skip of a test binary for this dependency is also
-// reported on standard error, and on the terminal if there is one.
+// Require ends the test if err, which says what is missing, is not nil: the
+// test fails if d is required, and is skipped otherwise. The first skip in a
+// test binary is also reported on standard error and on the terminal, if there
+// is one.
 func (d Dependency) Require(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -37,7 +36,7 @@ func (d Dependency) Require(t testing.TB, err error) {
 	t.Skipf("testenv: LEFT OUT, it needs %s: %v: %s", d.Name, err, d.Install)
 }
 
-// Required reports whether a test fails if the dependency is missing.
+// Required reports whether tests fail without the dependency.
 func (d Dependency) Required() bool { return os.Getenv(d.Variable) == "require" }
 
 var reported struct {
@@ -61,22 +60,22 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal prints a notice on the terminal, so that a developer who runs
-// go test for several packages sees it. Without -v, go test drops what a
-// passing test binary prints, standard error included.
+// printOnTerminal prints a notice on the terminal, because without -v, go test
+// discards the output of a passing test binary, including standard error.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
-		return // the developer has seen the notice on standard error
+		return // already printed on standard error
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
-		return // the process has no terminal, or the system has no such file
+		return // no terminal, or not Unix
 	}
 	defer tty.Close()
 	fmt.Fprint(tty, notice)
 }
 
-// isTerminal reports whether f is a character device other than the null device.
+// isTerminal reports whether f is a character device other than the null
+// device.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -9,30 +9,28 @@ import (
 	"time"
 )
 
-// slowDiskSource wraps the functions of the C library by which a server waits
-// for its disk (fsync, fdatasync) with functions that wait longer. A server
-// cannot tell that from a slow device.
+// slowDiskSource wraps fsync and fdatasync with versions that take longer, so
+// that a server sees a slow disk.
 //
 //go:embed testdata/slowdisk.c
 var slowDiskSource []byte
 
-// diskDelayFile is the name of a file in the server's directory. The file holds
-// the delay in microseconds.
+// diskDelayFile is a file in the server's directory that holds the delay in
+// microseconds.
 const diskDelayFile = "disk-delay"
 
-// slowDiskLibrary compiles slowDiskSource, once for each test binary.
+// slowDiskLibrary compiles slowDiskSource once per test binary.
 var slowDiskLibrary = sync.OnceValues(func() ([]byte, error) { return compileLibrary("slowdisk", slowDiskSource) })
 
-// CheckSlowDisk returns why this machine cannot slow down a disk, or nil. A
-// slow disk needs Linux and a C compiler, as the race detector does.
+// CheckSlowDisk returns an error if this machine cannot slow down a server's
+// disk, which needs Linux and a C compiler.
 func CheckSlowDisk() error {
 	_, err := slowDiskLibrary()
 	return err
 }
 
-// SlowDiskCommand returns the beginning of a command line. If the command line
-// of a server begins with it, the server waits longer for its disk once
-// [SetDiskDelay] has set a delay for dir, which is the server's directory.
+// SlowDiskCommand returns a command with which to prefix a server's command
+// line. [SetDiskDelay] then slows down its disk. dir is the server's directory.
 func SlowDiskCommand(dir string) ([]string, error) {
 	library, err := slowDiskLibrary()
 	if err != nil {
@@ -41,14 +39,14 @@ func SlowDiskCommand(dir string) ([]string, error) {
 	return preload(filepath.Join(dir, "slowdisk.so"), library, "TESTENV_DISK_DELAY="+filepath.Join(dir, diskDelayFile))
 }
 
-// SetDiskDelay makes every wait for the disk take d longer, for a server whose
-// command line begins with [SlowDiskCommand] for dir. The delay counts from the
-// next wait on. A d of 0 ends it. A wait that has begun keeps its delay.
+// SetDiskDelay makes every sync to disk take d longer. The server must have
+// been started with [SlowDiskCommand] for dir. A sync in progress is not
+// affected.
 func SetDiskDelay(dir string, d time.Duration) error {
 	name := filepath.Join(dir, diskDelayFile)
 	text := strconv.FormatInt(d.Microseconds(), 10)
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name) // so the server never reads half a number
+	return os.Rename(name+".new", name) // atomic, so that the server never reads half a number
 }

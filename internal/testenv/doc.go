@@ -1,24 +1,22 @@
-// Package testenv runs real servers for tests, whatever store they are. It has
-// what does not depend on the store:
+// Package testenv runs real servers for tests. It is the basis of packages for
+// particular stores, such as zktest for ZooKeeper.
 //
-//   - [Process] is the process of a server, which a test kills, stops, pauses
-//     and starts again. Nothing of it outlives the test binary.
-//   - [Shared] holds the one server that all tests of a binary share.
+//   - [Process] is a server process that a test can kill, stop, pause and
+//     restart. It never outlives the test binary.
+//   - [Shared] is a server shared by all tests of a binary.
 //   - [FreePort] and [Listen] choose ports that no other test binary on the
-//     machine uses. [RetryNewPorts] and [RetrySamePorts] start a server again
-//     if one of its ports was taken all the same.
-//   - [Proxy] is a TCP proxy that cuts, delays and drops connections. If it
-//     knows the protocol, it also counts, loses and holds single requests,
-//     replies and events.
-//   - [SlowDiskCommand] makes the disk of a server slow.
-//   - [ClockCommand] makes the wall clock of a server one that a test sets.
-//   - [NewCerts] makes certificates.
-//   - [KeepPasswords] looks for parts of passwords in the errors of DSNs.
-//   - [Dependency] skips or fails a test if the machine lacks what the test
-//     needs.
+//     machine uses. [RetryNewPorts] and [RetrySamePorts] retry if another
+//     program has taken a port nevertheless.
+//   - [Proxy] is a TCP proxy that cuts, delays and drops connections and, if it
+//     knows the protocol, counts, loses and holds individual requests, replies
+//     and events.
+//   - [SlowDiskCommand] slows down a server's disk.
+//   - [ClockCommand] lets a test set a server's wall clock.
+//   - [NewCerts] creates certificates.
+//   - [KeepPasswords] checks that errors contain no part of a password.
+//   - [Dependency] skips or fails a test if the machine lacks what it needs.
 //
-// A package for one store builds on it: zktest is that for ZooKeeper. The
-// functions of testenv return errors, because a package for a store calls some
-// of them again. But a function that takes a testing.TB reports trouble with
-// t.Fatal, and has to be called from the goroutine of the test.
+// Functions that take a testing.TB report errors with t.Fatal and so must be
+// called from the test's goroutine. All others return errors, because the
+// packages based on testenv retry some of them.
 package testenv

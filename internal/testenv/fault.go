@@ -15,61 +15,60 @@ const (
 	holdReply
 )
 
-// fault is what a proxy does to the next request that matches, or to all that
-// match.
+// fault applies to the next matching request or, for a hold, to all of them.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
 	once     sync.Once
-	hit      chan struct{} // closed when the fault has hit a request for the first time
-	released bool          // guarded by the proxy's lock
+	hit      chan struct{} // closed when the fault first applies
+	released bool          // guarded by proxy.mu
 }
 
 func (f *fault) markHit() { f.once.Do(func() { close(f.hit) }) }
 
-// LoseRequest loses the next request that matches, on any connection: the
-// server never gets it, and the proxy closes its connection on both sides. The
-// channel closes when that has happened. A nil match takes any request.
+// LoseRequest drops the next matching request, on any connection, and closes
+// both sides of that connection. The server never receives the request. The
+// returned channel is closed when that has happened. A nil match matches any
+// request.
 func (p *Proxy) LoseRequest(match func(op int32) bool) <-chan struct{} {
 	return p.addFault(loseRequest, match).hit
 }
 
-// LoseReply loses the reply to the next request that matches, on any
-// connection. The request goes through to the server. When its reply comes, the
-// proxy closes the connection on both sides. So the server has done what the
-// request asked for, and the client cannot know. The channel closes when that
-// has happened. A nil match takes any request.
+// LoseReply drops the reply to the next matching request, on any connection,
+// and closes both sides of that connection. The server has then handled the
+// request, but the client cannot know. The returned channel is closed when that
+// has happened. A nil match matches any request.
 func (p *Proxy) LoseReply(match func(op int32) bool) <-chan struct{} {
 	return p.addFault(loseReply, match).hit
 }
 
-// HoldRequests holds back requests that match, and everything that follows such
-// a request on its connection, because the proxy keeps the order. The server
-// gets them after [Hold.Release]. A nil match takes any request.
+// HoldRequests delays matching requests until [Hold.Release], along with
+// everything behind them on their connections, since the proxy preserves the
+// order. A nil match matches any request.
 func (p *Proxy) HoldRequests(match func(op int32) bool) *Hold {
 	return &Hold{p, p.addFault(holdRequest, match)}
 }
 
-// HoldReplies holds back the replies to matching requests that clients send
-// from now on, and everything that follows such a reply on its connection,
-// because the proxy keeps the order. The requests themselves go through. A nil
-// match takes any request, also those that keep a session alive.
+// HoldReplies delays the replies to matching requests until [Hold.Release],
+// along with everything behind them on their connections, since the proxy
+// preserves the order. It applies to requests sent from now on, which do reach
+// the server. A nil match matches any request, including heartbeats.
 func (p *Proxy) HoldReplies(match func(op int32) bool) *Hold {
 	return &Hold{p, p.addFault(holdReply, match)}
 }
 
-// Hold is the result of [Proxy.HoldRequests] and [Proxy.HoldReplies]. Its
-// methods tell when something is held back, and let it pass.
+// Hold represents the requests or replies held by [Proxy.HoldRequests] or
+// [Proxy.HoldReplies].
 type Hold struct {
 	proxy *Proxy
 	fault *fault
 }
 
-// Held returns a channel that closes when something is held back for the first
-// time. With HoldReplies the server has then done what the request asked for.
+// Held returns a channel that is closed when a request or reply is first held.
+// With HoldReplies, the server has handled that request.
 func (h *Hold) Held() <-chan struct{} { return h.fault.hit }
 
-// Release lets everything pass that was held back, and ends the hold.
+// Release ends the hold and forwards everything that was held.
 func (h *Hold) Release() {
 	h.proxy.change(func() {
 		h.fault.released = true
@@ -77,9 +76,8 @@ func (h *Hold) Release() {
 	})
 }
 
-// ForgetFaults cancels each fault of LoseRequest and LoseReply that has not hit
-// a request yet, and releases every Hold. The channels of faults that have hit
-// nothing do not close.
+// ForgetFaults cancels pending calls of LoseRequest and LoseReply, whose
+// channels are then never closed, and releases every Hold.
 func (p *Proxy) ForgetFaults() {
 	p.change(func() {
 		for _, f := range p.faults {
@@ -98,15 +96,15 @@ func (p *Proxy) addFault(k faultKind, match func(int32) bool) *fault {
 	return f
 }
 
-// removeFault takes f out of the list of faults. The caller holds p.mu.
+// removeFault removes f from the list of faults. p.mu must be held.
 func (p *Proxy) removeFault(f *fault) {
 	if i := slices.Index(p.faults, f); i >= 0 {
 		p.faults = slices.Concat(p.faults[:i], p.faults[i+1:])
 	}
 }
 
-// matchingFault returns the oldest fault that matches, or nil. A fault that is
-// for one request only is taken out of the list. The caller holds p.mu.
+// matchingFault returns the oldest matching fault, or nil. Faults that apply to
+// a single request are removed from the list. p.mu must be held.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -120,18 +118,17 @@ func (p *Proxy) matchingFault(op int32) *fault {
 	return nil
 }
 
-// HoldEvents holds back the events that servers send, on all connections.
-// Everything else passes, also what follows an event on the same connection.
-// ([Proxy.HoldReplies] holds back what follows a reply.) No network does this,
-// but a server may send an event late.
+// HoldEvents delays the events sent by servers, on all connections, until
+// [EventHold.Release]. Unlike with [Proxy.HoldReplies], everything behind an
+// event passes it. A network never reorders data like that, but a server may
+// send an event late.
 func (p *Proxy) HoldEvents() *EventHold {
 	h := &EventHold{proxy: p, held: make(chan struct{})}
 	p.change(func() { p.events = h })
 	return h
 }
 
-// EventHold is the result of [Proxy.HoldEvents]. Its methods tell when an event
-// is held back, and let the events pass.
+// EventHold represents the events held by [Proxy.HoldEvents].
 type EventHold struct {
 	proxy  *Proxy
 	held   chan struct{}
@@ -143,17 +140,17 @@ type heldEvent struct {
 	frame      queuedFrame
 }
 
-// Held returns a channel that closes when an event is held back for the first time.
+// Held returns a channel that is closed when an event is first held.
 func (h *EventHold) Held() <-chan struct{} { return h.held }
 
-// Count returns how many events are held back.
+// Count returns the number of events being held.
 func (h *EventHold) Count() (n int) {
 	h.proxy.change(func() { n = len(h.events) })
 	return n
 }
 
-// Release lets the events pass that were held back, and ends the hold. Events
-// of connections that are closed by now are lost.
+// Release ends the hold and forwards the events. Those of closed connections
+// are lost.
 func (h *EventHold) Release() {
 	h.proxy.change(func() {
 		for _, e := range h.events {
@@ -164,8 +161,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold holds a frame back if the frame is an event, and reports whether it did.
-// If h is nil, every frame passes. The caller holds the proxy's lock.
+// hold holds f if it is an event and h is not nil, and reports whether it did.
+// The proxy's mu must be held.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// passwordLetters are in no other part of a data source name or an error.
+// passwordLetters occur nowhere else in a data source name or an error.
 const passwordLetters = "QZJK"
 
-// KeepPasswords calls open with data source names whose passwords have characters
-// that would have to be escaped. No error may contain four bytes of a password in a
-// row. Each form is a data source name with PASSWORD in the place of the password.
+// KeepPasswords checks that no error from open contains four consecutive bytes
+// of a password. It generates passwords with characters that ought to be
+// escaped, and substitutes them for PASSWORD in the given forms of a data
+// source name.
 func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
 	t.Helper()
 	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// The ports lie below the range that Linux gives to outgoing connections. So no
-// outgoing connection can take the port of a server that is down for a moment,
-// and no client can connect to itself by chance. All of them have five digits,
-// so that all addresses have the same length.
+// Ports are chosen below Linux's range for outgoing connections, so that no
+// such connection takes the port of a server while it is down, and no client
+// connects to itself by accident. All have five digits, so that all addresses
+// have the same length.
 const (
 	firstPort = 15000
 	lastPort  = 31999
@@ -25,8 +25,7 @@ var ports struct {
 	reserved map[int]io.Closer
 }
 
-// Listen listens on a free loopback port, which is reserved for this process:
-// see [FreePort].
+// Listen listens on a free loopback port, which it reserves like [FreePort].
 func Listen() (net.Listener, error) {
 	var err error
 	for range 1000 {
@@ -42,15 +41,13 @@ func Listen() (net.Listener, error) {
 	return nil, fmt.Errorf("testenv: no free port: %w", err)
 }
 
-// reservePort reports whether the port was still free and is now reserved for
-// this process. Other goroutines of the process see that in ports.reserved.
-// Other test binaries see that the port is in use on the loopback address
-// 127.0.0.2, which nothing else uses. The reservation lasts as long as the
-// process.
+// reservePort reserves a port for the life of this process, and reports whether
+// it was free. Other test binaries see the reservation because it binds the
+// port on 127.0.0.2, which nothing else uses.
 //
-// Programs that do not use this package can still take the port. On a system
-// without the address 127.0.0.2, other test binaries can take it too. In these
-// cases only another try with another port helps: see [ErrPortTaken].
+// It is best effort: other programs may still take the port and, on systems
+// without 127.0.0.2, so may other test binaries. Callers then have to retry
+// with another port, see [ErrPortTaken].
 func reservePort(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()
@@ -72,9 +69,8 @@ func reservePort(port int) bool {
 	return true
 }
 
-// FreePort returns a loopback port on which no program listens at the moment.
-// It returns each port once: neither this process nor another test binary on
-// the machine gets it again.
+// FreePort returns a loopback port on which no program is listening. It returns
+// each port only once, even to other test binaries on the machine.
 func FreePort() (int, error) {
 	l, err := Listen()
 	if err != nil {
@@ -84,5 +80,5 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Loopback returns host:port of a loopback port.
+// Loopback returns host:port for a loopback port.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -9,13 +9,12 @@ import (
 	"runtime"
 )
 
-// compileLibrary compiles a library that replaces functions of the C library.
+// compileLibrary compiles a library that wraps functions of the C library.
 func compileLibrary(name string, source []byte) ([]byte, error) {
 	return Compile(name, source, "-shared", "-fPIC", "-ldl")
 }
 
-// Compile compiles a C file for Linux. It needs a C compiler, as the race detector
-// does.
+// Compile compiles a C program for Linux. It needs a C compiler.
 func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("testenv: %s needs Linux", name)
@@ -42,8 +41,8 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to a file. It returns the beginning of a command line that
-// makes a program use the library and sets a variable of its environment.
+// preload writes a library to path and returns a command prefix that makes a
+// program preload it, with an additional environment variable.
 func preload(path string, library []byte, variable string) ([]string, error) {
 	if err := os.WriteFile(path, library, 0o700); err != nil {
 		return nil, err

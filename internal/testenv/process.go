@@ -9,27 +9,25 @@ import (
 	"time"
 )
 
-// ReadyWithin bounds the start of one server. A start takes far longer than
-// usual if several test binaries share few cores.
+// ReadyWithin limits how long a server may take to start. It is generous,
+// because several test binaries may share a few cores.
 const ReadyWithin = 90 * time.Second
 
-// ErrPortTaken says that another program took one of the server's ports after
-// the port was chosen and before the server used it. Another try with other
-// ports helps.
+// ErrPortTaken means that another program has taken one of the server's ports
+// after it was chosen. The caller should retry with other ports.
 var ErrPortTaken = errors.New("port taken")
 
-// Process is one server: its command, its directory and, while the server is
-// up, its process.
+// Process is a server process with its directory. It can be started repeatedly.
 //
-// The parent of the server's process is a small shell process in a session of
-// its own, which reads from a pipe of the test binary. When the test binary
-// ends, by whatever signal, the pipe ends too. Then the shell kills the server
-// and removes its directory.
+// Its parent is a small shell process in its own process group, which reads
+// from a pipe held by the test binary. When the test binary exits, for whatever
+// reason, the pipe breaks, and the shell kills the server and removes its
+// directory.
 //
-// Signals go to the server's own process, and not to processes that it starts. So
-// a command that is a shell script has to exec its program.
+// Signals are sent to the server process only, not to its children, so a
+// command that is a shell script must exec its program.
 //
-// A Process is safe for use by many goroutines.
+// A Process is safe for concurrent use.
 type Process struct {
 	dir        string
 	supervisor *supervisor
@@ -38,9 +36,9 @@ type Process struct {
 	pid int // 0 while the server is down
 }
 
-// NewProcess returns a server that is down. [Process.Start] starts it with
-// command. The directory dir must exist. The server's output goes to a file in
-// dir, and [Process.Close] removes dir.
+// NewProcess returns a process that [Process.Start] starts with command. Its
+// output goes to a file in dir, which must exist and is removed by
+// [Process.Close].
 func NewProcess(dir string, command []string) (*Process, error) {
 	supervisor, err := newSupervisor(dir, command)
 	if err != nil {
@@ -49,24 +47,24 @@ func NewProcess(dir string, command []string) (*Process, error) {
 	return &Process{dir: dir, supervisor: supervisor}, nil
 }
 
-// Dir returns the directory of the server.
+// Dir returns the server's directory.
 func (p *Process) Dir() string { return p.dir }
 
-// Startup holds the functions by which [Process.Start] finds out whether a
-// server that it has started gets ready, or why it does not.
+// Startup tells [Process.Start] how to find out whether a server is ready, or
+// why it won't be.
 type Startup struct {
-	// Ready reports whether this very server answers, and not another one that
-	// has its port.
+	// Ready reports whether this very server answers, rather than another one
+	// on the same port.
 	Ready func() bool
-	// PortTaken reports whether the log says that another program has one of the ports.
+	// PortTaken reports whether the log says that a port was taken.
 	PortTaken func(log string) bool
 	// Exiting reports whether the log says that the server is about to exit.
 	Exiting func(log string) bool
 }
 
-// Start starts the server and waits until it is ready, for [ReadyWithin] at
-// most. After an error the server is down. The error matches [ErrPortTaken] if
-// another try with other ports would help.
+// Start starts the server and waits until it is ready, but at most
+// [ReadyWithin]. After an error the server is down. The error matches
+// [ErrPortTaken] if the caller should retry with other ports.
 func (p *Process) Start(s Startup) error {
 	logged := len(p.Log(0))
 	pid, err := p.supervisor.start()
@@ -84,12 +82,10 @@ func (p *Process) Start(s Startup) error {
 	return nil
 }
 
-// startError returns why the server will not get ready, or nil. It reads what
-// the server has logged since its start, which begins at offset logged.
-//
-// If the log says that the server is about to exit, startError waits until the
-// process has ended, and only then looks for the reason: before, the log may
-// end in the middle of a message.
+// startError returns the reason that the server won't become ready, or nil. Its
+// log since the start begins at offset logged. If the server is exiting,
+// startError waits for that before it reads the log again, which may be
+// incomplete until then.
 func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	log := p.Log(logged)
 	if s.PortTaken(log) {
@@ -110,48 +106,48 @@ func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	return nil
 }
 
-// Log returns what the server has written to standard output and standard error
-// since its first start, from an offset on. A log that cannot be read counts as
-// empty.
+// Log returns the server's output since its first start, from the given offset.
 func (p *Process) Log(offset int) string {
 	text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 	return string(text[min(offset, len(text)):])
 }
 
-// Kill ends the server with SIGKILL and waits until it is dead. Its directory stays.
+// Kill kills the server with SIGKILL and waits for it to exit. Its directory is
+// kept.
 func (p *Process) Kill() error {
 	p.setPid(0)
 	return p.supervisor.kill()
 }
 
-// Stop ends the server with SIGTERM and waits until it is dead. Its directory stays.
+// Stop stops the server with SIGTERM and waits for it to exit. Its directory is
+// kept.
 func (p *Process) Stop() error {
 	p.setPid(0)
 	return p.supervisor.stop()
 }
 
-// Pause stops the server with SIGSTOP: its connections stay open, and it does
-// nothing. Pause returns once every thread of the server has stopped.
+// Pause stops the server with SIGSTOP and waits until all its threads have
+// stopped. Its connections stay open.
 func (p *Process) Pause() error { return p.signal(pause) }
 
 // Resume ends [Process.Pause].
 func (p *Process) Resume() error { return p.signal(resume) }
 
-// Down reports whether the server has not been started, or has been ended by
+// Down reports whether the server has not been started, or was ended by
 // [Process.Kill] or [Process.Stop].
 func (p *Process) Down() bool { return p.Pid() == 0 }
 
-// Pid returns the id of the server's process, or 0 while the server is down.
+// Pid returns the server's process ID, or 0 while it is down.
 func (p *Process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
 }
 
-// SupervisorPid returns the id of the shell process that is the parent of the server.
+// SupervisorPid returns the process ID of the server's parent.
 func (p *Process) SupervisorPid() int { return p.supervisor.cmd.Process.Pid }
 
-// Close kills the server, removes its directory and waits for both.
+// Close kills the server, removes its directory, and waits for both.
 func (p *Process) Close() error { return p.supervisor.close() }
 
 func (p *Process) setPid(pid int) {

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable is the name of an environment variable. If it is set, the test
-// binary is a child process of a test, and starts servers for that test.
+// childVariable is an environment variable that is set in child processes of
+// the test binary. It says what to do there.
 const childVariable = "TESTENV_CHILD"
 
 func eventually(t *testing.T, condition func() bool) {
@@ -29,7 +29,7 @@ func eventually(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
 }
 
-// program returns a server that runs a shell script, in a directory of its own.
+// program returns a server that runs a shell script in a new directory.
 func program(t *testing.T, script string, args ...string) *Process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "testenv-")
@@ -40,7 +40,7 @@ func program(t *testing.T, script string, args ...string) *Process {
 	return p
 }
 
-// startup returns the Startup of a server that logs "ready", "exiting" and
+// startup returns the Startup for a server that logs "ready", "exiting" and
 // "taken".
 func startup(p *Process) Startup {
 	logs := func(word string) func(string) bool {
@@ -81,7 +81,7 @@ func TestServerThatExitsSaysWhy(t *testing.T) {
 	require.True(t, p.Down())
 }
 
-// The log may say that the server exits before it says that a port is taken.
+// A server may log that it is exiting before it logs that a port is taken.
 func TestTakenPortIsNoticedAfterTheServerSaidThatItExits(t *testing.T) {
 	p := program(t, `echo exiting; sleep 0.3; echo taken`)
 	s := startup(p)
@@ -132,21 +132,20 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is what the child process does: it starts servers, prints their
-// process ids and directories, and waits for a signal.
+// startAndHang runs in the child process. It starts servers, prints their
+// process IDs and directories, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo ready; exec sleep 600")
 	require.NoError(t, p.Start(startup(p)))
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// Handle the signal explicitly. The tests may run where SIGHUP is ignored,
-	// as under nohup, and then it would not end this process.
+	// Handle SIGHUP explicitly, because it may be ignored, as under nohup.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())
 	<-signals
-	os.Exit(1) // without any clean-up
+	os.Exit(1) // without any cleanup
 }
 
 func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string) {
@@ -160,14 +159,11 @@ func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string)
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, even a dead one whose
-// parent has not asked for its exit status yet.
+// alive reports whether the process exists, even as a zombie.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether there is a process of that id that is not dead. A
-// dead process whose parent has died too may stay in the process table for
-// ever, if the first process of a container does not remove dead processes as
-// init does.
+// running reports whether the process exists and is not a zombie. Orphaned
+// zombies may stay forever if a container's first process does not reap them.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {

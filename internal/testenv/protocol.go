@@ -5,38 +5,38 @@ import (
 	"io"
 )
 
-// Protocol returns the two readers for a new connection of a [Proxy]. A reader
-// may keep state, as each belongs to one connection and is called by one
-// goroutine.
+// Protocol returns the readers for a new connection through a [Proxy]. Each
+// reader belongs to one connection and is called by a single goroutine, so it
+// may keep state.
 type Protocol func() (requests, replies FrameReader)
 
-// FrameReader reads the next frame of one direction of a connection. It returns
-// what it has read, even if it also returns an error. If the bytes are not of
-// the protocol, it returns [ErrOtherProtocol], and the proxy forwards the rest
-// of that direction as it comes.
+// FrameReader reads the next frame in one direction of a connection. With an
+// error, it returns what it has read so far. If the error is
+// [ErrOtherProtocol], the proxy forwards all later bytes in that direction
+// unchanged.
 type FrameReader func(io.Reader) (Frame, error)
 
-// ErrOtherProtocol says that the bytes of a connection are not of the proxy's protocol.
+// ErrOtherProtocol means that a connection does not use the proxy's protocol.
 var ErrOtherProtocol = errors.New("testenv: bytes of another protocol")
 
-// Frame is what a proxy forwards, delays, loses or holds as a whole.
+// Frame is a unit that a proxy forwards, delays, loses or holds.
 type Frame struct {
 	Bytes []byte
 	Kind  Kind
-	// Op is the operation that a request asks for.
+	// Op is the operation of a request.
 	Op int32
-	// ID is the same in a request and in its reply.
+	// ID matches a reply to its request.
 	ID int64
 }
 
-// Kind says what a [Frame] is.
+// Kind is the kind of a [Frame].
 type Kind int
 
 const (
-	Opaque  Kind = iota // bytes without a meaning for the proxy
-	Request             // a request from a client
-	Reply               // the server's reply to one request
-	Event               // a message of the server that replies to no request
+	Opaque  Kind = iota // bytes without a meaning to the proxy
+	Request             // a client's request
+	Reply               // a server's reply to a request
+	Event               // a server's message that is not a reply
 )
 
 // ReadBytes is the [FrameReader] of a proxy without a protocol.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Direction is one of the two directions through a proxy.
+// Direction is a direction through a proxy.
 type Direction int
 
 const (
@@ -17,12 +17,12 @@ const (
 	ToClient
 )
 
-// Proxy is a TCP proxy in front of a server. It cuts, delays, refuses and drops
-// connections. If it knows the protocol, it also counts requests, and loses or
-// holds single ones. Bytes that are not of that protocol, such as TLS, are
-// forwarded as they come.
+// Proxy is a TCP proxy in front of a server. It can cut, delay, refuse and drop
+// connections. With a protocol, it can also count, lose and hold individual
+// requests. Bytes that are not in that protocol, such as TLS, are forwarded
+// unchanged.
 //
-// A Proxy is safe for use by many goroutines; its methods return at once.
+// A Proxy is safe for concurrent use. Its methods don't block.
 type Proxy struct {
 	listener  net.Listener
 	protocol  Protocol
@@ -30,22 +30,22 @@ type Proxy struct {
 	done      sync.WaitGroup
 
 	mu          sync.Mutex
-	wake        *sync.Cond // signalled when a field below has changed
+	wake        *sync.Cond // signaled when a field below changes
 	target      string
 	closed      bool
 	refusing    bool
 	cut         [2]bool
 	delay       [2]time.Duration
 	connections map[*connection]bool
-	counts      map[int32]int // the number of requests so far, by operation
+	counts      map[int32]int // requests so far, by operation
 	hook        func(op int32)
 	faults      []*fault
-	events      *EventHold // holds back all events; nil: events pass
+	events      *EventHold // nil unless events are held
 }
 
-// NewProxy returns a proxy for the server at target. A nil protocol forwards
-// bytes as they come. The proxy is closed when the test ends, and leaves no
-// goroutine.
+// NewProxy returns a proxy for the server at target. With a nil protocol, it
+// forwards bytes unchanged. The proxy is closed when the test ends and leaves
+// no goroutines.
 func NewProxy(t testing.TB, target string, protocol Protocol) *Proxy {
 	t.Helper()
 	p, err := ListenProxy(target)
@@ -57,9 +57,9 @@ func NewProxy(t testing.TB, target string, protocol Protocol) *Proxy {
 	return p
 }
 
-// ListenProxy returns a proxy that already has its address, but accepts
-// connections only after a call of [Proxy.Serve]. It is for the links between
-// servers, whose addresses all have to be known first.
+// ListenProxy returns a proxy that has an address, but accepts connections only
+// after [Proxy.Serve]. It is for links between servers, whose addresses all
+// have to be known before any is started.
 func ListenProxy(target string) (*Proxy, error) {
 	l, err := Listen()
 	if err != nil {
@@ -68,19 +68,20 @@ func ListenProxy(target string) (*Proxy, error) {
 	return ProxyOn(l, target), nil
 }
 
-// ProxyOn is like [ListenProxy], but the proxy uses the listener l, and
-// [Proxy.Close] closes l.
+// ProxyOn is like [ListenProxy] but uses the listener l, which [Proxy.Close]
+// closes.
 func ProxyOn(l net.Listener, target string) *Proxy {
 	p := &Proxy{listener: l, target: target, connections: make(map[*connection]bool), counts: make(map[int32]int)}
 	p.wake = sync.NewCond(&p.mu)
 	return p
 }
 
-// DialAgain makes the proxy dial again, for about two seconds, if the target
-// refuses a connection. Call it before [Proxy.Serve].
+// DialAgain makes the proxy redial for about two seconds if the target refuses
+// a connection. It must be called before [Proxy.Serve].
 func (p *Proxy) DialAgain() { p.dialAgain = true }
 
-// Serve makes the proxy accept connections. A nil protocol forwards bytes as they come.
+// Serve makes the proxy accept connections. With a nil protocol, it forwards
+// bytes unchanged.
 func (p *Proxy) Serve(protocol Protocol) {
 	if protocol == nil {
 		protocol = func() (requests, replies FrameReader) { return ReadBytes, ReadBytes }
@@ -95,28 +96,27 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Port returns the port for clients.
 func (p *Proxy) Port() string { return strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port) }
 
-// Target returns host:port of the server that new connections reach.
+// Target returns host:port of the server for new connections.
 func (p *Proxy) Target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target
 }
 
-// Cut stops forwarding in both directions, silently. Connections stay open, the
-// proxy accepts new ones, and nothing passes, neither data nor the end of a
-// connection. After [Proxy.Heal] everything passes that was held up, as with
-// TCP after an outage.
+// Cut silently stops forwarding in both directions until [Proxy.Heal].
+// Connections stay open and new ones are accepted, but nothing passes, not even
+// the end of a connection. As with TCP after an outage, nothing is lost.
 func (p *Proxy) Cut() {
 	p.change(func() { p.cut = [2]bool{true, true} })
 }
 
-// CutOneWay is [Proxy.Cut] in one direction, in addition to what is cut already.
+// CutOneWay is like [Proxy.Cut] for one direction. It adds to earlier cuts.
 func (p *Proxy) CutOneWay(d Direction) {
 	p.change(func() { p.cut[d] = true })
 }
 
-// Refuse makes the proxy close new connections at once, like a server that is
-// down. Connections that are open stay: see [Proxy.DropConnections].
+// Refuse makes the proxy close new connections at once, as if the server were
+// down, until [Proxy.Heal]. Open connections are not affected.
 func (p *Proxy) Refuse() {
 	p.change(func() { p.refusing = true })
 }
@@ -126,8 +126,8 @@ func (p *Proxy) Heal() {
 	p.change(func() { p.cut, p.refusing = [2]bool{}, false })
 }
 
-// DropConnections closes all connections, on both sides. Frames that were held
-// up are lost.
+// DropConnections closes all connections on both sides. Data not yet forwarded
+// is lost.
 func (p *Proxy) DropConnections() {
 	p.change(func() {
 		for c := range p.connections {
@@ -136,47 +136,48 @@ func (p *Proxy) DropConnections() {
 	})
 }
 
-// SetDelay makes everything take d longer in each direction, from now on.
+// SetDelay delays all later data by d in each direction.
 func (p *Proxy) SetDelay(d time.Duration) {
 	p.change(func() { p.delay = [2]time.Duration{d, d} })
 }
 
-// SetDelayOneWay is [Proxy.SetDelay] in one direction.
+// SetDelayOneWay is like [Proxy.SetDelay] for one direction.
 func (p *Proxy) SetDelayOneWay(dir Direction, d time.Duration) {
 	p.change(func() { p.delay[dir] = d })
 }
 
-// Retarget makes new connections reach another server. Open connections stay.
+// Retarget directs new connections to another server. Open connections are not
+// affected.
 func (p *Proxy) Retarget(addr string) {
 	p.change(func() { p.target = addr })
 }
 
-// Connections returns how many connections are open through the proxy.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.connections)
 }
 
-// Counts returns how many requests clients have sent through the proxy, by
-// operation, whether or not the proxy forwarded them.
+// Counts returns the number of requests received from clients, by operation,
+// whether or not they were forwarded.
 func (p *Proxy) Counts() map[int32]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
 }
 
-// Frames returns how many requests with that operation clients have sent
-// through the proxy, whether or not the proxy forwarded them.
+// Frames returns the number of requests for op received from clients, whether
+// or not they were forwarded.
 func (p *Proxy) Frames(op int32) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[op]
 }
 
-// OnRequest sets a hook that is called with every request before it is
-// forwarded, from a goroutine of its connection. The hook may call the proxy's
-// methods. Nil removes it.
+// OnRequest sets a hook, or removes it if nil. The hook is called with every
+// request before it is forwarded, from any of the proxy's goroutines, and may
+// call methods of the proxy.
 func (p *Proxy) OnRequest(hook func(op int32)) {
 	p.change(func() { p.hook = hook })
 }
@@ -214,8 +215,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// Close closes the proxy and all its connections, and waits until its
-// goroutines have ended.
+// Close closes the proxy and its connections, and waits for its goroutines to
+// exit.
 func (p *Proxy) Close() {
 	p.listener.Close()
 	p.change(func() {

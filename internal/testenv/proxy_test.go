@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echoServer sends every line back.
+// echoServer starts a server that echoes every line.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := Listen()
@@ -36,9 +36,9 @@ func echoServer(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// lines is a protocol of lines. Each line from the client is a request, whose
-// first byte is the operation. The replies come in the order of the requests. A
-// line from the server that begins with '!' is an event.
+// lines is a line-based protocol. A client's line is a request whose operation
+// is its first byte. A server's line is an event if it begins with '!', and
+// otherwise the reply to the next request in order.
 func lines() (requests, replies FrameReader) {
 	read := func(kind Kind) FrameReader {
 		var buffered *bufio.Reader

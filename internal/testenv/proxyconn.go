@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// connection is one connection of a client through a proxy. Each direction has
-// a goroutine that reads into a queue, and a goroutine that forwards from that
-// queue. So the proxy notices the end of a connection also while nothing may
-// pass.
+// connection is a client's connection through a proxy. For each direction, one
+// goroutine reads into a queue and another forwards from it, so that the proxy
+// notices the end of a connection even while nothing may pass.
 //
-// The proxy's lock guards the fields after the first one.
+// All fields after the first are guarded by proxy.mu.
 type connection struct {
 	proxy *Proxy
 
 	queues [2]frameQueue
-	// The connections to the server and to the client, each at the index of the
-	// direction in which bytes are written to it. The server's is nil until the
-	// server is dialed.
+	// sides are the connections to the server and to the client, indexed by the
+	// direction in which they are written to. The server's is nil until it was
+	// dialed.
 	sides     [2]net.Conn
 	aborted   bool
-	ended     int              // the number of directions whose forwarding has ended
-	replies   map[int64]*fault // faults for the replies to requests that have passed, by Frame.ID
+	ended     int              // number of directions that are done forwarding
+	replies   map[int64]*fault // faults for replies that are still to come, by Frame.ID
 	toReplies FrameReader
 }
 
-// queuedFrame is a frame that the proxy has read and not yet forwarded.
+// queuedFrame is a frame that was read but not yet forwarded.
 type queuedFrame struct {
 	Frame
-	at      time.Time // the time from which on the delay of the proxy lets the frame pass
-	matched bool      // whether the fault for this frame was looked up; if so, the field fault holds it, or nil if no fault hits the frame
+	at      time.Time // when the delay has passed
+	matched bool      // fault has been looked up
 	fault   *fault
 }
 
 type frameQueue struct {
 	frames []queuedFrame
-	ended  bool // no more frames come
+	ended  bool // no more frames will be added
 }
 
-// startConnection begins to forward what a client sends. The caller holds p.mu.
+// startConnection starts forwarding a client's connection. p.mu must be held.
 func (p *Proxy) startConnection(client net.Conn) {
 	requests, replies := p.protocol()
 	c := &connection{proxy: p, replies: make(map[int64]*fault), toReplies: replies}
@@ -50,7 +49,7 @@ func (p *Proxy) startConnection(client net.Conn) {
 	p.done.Go(func() { c.forward(ToServer) })
 }
 
-// abort closes both sides. The caller holds p.mu.
+// abort closes both sides. proxy.mu must be held.
 func (c *connection) abort() {
 	if c.aborted {
 		return
@@ -65,8 +64,7 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read puts what comes from one side into the queue of direction d, until that
-// side ends.
+// read reads frames into the queue for direction d until its source ends.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)
@@ -101,8 +99,8 @@ func (c *connection) push(d Direction, f queuedFrame, last bool) {
 	})
 }
 
-// forward writes what is in the queue of direction d, until the end of the
-// queue or of the connection.
+// forward writes frames from the queue for direction d until the queue or the
+// connection ends.
 func (c *connection) forward(d Direction) {
 	defer c.forwardingEnded()
 	if d == ToServer && !c.dialServer() {
@@ -125,9 +123,9 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer dials the server as soon as the proxy is not cut in any direction.
-// It reports whether the connection goes on. If the client has gone before the
-// dial, the server never sees a connection.
+// dialServer waits until nothing is cut and dials the server. It reports
+// whether the connection should go on. If the client is already gone, the
+// server never sees a connection.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -161,9 +159,9 @@ func (c *connection) dialServer() bool {
 	return true
 }
 
-// next waits for the next frame that may pass. It returns the frame and the
-// side to write it to. If no frame will come any more, ok is false. If the
-// connection was aborted, the side is nil as well.
+// next waits for the next frame that may pass, and returns it with the side to
+// write it to. ok is false if no more frames will come; the side is then nil if
+// the connection was aborted.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
 	p.mu.Lock()
@@ -182,9 +180,8 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	return f, c.sides[d], true
 }
 
-// passable reports whether the next frame of a direction may be forwarded now, as
-// far as cuts and delays go. If no frame is left, it reports whether the end of the
-// stream may be forwarded. The caller holds p.mu.
+// passable reports whether cuts and delays allow the next frame in direction d
+// to pass or, if there is none, the end of the stream. proxy.mu must be held.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -199,9 +196,9 @@ func (c *connection) passable(d Direction) bool {
 	return time.Until(q.frames[0].at) <= 0
 }
 
-// faultLetsPass reports whether no fault keeps the first frame of a direction
-// from passing. The first call for a frame looks up the fault that hits the
-// frame. The caller holds p.mu.
+// faultLetsPass reports whether no fault is holding the first frame in
+// direction d. The first call for a frame looks up its fault. proxy.mu must be
+// held.
 func (c *connection) faultLetsPass(d Direction) bool {
 	if c.aborted || len(c.queues[d].frames) == 0 {
 		return true
@@ -221,8 +218,8 @@ func (c *connection) faultLetsPass(d Direction) bool {
 	return c.aborted
 }
 
-// faultFor returns the fault for a frame, or nil. A fault for the reply to a
-// request is kept in c.replies until the reply comes.
+// faultFor returns the fault for a frame, or nil. A fault that concerns the
+// reply to a request is stored in c.replies.
 func (c *connection) faultFor(f Frame) *fault {
 	switch f.Kind {
 	case Reply:
@@ -246,8 +243,7 @@ func (c *connection) lockAndAbort() {
 	c.abort()
 }
 
-// forwardingEnded counts a direction whose forwarding has ended, and closes the
-// connection after the second one.
+// forwardingEnded closes the connection once both directions are done.
 func (c *connection) forwardingEnded() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
@@ -256,8 +252,8 @@ func (c *connection) forwardingEnded() {
 	}
 }
 
-// closeWrite passes on the end of one direction only. The other direction may
-// still have data.
+// closeWrite closes the write side only, because there may be more data in the
+// other direction.
 func closeWrite(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		tcp.CloseWrite()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// RetryNewPorts calls start until start returns no error that matches
-// [ErrPortTaken], and returns the results of the last call. Each call of start
-// chooses ports of its own, and leaves nothing behind if it returns an error.
+// RetryNewPorts calls start until its error does not match [ErrPortTaken], and
+// returns the last results. Each call must choose new ports, and must clean up
+// after itself if it fails.
 func RetryNewPorts[S any](start func() (S, error)) (S, error) {
 	for {
 		server, err := start()
@@ -17,10 +17,9 @@ func RetryNewPorts[S any](start func() (S, error)) (S, error) {
 	}
 }
 
-// RetrySamePorts calls start, which starts a server again on its old ports. If
-// the error matches [ErrPortTaken], it calls start again, five times in all. The
-// reason: another process may hold a port for a moment, while that process looks
-// for a free port.
+// RetrySamePorts calls start, which restarts a server on its previous ports, up
+// to five times while the error matches [ErrPortTaken]. A process that is
+// looking for a free port may briefly hold one of them.
 func RetrySamePorts(start func() error) error {
 	for try := 1; ; try++ {
 		err := start()

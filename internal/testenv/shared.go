@@ -7,17 +7,16 @@ import (
 	"testing"
 )
 
-// Shared holds the one server that all tests of a binary share. The zero value
-// holds no server yet. S is the type of the package that starts the server.
+// Shared is a server of type S that all tests of a binary share. The zero value
+// has no server yet.
 type Shared[S any] struct {
 	mu      sync.Mutex
 	started bool
 	server  S
 }
 
-// Get returns the server. The first call of Get calls start, which starts the
-// server. If start fails, the test fails, and the next call of Get calls start
-// again.
+// Get returns the server, which the first call starts. If start fails, the test
+// fails and the next call tries again.
 func (s *Shared[S]) Get(t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s.mu.Lock()
@@ -32,10 +31,9 @@ func (s *Shared[S]) Get(t testing.TB, start func() (S, error)) S {
 	return s.server
 }
 
-// Main runs the tests. If a test has started the server, Main calls stop after
-// the tests, which stops the server. The result is the exit code of the test
-// binary. If stop fails, Main prints the error with the name of the package,
-// and the exit code is not 0.
+// Main runs the tests, then stops the server if it was started, and returns the
+// exit code of the test binary. If stop fails, Main prints the error along with
+// name, and the code is not 0.
 func (s *Shared[S]) Main(m *testing.M, name string, stop func(S) error) int {
 	code := m.Run()
 	s.mu.Lock()

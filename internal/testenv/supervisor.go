@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// supervisorScript starts and stops the server of a test. It reads one order a
-// line and answers each with a line. When its input has ended, because the test
-// binary has closed the pipe or has died, the script kills the server and removes
-// the server's directory. It ignores SIGPIPE, so that it does this even if no
-// process reads its answers any more.
+// supervisorScript starts and stops a server. It reads commands from standard
+// input and answers each with a line. At the end of its input, when the test
+// binary has closed the pipe or exited, it kills the server and removes the
+// directory. It ignores SIGPIPE, so that it does this even if nobody reads its
+// answers.
 const supervisorScript = `
 trap '' PIPE HUP INT QUIT TERM
 dir=$1
@@ -43,10 +43,8 @@ rm -rf "$dir"
 `
 
 // supervisor is the shell process that is the parent of a server. It outlives
-// the test binary for as long as it takes to kill the server and to remove the
-// server's directory.
-//
-// A supervisor is safe for use by many goroutines.
+// the test binary just long enough to kill the server and remove its directory.
+// A supervisor is safe for concurrent use.
 type supervisor struct {
 	cmd *exec.Cmd
 
@@ -55,7 +53,8 @@ type supervisor struct {
 	answers *bufio.Reader
 }
 
-// newSupervisor returns a supervisor that can start command and removes dir in the end.
+// newSupervisor returns a supervisor that runs command on demand and finally
+// removes dir.
 func newSupervisor(dir string, command []string) (*supervisor, error) {
 	args := []string{"-c", supervisorScript, "testenv-supervisor", dir}
 	cmd := exec.Command("/bin/sh", append(args, command...)...)
@@ -75,7 +74,7 @@ func newSupervisor(dir string, command []string) (*supervisor, error) {
 	return &supervisor{cmd: cmd, orders: orders, answers: bufio.NewReader(answers)}, nil
 }
 
-// start starts the program and returns its process id.
+// start starts the server and returns its process ID.
 func (s *supervisor) start() (int, error) {
 	answer, err := s.order("start")
 	if err != nil {
@@ -84,12 +83,12 @@ func (s *supervisor) start() (int, error) {
 	return strconv.Atoi(answer)
 }
 
-// kill ends the program with SIGKILL. stop ends it with SIGTERM. Both wait
-// until the program is dead.
+// kill and stop end the server with SIGKILL and SIGTERM, respectively, and wait
+// for it to exit.
 func (s *supervisor) kill() error { _, err := s.order("kill"); return err }
 func (s *supervisor) stop() error { _, err := s.order("stop"); return err }
 
-// await waits until the program has ended by itself.
+// await waits until the server exits by itself.
 func (s *supervisor) await() error { _, err := s.order("await"); return err }
 
 func (s *supervisor) order(order string) (string, error) {
@@ -102,7 +101,7 @@ func (s *supervisor) order(order string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// close kills the program, removes the directory and waits for both.
+// close kills the server, removes its directory, and waits for both.
 func (s *supervisor) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

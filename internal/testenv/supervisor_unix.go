@@ -14,16 +14,14 @@ import (
 // CanRunProcesses reports whether this package can run servers on this system.
 const CanRunProcesses = true
 
-// ownGroup puts the supervisor into a process group of its own. Signals to the
-// process group of the test then do not reach the supervisor, which still has
-// to clean up. It has no session of its own, because Linux shares the processor
-// between sessions (sched_autogroup): beside other work, servers with a session
-// each did not run for as long as 8 s.
+// ownGroup puts the supervisor into its own process group, so that signals to
+// the test's group don't prevent it from cleaning up. It does not get its own
+// session, because Linux divides CPU time among sessions (sched_autogroup), and
+// servers with a session each were once starved for 8 s.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// pause stops a process with SIGSTOP and returns once all its threads have
-// stopped. Threads go on for a moment after the signal was sent, and a server
-// could answer in that time.
+// pause stops a process with SIGSTOP and waits until all its threads have
+// stopped. Until then, a server could still answer.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -36,14 +34,14 @@ func pause(pid int) error {
 	return nil
 }
 
-// stopped reports whether every thread of a process is stopped. It returns true
-// if the system does not say.
+// stopped reports whether all threads of a process are stopped. It returns true
+// if the system has no /proc.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
-		text, err := os.ReadFile(thread) // the text has the form: pid (name) state ...
+		text, err := os.ReadFile(thread) // pid (name) state ...
 		if err != nil {
-			continue // the thread has ended
+			continue // the thread has exited
 		}
 		_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
 		if len(state) > 0 && state[0] != 'T' {
