@@ -8,28 +8,27 @@ import (
 )
 
 // WithBacklog sets clientPortListenBacklog, the number of connections that may
-// wait for the server to accept them, which is 50 by default.
+// wait to be accepted. The default is 50.
 func WithBacklog(n int) Option {
 	return WithConfig(map[string]string{"clientPortListenBacklog": strconv.Itoa(n)})
 }
 
-// maxBacklog bounds the connections that [Server.FillAcceptQueue] makes.
+// maxBacklog limits the number of connections made by [Server.FillAcceptQueue].
 const maxBacklog = 4096
 
-// FillAcceptQueue pauses the server and makes connections until its accept
-// queue is full. The system then drops further attempts, so that a client gets
-// no answer at all, not even a refusal. Open connections stay. The returned
-// function resumes the server and closes the connections. It may be called
-// twice.
+// FillAcceptQueue pauses the server and opens connections until its accept
+// queue is full. The kernel then drops further attempts, so that clients get no
+// answer, not even a refusal. Established connections stay open. end resumes
+// the server and closes the new connections. It is idempotent.
 //
-// It takes longer without [WithBacklog].
+// Use [WithBacklog] to make it faster.
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.t.Helper()
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// One failure does not prove that the queue is full, because the server may
-	// accept connections for another moment until it has stopped.
+	// The server may accept a few more connections until it has stopped, so a
+	// single failure does not mean that the queue is full.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {
@@ -43,7 +42,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.proc.Resume() // fails harmlessly if the server was killed meanwhile
+		s.proc.Resume() // fails harmlessly if the server was killed
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

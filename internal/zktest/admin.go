@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// superuser is the superuser of every server, which lists and removes paths
-// whatever access control a test has set.
+// superuser is exempt from access control on every server, and can list and
+// remove whatever a test has created.
 const superuser = "super:zktest"
 
 func superuserFlag() string {
@@ -18,10 +18,9 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin calls use with a client of the superuser, and closes the client,
-// because [Server.Requests] would count the pings of an open one. The
-// connection may break on a busy machine. Then admin calls use again, which
-// must not mind.
+// admin calls use with a superuser's client. It retries if the connection
+// breaks, so use must be idempotent. It closes the client, because the pings of
+// an idle one would count in [Server.Requests].
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

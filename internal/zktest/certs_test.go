@@ -24,7 +24,7 @@ func TestClientWithCertificateGetsSession(t *testing.T) {
 	require.NoError(t, err)
 	end()
 
-	// The plain port of the same server still works.
+	// The plain port still works.
 	_, _, err = s.Raw(t).Children("/")
 	require.NoError(t, err)
 	require.Positive(t, s.Requests(t))
@@ -64,8 +64,8 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 	require.NoError(t, handshake(s.SecureAddr(), config))
 }
 
-// handshake opens a session over TLS. With TLS 1.3 a client learns only from
-// the server's first answer that its certificate was refused.
+// handshake opens a session over TLS. With TLS 1.3, a client learns only from
+// the first reply that its certificate was rejected.
 func handshake(addr string, config *tls.Config) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, config)
 	if err != nil {

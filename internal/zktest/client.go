@@ -21,9 +21,8 @@ func (s *Server) Raw(t testing.TB) *zk.Conn {
 	return Dial(t, rawTimeout, s.Addr())
 }
 
-// Dial returns a plain go-zookeeper client of these addresses, which already
-// has a session, and logs nothing. It is closed when the test ends, and leaves
-// no goroutine.
+// Dial returns a plain go-zookeeper client that already has a session and logs
+// nothing. It is closed when the test ends and leaves no goroutines.
 func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
 	t.Helper()
 	conn, end, err := Connect(sessionTimeout, addrs...)
@@ -34,16 +33,15 @@ func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn 
 	return conn
 }
 
-// Connect is [Dial] without a test. The returned function closes the client and
-// waits until its goroutines have ended.
+// Connect is like [Dial] but returns errors. The returned function closes the
+// client and waits for its goroutines to exit.
 func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect is [Connect] with a dialer. It waits for the session, because
-// go-zookeeper would otherwise fail a request after one attempt at each server,
-// and on a busy machine an attempt may take longer than the second that
-// go-zookeeper allows.
+// connect is [Connect] with a custom dialer. It waits for the session, because
+// go-zookeeper fails requests after one attempt per server, each of which may
+// take only a second, which is too short on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -73,9 +71,9 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer dials for a client. Its close closes the client's connection.
-// It must be called after the client was closed, whose read would otherwise
-// last for most of a session timeout if its server is cut off.
+// closingDialer is a dialer that can close the client's connection. A closed
+// client whose server is cut off would otherwise block in a read for most of a
+// session timeout.
 type closingDialer struct {
 	dialer zk.Dialer
 
@@ -112,8 +110,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// Tree returns the sorted paths of all nodes below root, without root itself
-// and ZooKeeper's own /zookeeper. If root is missing, there are none.
+// Tree returns the sorted paths of all nodes below root, which need not exist.
+// It leaves out ZooKeeper's own /zookeeper.
 func (s *Server) Tree(t testing.TB, root string) []string {
 	t.Helper()
 	var paths []string
@@ -149,7 +147,7 @@ func removeTree(conn *zk.Conn, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children before their parents, which sort before them
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children first, because they sort after their parents
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

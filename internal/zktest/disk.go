@@ -8,10 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// RequireSlowDisk ends the test if [WithSlowDisk] cannot be used on this
-// machine: see [testenv.CheckSlowDisk]. With DLOCK_TEST_ZOOKEEPER=require the
-// test fails on Linux, where only a compiler can be missing. Otherwise it is
-// skipped.
+// RequireSlowDisk ends the test if [WithSlowDisk] does not work on this
+// machine. On Linux, where only a compiler can be missing, the test fails if
+// DLOCK_TEST_ZOOKEEPER=require. Otherwise it is skipped.
 func RequireSlowDisk(t testing.TB) {
 	t.Helper()
 	err := testenv.CheckSlowDisk()
@@ -21,15 +20,14 @@ func RequireSlowDisk(t testing.TB) {
 	compiler.Require(t, err)
 }
 
-// WithSlowDisk enables [Server.SetDiskDelay]. The server does not start if
-// [testenv.CheckSlowDisk] returns an error.
+// WithSlowDisk enables [Server.SetDiskDelay]. Call [RequireSlowDisk] first,
+// because otherwise the server may fail to start.
 func WithSlowDisk() Option {
 	return func(s *settings) { s.slowDisk = true }
 }
 
-// SetDiskDelay lengthens the server's later waits for its disk (fsync,
-// fdatasync) by d. A d of 0 ends the delay. A wait that has begun keeps its
-// delay. The server must have been started with [WithSlowDisk].
+// SetDiskDelay makes every sync of the server to disk take d longer. It
+// requires [WithSlowDisk]. A sync in progress is not affected.
 func (s *Server) SetDiskDelay(d time.Duration) {
 	s.t.Helper()
 	s.Must(testenv.SetDiskDelay(s.proc.Dir(), d))

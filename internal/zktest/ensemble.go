@@ -13,14 +13,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is a group of servers that form a quorum. Every connection between
-// two servers goes through its own proxies, so that servers can be cut off from
-// each other while their clients still reach them.
+// Ensemble is a group of servers that form a quorum. Servers connect to each
+// other only through proxies, so that they can be cut off from each other while
+// their clients still reach them.
 type Ensemble struct {
-	// Servers may be stopped, paused and restarted one by one.
+	// Servers may be stopped, paused and restarted individually.
 	Servers []*Server
 
-	links [][]*peerLink // links[i][j] connects server i to server j; nil where i == j
+	links [][]*peerLink // links[i][j] connects server i to server j; nil if i == j
 }
 
 // peerLink is the pair of proxies through which one server reaches another.
@@ -29,12 +29,12 @@ type peerLink struct{ quorum, election *testenv.Proxy }
 // peer is the pair of ports on which a server listens for other servers.
 type peer struct{ quorum, election int }
 
-// StartEnsemble starts n servers, or three if n is 0. It returns when all of
-// them are in the quorum and serve clients. When the test ends, they are killed
-// and their directories removed.
+// StartEnsemble starts n servers, or three if n is 0, and waits until all of
+// them have joined the quorum and serve clients. They are killed and their
+// directories removed when the test ends.
 //
-// A tick is 500ms, initLimit is 6 ticks and syncLimit 10. A follower that is
-// cut off still answers for syncLimit ticks. To change syncLimit, use
+// A tick is 500ms, initLimit is 6 ticks and syncLimit is 10 ticks. A follower
+// that is cut off keeps answering for syncLimit ticks, which can be changed by
 // WithConfig(map[string]string{"syncLimit": "20"}).
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
@@ -57,8 +57,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble even with an error. The caller closes the
-// ensemble in both cases.
+// startEnsemble returns an ensemble that the caller must close, even if it also
+// returns an error.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	peers, err := e.connect(n)
@@ -82,8 +82,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers before it waits for any of them, because they wait
-// for each other.
+// launch starts the servers concurrently, because they wait for each other.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -96,7 +95,7 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses the servers' ports and makes the proxies between them.
+// connect chooses the servers' ports and creates the proxies between them.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
@@ -135,18 +134,17 @@ func newPeerLink(to peer) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower dials a new leader before the leader listens. If that failed,
-	// the follower would go back to an election.
+	// A follower dials a new leader before the leader is listening, and would
+	// go back to an election if that failed.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
-// serveLinks lets the proxies accept connections, and makes sure that election
-// connections go through proxies. Of the two connections that a pair of servers
-// may make, ZooKeeper keeps only that of the server with the higher id. If the
-// other one dials, the server hangs up and dials back, to the address in the
-// first message. So the proxy replaces that address by that of the proxy for
-// the opposite direction.
+// serveLinks makes the proxies accept connections, and makes sure that election
+// connections can't bypass them. Of two servers, ZooKeeper keeps only the
+// connection dialed by the one with the higher ID. If the other one dials, the
+// server hangs up and dials back the address found in the first message, so the
+// proxy rewrites that address to the proxy for the opposite direction.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -162,8 +160,8 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst returns a reader for an election connection that puts addr in
-// place of the address in the greeting, and returns later bytes as they come.
+// greetingFirst returns a reader for an election connection that replaces the
+// address in the greeting by addr.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -178,8 +176,8 @@ func greetingFirst(addr string) testenv.FrameReader {
 }
 
 // The greeting of an election connection (QuorumCnxManager, since 3.5) begins
-// with a protocol version and the dialer's id, of eight bytes each. The address
-// follows, after its length of four bytes. The addresses of all proxies have
+// with the protocol version and the dialer's ID, of eight bytes each, followed
+// by the address with its length in four bytes. All addresses of proxies have
 // the same length.
 const (
 	beforeAddress = 8 + 8 + 4
@@ -188,13 +186,13 @@ const (
 
 func readdress(greeting []byte, addr string) []byte {
 	if len(greeting) < greetingSize {
-		return greeting // the connection has ended early
+		return greeting // the connection was closed early
 	}
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the lines in which server i's configuration names the servers:
-// itself with its own ports, and the others with the ports of its proxies to
+// view returns the lines of server i's configuration that name the servers:
+// itself with its own ports, and the others with the ports of the proxies to
 // them.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
@@ -217,12 +215,12 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// CutServer silently cuts server i off from all others: connections stay open
-// and nothing passes. Its clients still reach it.
+// CutServer silently cuts server i off from all others. Connections stay open,
+// and clients still reach it.
 func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*testenv.Proxy).Cut) }
 
-// HealServer ends [Ensemble.CutServer]. [Ensemble.WaitQuorum] waits until the
-// server is back.
+// HealServer ends [Ensemble.CutServer]. It does not wait for the server to
+// rejoin the quorum, see [Ensemble.WaitQuorum].
 func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*testenv.Proxy).Heal) }
 
 // CutLink silently cuts servers i and j off from each other. Both still reach
@@ -232,8 +230,8 @@ func (e *Ensemble) CutLink(i, j int) {
 	e.links[j][i].each((*testenv.Proxy).Cut)
 }
 
-// CutOneWay silently cuts the direction from one server to another. The other
-// direction still works, but no new connection between the two can be made.
+// CutOneWay silently drops the traffic from one server to another. The reverse
+// direction keeps working, except for new connections.
 func (e *Ensemble) CutOneWay(from, to int) {
 	e.links[from][to].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToServer) })
 	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
@@ -244,8 +242,7 @@ func (e *Ensemble) SetDelay(d time.Duration) {
 	e.eachProxy(func(p *testenv.Proxy) { p.SetDelay(d) })
 }
 
-// Heal ends [Ensemble.CutServer], [Ensemble.CutLink], [Ensemble.CutOneWay] and
-// [Ensemble.SetDelay] for all servers.
+// Heal ends all cuts and delays between servers.
 func (e *Ensemble) Heal() {
 	e.eachProxy(func(p *testenv.Proxy) {
 		p.Heal()
@@ -316,8 +313,8 @@ func (e *Ensemble) Follower(t testing.TB) int {
 	return follower
 }
 
-// WaitQuorum waits until one server leads, every other server that is not down
-// follows it, and all of them have caught up.
+// WaitQuorum waits until one server leads, all others that are not down follow
+// it, and all have caught up.
 func (e *Ensemble) WaitQuorum(t testing.TB) {
 	t.Helper()
 	e.wait(t, "a quorum of all running servers", func(modes []string) bool {
@@ -340,13 +337,13 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin is generous, because on a busy machine servers lose their
-// leader again and again.
+// electedWithin is generous, because on a busy machine servers may lose their
+// leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the mode of each server until enough returns true for these modes.
-// A mode is "leader", "follower", "down" if the server was killed or stopped,
-// or another answer of the server.
+// wait polls the modes of all servers until enough returns true. A mode is
+// "leader", "follower", "down" if the server was killed or stopped, or anything
+// else that the server answers.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -362,8 +359,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer begins the mode of a server that has not answered in time. It may be
-// busy, and may be the leader all the same.
+// noAnswer is a prefix of the mode of a server that did not answer in time. It
+// may be busy, and may even be the leader.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

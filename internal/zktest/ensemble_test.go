@@ -9,16 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the timeout of a session that is to expire soon. A client
-// gives up a connection that has been silent for two thirds of the timeout.
-// With a shorter timeout that could happen on a busy machine although the
-// server does answer.
+// shortSession is the timeout of a session that is meant to expire. It can't be
+// shorter, because a client gives up on a connection after two thirds of it
+// without an answer, which a busy machine might exceed.
 const shortSession = 3 * time.Second
 
-// For a while, a follower that is cut off from its leader answers reads from
-// its own copy of the data, while the leader ends sessions and removes their
-// nodes. Other packages rely on this to test locks while two servers give
-// different answers.
+// A follower that is cut off keeps answering reads from its own copy for a
+// while, although the leader has removed the nodes of expired sessions. Tests
+// of locks elsewhere rely on such servers that disagree.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -95,10 +93,9 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// The network loses what a follower sends to its leader. The leader hears
-// nothing of the sessions of the follower's clients, and ends them. The
-// follower still gets what the leader sends, so it reports that the node of
-// such a session is gone. But it cannot answer a Sync.
+// The follower's messages to the leader are lost, so the leader expires the
+// sessions of its clients. The follower still receives the removal of their
+// nodes, but can't answer a Sync.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -114,15 +111,14 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e.CutOneWay(follower, leader)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower knows of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
-	time.Sleep(300 * time.Millisecond) // long enough for an answer to the Sync, if there were one
+	time.Sleep(300 * time.Millisecond) // enough time for an answer to the Sync
 	require.Empty(t, synced)
 	e.Heal()
 	e.WaitQuorum(t)
 }
 
-// The leader and one of its two followers cannot reach each other. Either the
-// third server becomes the leader of both, or one of the two stops serving. In
-// both cases a majority serves clients.
+// Either the third server becomes the leader, or one of the two that are cut
+// off from each other stops serving.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

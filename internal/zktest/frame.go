@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Operation codes of ZooKeeper's protocol
+// Operation codes of the ZooKeeper protocol
 // (org.apache.zookeeper.ZooDefs.OpCode). The first request of a connection has
-// no header, and counts as OpConnect.
+// no header and counts as OpConnect.
 const (
 	OpConnect         int32 = -10
 	OpClose           int32 = -11
@@ -34,19 +34,19 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a function that reports whether an opcode is among these.
+// Op returns a function that reports whether an opcode is one of these.
 func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// maxFrame is longer than any packet of a client or server. The first bytes of
-// a four-letter word or of TLS, read as a length, are greater.
+// maxFrame is greater than the length of any packet, but less than that of the
+// first bytes of a four-letter word or of TLS, read as a length.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame returns a whole frame: the four bytes of its length, and the
-// packet. If the bytes are no frame, it returns them with
+// readFrame returns a whole frame: the packet preceded by its length in four
+// bytes. If the bytes are not a frame, it returns them with
 // [testenv.ErrOtherProtocol].
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
@@ -62,7 +62,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns the 32-bit number at an offset in a frame's packet, or zero
+// int32At returns the number at the given offset of a frame's packet, or zero
 // if the packet is too short.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
@@ -80,8 +80,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet of big-endian fields. A byte slice is sent with its
-// length before it.
+// writeFrame sends a packet of big-endian fields. Byte slices are preceded by
+// their length.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// FuzzFrame checks that readFrame returns what was sent, whole or truncated,
-// even if it is no frame.
+// FuzzFrame checks that readFrame returns the bytes that were sent, even if
+// they are truncated or not a frame.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4, 9})
 	f.Add([]byte{0, 0, 0, 0})
@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 		default:
 			require.NoError(t, err)
 			require.Len(t, got, headerSize+int(size))
-			for _, offset := range []int{0, 4, 8, 1 << 20} { // fields of the packet, or beyond its end
+			for _, offset := range []int{0, 4, 8, 1 << 20} { // within the packet or beyond its end
 				whole := headerSize+offset+4 <= len(got)
 				require.True(t, whole || int32At(got, offset) == 0)
 				if whole {
@@ -51,7 +51,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzWriteFrame checks that writeFrame sends one frame with the given fields.
+// FuzzWriteFrame checks that writeFrame sends a single frame with the given
+// fields.
 func FuzzWriteFrame(f *testing.F) {
 	f.Add(int32(1), int64(2), []byte("x"))
 	f.Fuzz(func(t *testing.T, a int32, b int64, text []byte) {

@@ -25,9 +25,9 @@ var installed = sync.OnceValues(func() (installation, error) {
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists Debian's zookeeper.jar and the other jars that a server
-// needs, without those that the manifest of zookeeper.jar names, because Java
-// finds them by itself.
+// debianClassPath lists the jars that a server needs from Debian's packages,
+// except those named in the manifest of zookeeper.jar, which Java finds by
+// itself.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -57,9 +57,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns a class path with the release in zookeeperHome or, if that
-// is empty, with Debian's files in the directory jars. A release without jars
-// is an error, because the user has asked for that release and no other.
+// findJars returns a class path for the release in zookeeperHome or, if that is
+// empty, for Debian's packages in jars. It never falls back from one to the
+// other, because whoever sets ZOOKEEPER_HOME wants that release.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireLinksProxied checks that servers reach each other's ports only through
-// proxies of this process, so that a test can cut every link.
+// requireLinksProxied checks in /proc that servers connect to each other only
+// through proxies, so that a test can cut every link.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

@@ -4,6 +4,5 @@ package zktest
 
 import "testing"
 
-// requireLinksProxied is a no-op, because only Linux has the /proc that it
-// needs.
+// requireLinksProxied is a no-op, because it needs Linux's /proc.
 func requireLinksProxied(*testing.T, *Ensemble) {}

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// logConfigs holds configuration files of two logging libraries, of which each
-// release of ZooKeeper uses one. Both print warnings, so that the log says why
+// logConfigs are configuration files for the two logging libraries used by
+// different releases of ZooKeeper. Both log warnings, so that the log says why
 // a server does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>

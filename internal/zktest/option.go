@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Option changes how a server is set up.
+// Option configures a server.
 type Option func(*settings)
 
 type settings struct {
@@ -33,7 +33,7 @@ func newSettings(opts []Option) *settings {
 	return s
 }
 
-// WithConfig adds or replaces lines of the server's configuration file, except
+// WithConfig adds or replaces lines of the configuration file. It cannot change
 // the client port and the data directory.
 func WithConfig(lines map[string]string) Option {
 	return func(s *settings) { maps.Copy(s.config, lines) }
@@ -46,9 +46,8 @@ func WithJVM(flags ...string) Option {
 }
 
 // WithContainerCheck makes the server remove empty containers at the given
-// interval. By default it does so once a day, which means never during a test:
-// a queue is a container, and if it were removed between two locks, the second
-// one would send requests that the test does not expect.
+// interval. The default is once a day, that is, never during a test: queues are
+// containers, and recreating one takes requests that tests don't expect.
 func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
 
 func containerCheck(every time.Duration) string {

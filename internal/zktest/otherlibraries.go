@@ -13,8 +13,8 @@ import (
 // packages.
 const curatorVariable = "CURATOR_JARS"
 
-// debianCuratorJars lists the jars that Curator's recipes need. The netty jars
-// belong to ZooKeeper's client.
+// debianCuratorJars lists the jars that Curator's recipes need. ZooKeeper's
+// client needs the netty jars.
 var debianCuratorJars = []string{
 	"curator-recipes", "curator-framework", "curator-client", "guava", "zookeeper", "zookeeper-jute",
 	"slf4j-api", "slf4j-nop", "snappy-java", "metrics-core",
@@ -26,7 +26,7 @@ var debianCuratorJars = []string{
 func Java() (string, error) { return findJava(os.Getenv("JAVA_HOME")) }
 
 // Curator returns a command that compiles and runs a Java program that uses
-// Curator's recipes. The error says what is missing on this machine.
+// Curator's recipes. The error says what is not installed.
 func Curator(source string, args ...string) (*exec.Cmd, error) {
 	jars, err := findCurator(os.Getenv(curatorVariable), debianJars)
 	if err != nil {
@@ -43,8 +43,8 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path with Curator's recipes. It uses the
-// directory given by CURATOR_JARS or, if that is empty, Debian's.
+// findCurator returns a class path with Curator's recipes, from the directory
+// given or, if that is empty, from Debian's.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {
@@ -64,9 +64,9 @@ func findCurator(given, debian string) (string, error) {
 	return strings.Join(paths, string(os.PathListSeparator)), nil
 }
 
-// Kazoo returns a command that runs a Python program that uses kazoo. The error
-// says what is missing on this machine. It tries the system's own Python first,
-// because Debian's packages belong to it.
+// Kazoo returns a command that runs a Python program that uses kazoo. It
+// prefers the system's Python, for which Debian packages kazoo. The error says
+// what is not installed.
 func Kazoo(source string, args ...string) (*exec.Cmd, error) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo").Run() == nil {

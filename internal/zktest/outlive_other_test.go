@@ -2,5 +2,5 @@
 
 package zktest
 
-// alive only lets the tests compile: this system runs no servers.
+// alive is only needed for compiling the tests: this system runs no servers.
 func alive(int) bool { return false }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable tells the test binary, when a test runs it again as a child
-// process, what to do there.
+// childVariable is an environment variable that is set in child processes of
+// the test binary. It says what to do there.
 const childVariable = "ZKTEST_CHILD"
 
 // child returns a command that runs one test in a child process with its own
@@ -68,8 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the child process: it starts servers, prints what it has
-// started, and waits for a signal.
+// startAndHang runs in the child process. It starts a server, prints its
+// process IDs and directory, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -80,13 +80,13 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	// Catch the signals explicitly: under nohup, for example, the child process
-	// inherits that SIGHUP is ignored, and would not end.
+	// Handle the signals explicitly, because SIGHUP may be ignored, as under
+	// nohup.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
 	<-signals
-	os.Exit(1) // without any clean-up
+	os.Exit(1) // without any cleanup
 }
 
 func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) {
@@ -100,12 +100,11 @@ func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) 
 	return 0, 0, ""
 }
 
-// alive reports whether a process with that id exists, even a zombie.
+// alive reports whether the process exists, even as a zombie.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether a process with that id exists and is not a zombie. A
-// zombie whose parent has died may stay forever if the container's first
-// process is no init.
+// running reports whether the process exists and is not a zombie. Orphaned
+// zombies may stay forever if a container's first process does not reap them.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -124,8 +123,8 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// In a session without a terminal, the child process cannot print its
-	// notice of the skip on the user's terminal.
+	// In a session without a terminal, the child can't print its notice on the
+	// user's terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is one server with its ports. It does not depend on a test, so its
-// methods return errors.
+// process is a server that is not tied to a test, so its methods return errors.
 type process struct {
 	proc       *testenv.Process
 	ready      func(*process) bool
@@ -23,14 +22,15 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking sync.Mutex // held from sending a four-letter word to its answer, so that wordsSent is up to date
-	// wordsSent is the number of four-letter words sent by this package since
-	// startCounting. The server counts them as packets.
+	asking sync.Mutex // held from sending a four-letter word until its answer, so that wordsSent is up to date
+	// wordsSent is the number of four-letter words sent since startCounting.
+	// The server counts them as packets.
 	wordsSent int64
-	ignored   int64 // number of packets received before the server was ready
+	ignored   int64 // packets received before startCounting
 }
 
-// newProcess returns a server with its configuration, not yet started.
+// newProcess creates a server's directory and configuration without starting
+// it.
 func newProcess(s *settings) (_ *process, err error) {
 	home, err := installed()
 	if err != nil {
@@ -57,9 +57,9 @@ func newProcess(s *settings) (_ *process, err error) {
 	return p, err
 }
 
-// command returns the server's command line. It limits the heap and turns off
-// the second, more optimizing, of Java's compilers: a test's server ends too
-// soon to gain from either.
+// command returns the server's command line. It limits the heap and disables
+// the optimizing compiler, because the server is too short-lived to benefit
+// from either.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {
@@ -106,7 +106,7 @@ func portFrom(s *settings, key string) (int, error) {
 }
 
 // launch starts the server and waits until p.ready returns true. The error
-// matches [testenv.ErrPortTaken] if it pays to retry with other ports.
+// matches [testenv.ErrPortTaken] if the caller should retry with other ports.
 func (p *process) launch() error {
 	deadline := time.Now().Add(testenv.ReadyWithin)
 	err := p.proc.Start(testenv.Startup{Ready: func() bool { return p.ready(p) }, PortTaken: bindFailed, Exiting: exiting})
@@ -121,26 +121,26 @@ func (p *process) launch() error {
 	}
 }
 
-// exiting reports whether a log says that the server or its JVM is about to
+// exiting reports whether the log says that the server or its JVM is about to
 // exit.
 func exiting(log string) bool {
 	return strings.Contains(log, "exiting abnormally") || strings.Contains("\n"+log, "\nError: ")
 }
 
-// bindFailed reports whether a log says that a port is taken.
+// bindFailed reports whether the log says that a port is taken.
 func bindFailed(log string) bool {
 	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
-// serving reports whether this very server answers. Another one that has taken
-// the port has another data directory.
+// serving reports whether this very server answers, rather than another one on
+// the same port, which has another data directory.
 func (p *process) serving() bool {
 	conf, err := p.poll("conf")
 	return err == nil && strings.Contains(conf, p.proc.Dir()+string(filepath.Separator)) && p.secureServing()
 }
 
-// secureServing reports whether the TLS port, if there is one, is open. It
-// opens after the plain port.
+// secureServing reports whether the TLS port, if any, is open. It opens after
+// the plain port.
 func (p *process) secureServing() bool {
 	if p.securePort == 0 {
 		return true
@@ -153,14 +153,14 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this very server answers on its port, even before
-// it has found the others of its ensemble. It sends "envi", because a server
-// does not answer "conf" until then.
+// listening reports whether this very server answers, even before it has found
+// the others of its ensemble. Until then a server does not answer "conf", so
+// listening sends "envi".
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")
 }
 
-// tmpdirProperty sets the server's directory for temporary files, which
-// identifies the server.
+// tmpdirProperty sets the server's directory for temporary files, by which
+// listening recognizes the server.
 const tmpdirProperty = "java.io.tmpdir="

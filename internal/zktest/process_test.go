@@ -67,9 +67,8 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// An exiting server first logs that it exits, and then why. launch may read the
-// log after the first line was written and before the second one is complete.
-// In both cases it has to report that the port is taken.
+// An exiting server logs that it exits before it logs why. launch may read the
+// log in between, but must still report that the port is taken.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},

@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Proxy is a proxy in front of a server that understands ZooKeeper's client
-// protocol: it counts, loses and holds single requests, replies and watch
-// events. Other bytes, such as TLS and four-letter words, pass unchanged.
+// Proxy is a proxy in front of a ZooKeeper server. It understands the client
+// protocol and can count, lose and hold individual requests, replies and watch
+// events. Other bytes, such as TLS and four-letter words, are passed through.
 type Proxy struct {
 	*testenv.Proxy
 
@@ -19,8 +19,8 @@ type Proxy struct {
 	sessions []Session
 }
 
-// NewProxy returns a proxy for targetAddr. It is closed when the test ends, and
-// leaves no goroutine.
+// NewProxy returns a proxy for targetAddr. It is closed when the test ends and
+// leaves no goroutines.
 func NewProxy(t testing.TB, targetAddr string) *Proxy {
 	t.Helper()
 	p := &Proxy{}
@@ -28,8 +28,8 @@ func NewProxy(t testing.TB, targetAddr string) *Proxy {
 	return p
 }
 
-// Requests returns how many requests clients have sent through the proxy,
-// without those that begin, keep alive or end a session.
+// Requests returns the number of requests received from clients, except those
+// that begin, keep alive or end a session.
 func (p *Proxy) Requests() int {
 	sum := 0
 	for opcode, n := range p.Counts() {
@@ -40,8 +40,8 @@ func (p *Proxy) Requests() int {
 	return sum
 }
 
-// Sessions returns the servers' replies to connect requests, oldest first. A
-// reconnect counts again, and a refused session has the id 0.
+// Sessions returns the servers' replies to connect requests, oldest first.
+// There is one for each reconnect, too. A rejected session has the ID 0.
 func (p *Proxy) Sessions() []Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 }
 
 // firstThen returns a reader that parses the first frame with one function and
-// the others with another one.
+// all others with another.
 func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
 	parse := first
 	return func(r io.Reader) (testenv.Frame, error) {

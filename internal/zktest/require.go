@@ -6,7 +6,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireVariable turns a missing ZooKeeper from a skip into a failure.
+// requireVariable is an environment variable. If it is "require", tests fail
+// without ZooKeeper; otherwise they are skipped.
 const requireVariable = "DLOCK_TEST_ZOOKEEPER"
 
 var zooKeeper = testenv.Dependency{
@@ -29,21 +30,19 @@ var compiler = testenv.Dependency{
 	Install:  "`make test` installs it",
 }
 
-// Require ends the test if this machine cannot run ZooKeeper. With
-// DLOCK_TEST_ZOOKEEPER=require the test fails. Otherwise it is skipped, and the
-// first skip of a test binary is also reported on standard error and on the
-// terminal, if there is one.
-//
-// [Start], [Shared] and [StartEnsemble] call Require themselves.
+// Require skips the test if ZooKeeper is not installed, or fails it if
+// DLOCK_TEST_ZOOKEEPER=require. The first skip in a test binary is also
+// reported on standard error and on the terminal, if there is one. [Start],
+// [Shared] and [StartEnsemble] call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	_, err := installed()
 	zooKeeper.Require(t, err)
 }
 
-// RequirePeer ends the test if err, as returned by [Curator] or [Kazoo], says
-// that a library is missing. With DLOCK_TEST_ZOOKEEPER=require the test fails.
-// Otherwise it is skipped.
+// RequirePeer ends the test if err, as returned by [Curator] or [Kazoo], is not
+// nil. The test fails if DLOCK_TEST_ZOOKEEPER=require, and is skipped
+// otherwise.
 func RequirePeer(t testing.TB, err error) {
 	t.Helper()
 	otherLibraries.Require(t, err)

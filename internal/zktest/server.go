@@ -6,20 +6,19 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one ZooKeeper server for a test. If its methods fail, they end the
-// test with t.Fatal.
+// Server is a ZooKeeper server. Its methods fail the test on an error.
 //
-// Sessions last from 1s to 10 minutes. A tick is 500ms. The number of
-// connections per client is not limited. Empty containers stay: see
-// [WithContainerCheck]. The server answers every four-letter word.
+// Session timeouts range from 1s to 10 minutes, and a tick is 500ms.
+// Connections per client are unlimited. Empty containers are kept, see
+// [WithContainerCheck]. All four-letter words are enabled.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server for the test and returns when it answers. When the test
-// ends, the server is killed and its directory removed.
+// Start starts a server and waits until it is ready. It is killed and its
+// directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -35,8 +34,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server. It retries with other ports if another program
-// has taken one.
+// startProcess starts a server, and retries with other ports if one is taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(newSettings(opts))
@@ -54,8 +52,7 @@ func startProcess(opts []Option) (*process, error) {
 // Addr returns host:port of the plain client port.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS client port. The server must have
-// been started with [WithTLS].
+// SecureAddr returns host:port of the TLS client port. It requires [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
 // FourLetter returns the answer to a four-letter word, such as ruok, stat or
@@ -67,8 +64,8 @@ func (s *Server) FourLetter(word string) string {
 	return answer
 }
 
-// Mntr returns the numbers in the answer to the four-letter word mntr, without
-// their fractions.
+// Mntr returns the integer parts of the numbers in the answer to the
+// four-letter word mntr.
 func (s *Server) Mntr() map[string]int64 {
 	s.t.Helper()
 	numbers, err := s.mntr()
@@ -76,29 +73,27 @@ func (s *Server) Mntr() map[string]int64 {
 	return numbers
 }
 
-// Watches returns how many watches the server holds.
+// Watches returns the number of watches on the server.
 func (s *Server) Watches() int64 {
 	s.t.Helper()
 	return s.Mntr()["zk_watch_count"]
 }
 
-// Ephemerals returns how many ephemeral nodes the server holds.
+// Ephemerals returns the number of ephemeral nodes on the server.
 func (s *Server) Ephemerals() int64 {
 	s.t.Helper()
 	return s.Mntr()["zk_ephemerals_count"]
 }
 
-// Requests returns how many packets clients have sent to the server since it
-// started. Subtract an earlier result to count those in between.
+// Requests returns the number of packets that clients have sent to the server.
+// Subtract an earlier result to count those in between.
 //
-// It is the server's zk_packets_received without the four-letter words of this
-// package. It includes every request (a Multi as one), the opening of every
-// connection, the closing of every session, and every ping.
-//
-// go-zookeeper sends a ping every third of the session timeout, whether or not
-// there are other requests. To count requests exactly, give the sessions a long
-// timeout, or use [Proxy.Frames], which counts each operation by itself. The
-// servers of an ensemble restart from zero after each election.
+// It is the server's zk_packets_received minus the four-letter words sent by
+// this package. It includes all requests (a Multi counts as one), new
+// connections, the closing of sessions, and pings. go-zookeeper sends a ping
+// every third of the session timeout, so use long timeouts for exact counts, or
+// [Proxy.Frames], which counts each operation separately. In an ensemble, the
+// count starts over after each election.
 func (s *Server) Requests(t testing.TB) int64 {
 	t.Helper()
 	n, err := s.requests()

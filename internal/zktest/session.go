@@ -34,14 +34,14 @@ func parseSession(frame []byte) Session {
 	return s
 }
 
-// Expire ends a session on the server at addr at once, as if it had timed out:
-// it attaches to the session with its id and password, and closes it. The
-// session's own client is disconnected, and learns of the end when it
-// reconnects. If passwd is nil, Expire uses [Password].
+// Expire ends a session at once, as if it had timed out, by attaching to it
+// with its ID and password and closing it. If passwd is nil, Expire computes it
+// with [Password]. The session's own client is disconnected, and learns of the
+// end when it reconnects.
 //
 // When Expire returns nil, the session's nodes are gone. It returns an error if
-// the server does not know the session, or if the password is wrong. A wrong
-// password also disconnects the client.
+// the server does not know the session or the password is wrong. A wrong
+// password still disconnects the client.
 func Expire(addr string, sessionID int64, passwd []byte) error {
 	if passwd == nil {
 		passwd = Password(sessionID)
@@ -92,8 +92,8 @@ func closeSession(conn net.Conn) error {
 	}
 }
 
-// Password returns the password that a ZooKeeper server gives to a session: 16
-// bytes from java.util.Random, seeded with the id and a constant of the
+// Password returns the password that a ZooKeeper server assigns to a session:
+// 16 bytes from java.util.Random, seeded with the ID and a constant in the
 // server's source.
 func Password(sessionID int64) []byte {
 	const superSecret = 0xB3415C00
@@ -106,8 +106,8 @@ func Password(sessionID int64) []byte {
 	return passwd
 }
 
-// javaRandom returns nextInt of a java.util.Random with that seed: a linear
-// congruential generator of 48 bits.
+// javaRandom returns nextInt of a java.util.Random with the given seed, which
+// is a 48-bit linear congruential generator.
 func javaRandom(seed int64) func() int32 {
 	const multiplier, increment, mask = 0x5DEECE66D, 0xB, 1<<48 - 1
 	state := (seed ^ multiplier) & mask

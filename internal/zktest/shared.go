@@ -12,12 +12,12 @@ import (
 
 var shared testenv.Shared[*process]
 
-// Shared returns the one server that all tests of a binary share. The first
-// call starts it. Each test must use its own path (see [Server.Chroot]), must
-// not stop the server, and must not read its counters while other tests run.
+// Shared returns the server shared by all tests of a binary, and starts it on
+// the first call. Tests must use separate paths (see [Server.Chroot]), must not
+// stop it, and must not read its counters while other tests run.
 //
 // The server ends with the test binary. If TestMain calls [Main], the binary
-// also waits for that.
+// waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -32,8 +32,8 @@ func Main(m *testing.M) int {
 	return shared.Main(m, "zktest", func(p *process) error { return p.proc.Close() })
 }
 
-// Chroot creates a path for this test alone, such as /t17. When the test ends,
-// it is removed with everything below it.
+// Chroot creates a unique path, such as /t17. It is removed with everything
+// below it when the test ends.
 func (s *Server) Chroot(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *Server) Chroot(t testing.TB) string {
 
 	s.admin(t, func(conn *zk.Conn) error {
 		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		if errors.Is(err, zk.ErrNodeExists) { // the first call has made it
+		if errors.Is(err, zk.ErrNodeExists) { // created by an earlier attempt
 			return nil
 		}
 		return err
@@ -54,8 +54,8 @@ func (s *Server) Chroot(t testing.TB) string {
 	return root
 }
 
-// removeBusyTree removes root and everything below it. It retries if a client
-// has added a node meanwhile.
+// removeBusyTree is like removeTree, but retries if a client adds nodes
+// concurrently.
 func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	for range 100 {
 		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {

@@ -2,7 +2,7 @@ package zktest
 
 import "github.com/dlock-go/dlock/internal/testenv"
 
-// ClientAuth says whether a server asks clients for a certificate.
+// ClientAuth says whether a server requires client certificates.
 type ClientAuth string
 
 const (
@@ -10,8 +10,8 @@ const (
 	NeedsClientCert ClientAuth = "need"
 )
 
-// WithTLS gives the server a TLS port, too: see [Server.SecureAddr]. There it
-// shows the given certificate, and trusts certificates signed by certs.CA.
+// WithTLS adds a TLS port, see [Server.SecureAddr]. The server presents the
+// given certificate there, and trusts certificates signed by certs.CA.
 func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option {
 	return func(s *settings) {
 		s.tls = true
@@ -20,8 +20,8 @@ func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option 
 		s.config["ssl.keyStore.location"] = server.Both
 		s.config["ssl.trustStore.location"] = certs.CA
 		s.config["ssl.clientAuth"] = string(auth)
-		// Otherwise the server would compare a client's certificate with the
-		// client's address.
+		// Otherwise the server would compare the client's certificate with its
+		// address.
 		s.config["ssl.hostnameVerification"] = "false"
 	}
 }
