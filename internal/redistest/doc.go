@@ -1,14 +1,12 @@
-// Package redistest runs real Redis servers for tests: single servers, Sentinels, and
-// a proxy that loses, holds and counts requests. It is built on package testenv,
-// which has what does not depend on the store.
+// Package redistest runs real Redis servers and Sentinels for tests, and a
+// proxy that loses, holds and counts requests. It is based on package testenv.
 //
-// Package redistest needs the programs redis-server and redis-sentinel, of version 7
-// or later, from Debian's packages redis-server and redis-sentinel. If one is
-// missing, tests are skipped and say so. If the environment variable DLOCK_TEST_REDIS
-// is "require", tests fail instead. The same holds for redis-cli, from Debian's package
-// redis-tools, and for the tests that use it.
+// It needs redis-server and redis-sentinel, version 7 or later, from Debian's
+// packages of these names, and for some tests redis-cli, from redis-tools.
+// Tests without them are skipped, with a notice, unless the environment
+// variable DLOCK_TEST_REDIS is "require", which makes them fail.
 //
 // No server outlives the test binary, see [testenv.Process]. Servers listen on
-// loopback only. Unless a function says otherwise, it reports trouble with t.Fatal,
-// and has to be called from the goroutine of the test.
+// the loopback interface only. Unless stated otherwise, functions report errors
+// with t.Fatal and so must be called from the test's goroutine.
 package redistest

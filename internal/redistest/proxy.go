@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Proxy is a proxy in front of a Redis server. It understands versions 2 and 3
-// of Redis's protocol, so that it can count, lose and hold single requests and
-// replies. It forwards other bytes, such as TLS, as they come.
+// Proxy is a proxy in front of a Redis server. It understands the Redis
+// protocol, versions 2 and 3, and can count, lose and hold individual requests
+// and replies. Other bytes, such as TLS, are passed through.
 type Proxy struct {
 	*testenv.Proxy
 	classify func(command []string) int32
@@ -22,19 +22,18 @@ type Proxy struct {
 	capture *capture
 	keep    bool
 	kept    [][]string
-	silence int // the number of calls of SilenceSubscriptions
+	silence int // number of calls of SilenceSubscriptions
 }
 
-// capture keeps the bytes of the next request that matches.
+// capture records the bytes of the next matching request.
 type capture struct {
 	match   func(op int32) bool
 	request []byte
 }
 
-// NewProxy returns a proxy for target. The function classify returns the number
-// of the operation that a command stands for. The methods of the proxy, such as
-// LoseRequest, tell requests apart by that number. The proxy is closed when the
-// test ends, and leaves no goroutine.
+// NewProxy returns a proxy for target. classify maps a command to an operation,
+// by which methods such as LoseRequest select requests. The proxy is closed
+// when the test ends and leaves no goroutines.
 func NewProxy(t testing.TB, target string, classify func(command []string) int32) *Proxy {
 	t.Helper()
 	p := &Proxy{classify: classify}
@@ -42,24 +41,23 @@ func NewProxy(t testing.TB, target string, classify func(command []string) int32
 	return p
 }
 
-// Keep makes the proxy keep all commands from now on, for [Proxy.Commands].
+// Keep starts recording commands for [Proxy.Commands].
 func (p *Proxy) Keep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.keep, p.kept = true, nil
 }
 
-// Commands returns the commands that clients have sent since [Proxy.Keep].
+// Commands returns the commands sent by clients since [Proxy.Keep].
 func (p *Proxy) Commands() [][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([][]string(nil), p.kept...)
 }
 
-// HoldRequest loses the next request that matches, as LoseRequest does, but
-// keeps its bytes. When the caller calls arrive, the proxy sends the request to
-// the server on a new connection, and arrive returns when the server has
-// answered. If no request has matched, arrive does nothing.
+// HoldRequest loses the next matching request, like LoseRequest, but keeps its
+// bytes. arrive sends them to the server on a new connection and waits for the
+// reply. It is a no-op if no request has matched.
 func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	c := &capture{match: match}
 	p.mu.Lock()
@@ -71,29 +69,27 @@ func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 		request := c.request
 		p.mu.Unlock()
 		if request != nil {
-			_, _ = send(p.Target(), request) // an error says that the server has refused the request
+			_, _ = send(p.Target(), request) // the server may reject the request
 		}
 	}
 }
 
-// SilenceSubscriptions makes the connections silent on which clients have subscribed
-// to channels: these clients receive nothing more there, and see no error. If a client
-// subscribes later, on another connection, that connection is not silent.
+// SilenceSubscriptions makes current subscribers receive nothing more, and no
+// error either. Connections that subscribe later are not affected.
 func (p *Proxy) SilenceSubscriptions() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silence++
 }
 
-// subscription is what a proxy knows of the subscriptions of one connection.
+// subscription is the state of a connection's subscriptions.
 type subscription struct {
 	begun bool
-	since int // the value of Proxy.silence when the client subscribed
+	since int // value of Proxy.silence when the client subscribed
 }
 
-// protocol returns the readers for a new connection. Replies come in the order of
-// the requests, so a counter of each direction gives a request and its reply the
-// same number.
+// protocol returns the readers for a new connection. Redis replies in order, so
+// a counter per direction assigns the same ID to a request and its reply.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu
@@ -104,7 +100,7 @@ func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 			return f
 		}), reader(func(bytes []byte, value any) testenv.Frame {
 			if p.silent(&sub) {
-				return testenv.Frame{} // the proxy forwards no bytes
+				return testenv.Frame{} // forward nothing
 			}
 			if isMessage(value) {
 				return testenv.Frame{Bytes: bytes, Kind: testenv.Event}
@@ -160,7 +156,7 @@ func reader(frame func(bytes []byte, value any) testenv.Frame) testenv.FrameRead
 	}
 }
 
-// texts returns the strings of an array.
+// texts returns the strings in an array.
 func texts(value any) (found []string) {
 	values, _ := value.([]any)
 	for _, v := range values {
@@ -170,8 +166,8 @@ func texts(value any) (found []string) {
 	return found
 }
 
-// isMessage reports whether a reply is a message of a subscription, which answers no
-// request.
+// isMessage reports whether the value was pushed by a subscription, rather than
+// being the reply to a request.
 func isMessage(value any) bool {
 	t := texts(value)
 	return len(t) > 1 && (t[0] == "message" || t[0] == "pmessage" || t[0] == "smessage")

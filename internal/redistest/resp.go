@@ -13,17 +13,17 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// maxLength is the greatest length of a string or an array that readValue
-// accepts. A greater length shows that the bytes are of another protocol.
+// maxLength limits the length of a string or array. Anything longer is taken
+// for another protocol.
 const maxLength = 64 << 20
 
-// maxDepth bounds how deep the arrays of a value may be nested.
+// maxDepth limits the nesting of arrays.
 const maxDepth = 8
 
-// readValue reads one value of Redis's protocol, version 2 or 3, and copies its bytes
-// to raw. The value is a string, an int64, nil, an error or a []any. A map is a []any
-// with its keys and values by turns. Numbers that are no int64, and booleans, are
-// strings.
+// readValue reads one value of the Redis protocol, version 2 or 3, and copies
+// its bytes to raw. It returns a string, int64, error, []any or nil. Maps
+// become a []any of alternating keys and values; booleans and other numbers
+// become strings.
 func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	raw.Write(line)
@@ -92,8 +92,8 @@ func readArray(r *bufio.Reader, raw *bytes.Buffer, n int64, depth int) (any, err
 	return values, nil
 }
 
-// Do sends a command on a connection of its own and returns the reply: a string, an
-// int64, nil or a []any. An error reply ends the test.
+// Do sends a command on a new connection and returns the reply: a string,
+// int64, []any or nil. An error reply fails the test.
 func (s *Server) Do(args ...string) any {
 	s.t.Helper()
 	v, err := s.TryDo(args...)
@@ -101,8 +101,8 @@ func (s *Server) Do(args ...string) any {
 	return v
 }
 
-// TryDo is like [Server.Do], but does not end the test: it returns an error, also
-// for an error reply. So any goroutine may call it.
+// TryDo is like [Server.Do], but returns errors, including error replies,
+// instead of failing the test. It may be called from any goroutine.
 func (s *Server) TryDo(args ...string) (any, error) {
 	var request bytes.Buffer
 	fmt.Fprintf(&request, "*%d\r\n", len(args))
@@ -112,7 +112,7 @@ func (s *Server) TryDo(args ...string) (any, error) {
 	return send(s.Addr(), request.Bytes())
 }
 
-// send sends a request on a connection of its own.
+// send sends a request on a new connection and returns the reply.
 func send(addr string, request []byte) (any, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {

@@ -20,8 +20,8 @@ var redis = testenv.Dependency{
 	Install:  "apt-get install -y --no-install-recommends redis-server redis-sentinel",
 }
 
-// Require ends the test if this machine cannot run Redis. [Start] and the other
-// functions of this package call Require themselves.
+// Require skips or fails the test if Redis is not installed. [Start] and
+// similar functions call it.
 func Require(t testing.TB) {
 	t.Helper()
 	for _, program := range []string{"redis-server", "redis-sentinel"} {
@@ -30,7 +30,7 @@ func Require(t testing.TB) {
 	}
 }
 
-// RequireCLI ends the test if this machine lacks redis-cli.
+// RequireCLI skips or fails the test if redis-cli is not installed.
 func RequireCLI(t testing.TB) {
 	t.Helper()
 	_, err := exec.LookPath("redis-cli")
@@ -39,7 +39,7 @@ func RequireCLI(t testing.TB) {
 	cli.Require(t, err)
 }
 
-// Server is one Redis server, or one Sentinel, for a test.
+// Server is a Redis server or a Sentinel.
 type Server struct {
 	testenv.Controls
 	t       testing.TB
@@ -47,10 +47,10 @@ type Server struct {
 	program string
 	port    int
 	tlsPort int
-	ready   string // what the server writes to its log when it is ready
+	ready   string // text in the log that shows that the server is ready
 }
 
-// Option changes the configuration of a server.
+// Option configures a server.
 type Option func(*configuration)
 
 type configuration struct {
@@ -60,36 +60,37 @@ type configuration struct {
 }
 
 // With adds lines to the configuration file, such as "appendonly yes". A later
-// line takes the place of an earlier one with the same name.
+// line overrides an earlier one.
 func With(lines ...string) Option {
 	return func(c *configuration) { c.lines = append(c.lines, lines...) }
 }
 
-// Durable makes the server wait for its disk before each reply to a write. Then a
-// crash loses nothing that was answered.
+// Durable makes the server sync each write to disk before it replies, so that a
+// crash loses nothing.
 func Durable() Option { return With("appendonly yes", "appendfsync always") }
 
-// WithTLS opens a second port for TLS. The server asks for no client certificate, but
-// refuses one that another authority has signed.
+// WithTLS adds a TLS port. Client certificates are optional, but must be signed
+// by certs.CA.
 func WithTLS(certs *testenv.Certs) Option {
 	return func(c *configuration) { c.certs = certs }
 }
 
-// RequireClock ends the test if [WithClock] cannot be used on this machine.
+// RequireClock skips or fails the test if [WithClock] does not work on this
+// machine.
 func RequireClock(t testing.TB) {
 	t.Helper()
 	Require(t)
 	testenv.RequireClock(t, redis)
 }
 
-// WithClock makes [Server.SetClock] possible. Call [RequireClock] first.
+// WithClock enables [Server.SetClock]. Call [RequireClock] first.
 func WithClock() Option {
 	return func(c *configuration) { c.clock = true }
 }
 
-// Start starts a server for the test and returns when it answers. When the test
-// ends, the server is killed and its directory removed. The server stores nothing
-// on the disk, unless an option says so.
+// Start starts a server and waits until it is ready. It is killed and its
+// directory removed when the test ends. Nothing is stored on disk unless an
+// option says so.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no", "repl-diskless-sync-delay 0")}, options...))
@@ -101,10 +102,10 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// StartSentinel starts a Sentinel that watches a master under a name. The Sentinel
-// promotes a replica when the master has not answered for a minute, so that a busy
-// machine does not make it do so. A test that kills the master sets less before, with
-// SENTINEL SET.
+// StartSentinel starts a Sentinel that monitors the master under the given
+// name. It fails over after the master has not answered for a minute, so that a
+// busy machine does not trigger it; a test that kills the master should lower
+// this limit with SENTINEL SET.
 func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
 	t.Helper()
 	lines := []string{
@@ -121,13 +122,12 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	return s
 }
 
-// use makes t the test that ends if something goes wrong with the server.
+// use makes errors of the server fail t.
 func (s *Server) use(t testing.TB) {
 	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
 }
 
-// start starts a server. If another program has taken one of the server's
-// ports, start tries again with other ports.
+// start starts a server, and retries with other ports if one is taken.
 func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
 	t.Helper()
 	Require(t)
@@ -174,7 +174,7 @@ func newServer(program, ready string, options []Option) (s *Server, err error) {
 	return s, err
 }
 
-// command returns the command line without the file of the configuration.
+// command returns the command line, without the configuration file.
 func (c *configuration) command(program, dir string) ([]string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil || !c.clock {
@@ -184,7 +184,7 @@ func (c *configuration) command(program, dir string) ([]string, error) {
 	return append(command, path), err
 }
 
-// file returns the configuration.
+// file returns the text of the configuration file.
 func (s *Server) file(c *configuration, dir string) string {
 	lines := []string{"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + dir, "daemonize no", `logfile ""`}
 	if s.program == "redis-server" {
@@ -209,14 +209,14 @@ func (s *Server) launch() error {
 // Addr returns host:port of the plain port.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS port, see [WithTLS].
+// SecureAddr returns host:port of the TLS port. It requires [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.tlsPort) }
 
 // Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.proc.Dir(), "redis.sock") }
 
-// SetClock sets the wall clock of the server to a time that is offset ahead of the
-// clock of this machine, or behind if offset is negative. The server needs [WithClock].
+// SetClock sets the server's wall clock to the machine's clock plus offset. It
+// requires [WithClock].
 func (s *Server) SetClock(offset time.Duration) {
 	s.t.Helper()
 	s.Must(testenv.SetClock(s.proc.Dir(), offset))
@@ -224,9 +224,9 @@ func (s *Server) SetClock(offset time.Duration) {
 
 var shared testenv.Shared[*Server]
 
-// Shared returns the one server that all tests of a binary share. The first call
-// starts the server. The server stores nothing on the disk. Each test uses keys of
-// its own, and no test stops the server. The server ends with the test binary.
+// Shared returns the server shared by all tests of a binary, and starts it on
+// the first call. It stores nothing on disk. Tests must use separate keys and
+// must not stop it. It ends with the test binary.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := *shared.Get(t, func() (*Server, error) {
