@@ -16,7 +16,7 @@ import (
 //go:embed testdata/hangdisk.c
 var hangDiskSource []byte
 
-// hangDisk compiles hangDiskSource and tries the program, once for each test binary.
+// hangDisk compiles hangDiskSource once and checks that it works.
 var hangDisk = sync.OnceValues(func() ([]byte, error) {
 	program, err := testenv.Compile("hangdisk", hangDiskSource)
 	if err != nil {
@@ -43,9 +43,10 @@ var hangingDisk = testenv.Dependency{
 	Install:  "apt-get install -y gcc libc6-dev, and allow seccomp with notifications (Linux 5.5)",
 }
 
-// RequireHangingDisk ends the test if [WithHangingDisk] cannot be used on this
-// machine. It needs Linux, a C compiler, and the right to use seccomp. On Linux, the
-// test fails if etcd is required, see [Require]. Otherwise the test is skipped.
+// RequireHangingDisk ends the test if [WithHangingDisk] does not work on this
+// machine. It needs Linux, a C compiler, and permission to use seccomp. On
+// Linux the test fails if etcd is required (see [Require]). Otherwise the test
+// is skipped.
 func RequireHangingDisk(t testing.TB) {
 	t.Helper()
 	_, err := hangDisk()
@@ -55,11 +56,12 @@ func RequireHangingDisk(t testing.TB) {
 	hangingDisk.Require(t, err)
 }
 
-// WithHangingDisk makes [Server.HangDisk] possible. The server does not start where
-// [RequireHangingDisk] would end the test.
+// WithHangingDisk enables [Server.HangDisk]. Call [RequireHangingDisk] first,
+// because otherwise the server may fail to start.
 func WithHangingDisk() Option { return func(s *settings) { s.hangingDisk = true } }
 
-// hangDiskCommand returns the beginning of the command line of a server in dir.
+// hangDiskCommand returns the command with which to prefix the command line of
+// a server in dir.
 func hangDiskCommand(dir string) ([]string, error) {
 	program, err := hangDisk()
 	if err != nil {
@@ -71,9 +73,9 @@ func hangDiskCommand(dir string) ([]string, error) {
 
 func hangFile(dir string) string { return filepath.Join(dir, "hang") }
 
-// HangDisk makes the server wait for the disk of its write-ahead log until
-// [Server.MendDisk]. A follower then applies no changes. It goes on answering
-// keep-alives of leases, and requests for the progress of watches.
+// HangDisk blocks the server's writes to its write-ahead log until
+// [Server.MendDisk]. A follower then applies no changes, but still answers
+// keep-alives and progress requests.
 func (s *Server) HangDisk() {
 	s.t.Helper()
 	s.Must(os.WriteFile(hangFile(s.proc.Dir()), nil, 0o600))

@@ -10,15 +10,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is a group of servers that elect a leader.
+// Ensemble is a cluster of etcd servers.
 type Ensemble struct {
-	// Servers may be killed, paused and started again one by one.
+	// Servers may be killed, paused and restarted individually.
 	Servers []*Server
 }
 
-// StartEnsemble starts n servers and returns when each of them answers and
-// knows the leader. When the test ends, they are killed and their directories
-// removed.
+// StartEnsemble starts n servers and waits until all of them are ready and know
+// the leader. They are killed and their directories removed when the test ends.
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -36,8 +35,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble even if it returns an error. The caller
-// closes the ensemble in both cases.
+// startEnsemble returns an ensemble that the caller must close, even if it also
+// returns an error.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	var processes []*process
@@ -59,8 +58,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers before it waits for any of them, because each one
-// waits for the others.
+// launch starts the servers concurrently, because they wait for each other.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -87,8 +85,8 @@ func (e *Ensemble) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Leader waits until exactly one of the servers that run says that it leads, and
-// returns its index. A server that is paused says nothing.
+// Leader waits until exactly one server claims to be the leader and returns its
+// index. Paused servers don't count.
 func (e *Ensemble) Leader(t testing.TB) int {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -112,9 +110,9 @@ func (e *Ensemble) leaders() (found []int) {
 	return found
 }
 
-// MoveLeader makes another server the leader. It returns when the old leader
-// has handed over. If the servers elect another leader meanwhile, as they may on a slow
-// machine, MoveLeader tries again.
+// MoveLeader transfers the leadership to another server and waits for that. It
+// retries if the servers elect a leader themselves, as may happen on a slow
+// machine.
 func (e *Ensemble) MoveLeader(t testing.TB) {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); ; {
@@ -130,7 +128,7 @@ func (e *Ensemble) MoveLeader(t testing.TB) {
 	}
 }
 
-// id returns the server's id as etcdctl prints it.
+// id returns the server ID as printed by etcdctl.
 func (s *Server) id(t testing.TB) string {
 	t.Helper()
 	status := strings.Split(s.Etcdctl("endpoint", "status"), ", ")

@@ -2,26 +2,26 @@ package etcdtest
 
 import "github.com/dlock-go/dlock/internal/testenv"
 
-// settings is how a server is set up.
+// settings configure a server.
 type settings struct {
-	scheme string   // the scheme of the client port: http or https
-	args   []string // more arguments of etcd
-	ctl    []string // more arguments of etcdctl
+	scheme string   // of the client port: http or https
+	args   []string // additional arguments for etcd
+	ctl    []string // additional arguments for etcdctl
 
 	hangingDisk bool
 }
 
-// Option changes how a server is set up.
+// Option configures a server.
 type Option func(*settings)
 
-// WithArgs adds arguments to the server's command line.
+// WithArgs adds command-line arguments for the server.
 func WithArgs(args ...string) Option {
 	return func(s *settings) { s.args = append(s.args, args...) }
 }
 
-// WithTLS makes the client port a TLS port. On that port the server shows the
-// certificate. If mutual is true, the server refuses a client that shows no
-// certificate of certs.CA.
+// WithTLS makes the server use TLS on its client port, with the given
+// certificate. If mutual is true, clients must present a certificate signed by
+// certs.CA.
 func WithTLS(certs *testenv.Certs, server testenv.Pair, mutual bool) Option {
 	return func(s *settings) {
 		s.scheme = "https"

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is one server with its ports. It does not depend on a test.
+// process is a server that is not tied to a test.
 type process struct {
 	proc     *testenv.Process
 	settings settings
@@ -25,16 +25,15 @@ type process struct {
 	prefixes atomic.Int64
 }
 
-// The timing of the servers. etcd grants no lease that is shorter than one and
-// a half election timeouts. It rounds that up to whole seconds, so the shortest
-// lease is 1 s here.
+// Short intervals allow short leases: etcd's minimum is one and a half election
+// timeouts, rounded up to whole seconds.
 const (
 	heartbeatInterval = 50 * time.Millisecond
 	electionTimeout   = 500 * time.Millisecond
 )
 
-// newProcess chooses the ports of a server. Nothing is started, and the server
-// has no command yet.
+// newProcess chooses the ports of a server without starting it. Call prepare
+// next.
 func newProcess(name string, opts []Option) (*process, error) {
 	p := &process{name: name, settings: settings{scheme: "http"}}
 	for _, opt := range opts {
@@ -50,10 +49,10 @@ func newProcess(name string, opts []Option) (*process, error) {
 	return p, nil
 }
 
-// member returns the server's part of the list of all members.
+// member returns the server's entry for --initial-cluster.
 func (p *process) member() string { return p.name + "=http://" + p.peer }
 
-// prepare gives the server its directory and its command.
+// prepare creates the server's directory and command line.
 func (p *process) prepare(members string) error {
 	dir, err := os.MkdirTemp("", "etcdtest-")
 	if err != nil {
@@ -82,9 +81,9 @@ func (p *process) prepare(members string) error {
 	return err
 }
 
-// launch starts the server and waits until it answers as a member that has a
-// leader. The error matches [testenv.ErrPortTaken] if another try with other
-// ports would help.
+// launch starts the server and waits until it is healthy, which implies that
+// there is a leader. The error matches [testenv.ErrPortTaken] if the caller
+// should retry with other ports.
 func (p *process) launch() error {
 	return p.proc.Start(testenv.Startup{
 		Ready:     p.healthy,
@@ -97,7 +96,7 @@ func (p *process) launch() error {
 
 func (p *process) close() {
 	if p.proc != nil {
-		_ = p.proc.Close() // the server is dead, only its directory may be left
+		_ = p.proc.Close() // the server is dead, so at worst its directory is left
 	}
 }
 
@@ -106,8 +105,7 @@ func (p *process) healthy() bool {
 	return err == nil && strings.Contains(text, `"health":"true"`)
 }
 
-// metric returns the sum of the values of a metric. It counts only the lines
-// that have the text label in their labels.
+// metric returns the sum of a metric over all lines whose labels contain label.
 func (p *process) metric(name, label string) (sum float64, err error) {
 	text, err := p.get("/metrics")
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -120,8 +118,8 @@ func (p *process) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get sends an HTTP request to the port for metrics. This port has no TLS, and
-// the server's counters of requests do not count what it receives.
+// get sends a GET request to the metrics port, which has no TLS and does not
+// affect the server's request counters.
 func (p *process) get(path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.metrics + path)

@@ -15,12 +15,10 @@ var etcd = testenv.Dependency{
 		"or the programs etcd and etcdctl of a release on the PATH",
 }
 
-// Require ends the test if this machine cannot run etcd. With
-// DLOCK_TEST_ETCD=require the test fails. Otherwise the test is skipped, and the
-// first skip of a test binary is also reported on standard error and on the
-// terminal, if there is one.
-//
-// [Start], [Shared] and [StartEnsemble] call Require themselves.
+// Require skips the test if etcd is not installed, or fails it if
+// DLOCK_TEST_ETCD=require. The first skip in a test binary is also reported on
+// standard error and on the terminal, if there is one. [Start], [Shared] and
+// [StartEnsemble] call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	_, server := exec.LookPath("etcd")

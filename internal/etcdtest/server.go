@@ -10,20 +10,18 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one etcd server for a test. If something goes wrong with the server,
-// its methods end the test with t.Fatal.
+// Server is an etcd server. Its methods fail the test on an error.
 //
-// A server sends heartbeats to the other servers every 50ms. The election
-// timeout is 500ms, so the shortest lease is 1s. The server has neither the old
-// API (v2) nor the gateway for JSON.
+// The heartbeat interval is 50ms and the election timeout 500ms, so the
+// shortest lease is 1s. The v2 API and the JSON gateway are disabled.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server for the test and returns when the server answers. When
-// the test ends, the server is killed and its directory removed.
+// Start starts a server and waits until it is ready. It is killed and its
+// directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -39,8 +37,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server. If another program has taken one of its ports,
-// startProcess tries again with other ports.
+// startProcess starts a server, and retries with other ports if one is taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess("single", opts)
@@ -60,12 +57,12 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the one server that all tests of a binary share. The first call
-// starts it. Each test uses a prefix of its own, see [Server.Prefix]. No test
-// stops the server, or reads its counters while other tests run.
+// Shared returns the server shared by all tests of a binary, and starts it on
+// the first call. Tests must use separate prefixes (see [Server.Prefix]), must
+// not stop it, and must not read its metrics while other tests run.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary also
-// waits until the server has ended.
+// The server ends with the test binary. If TestMain calls [Main], the binary
+// waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -80,8 +77,7 @@ func Main(m *testing.M) int {
 	return shared.Main(m, "etcdtest", func(p *process) error { return p.proc.Close() })
 }
 
-// Prefix returns a prefix for keys, such as test17. No two calls return the
-// same prefix.
+// Prefix returns a unique prefix for keys, such as test17.
 func (s *Server) Prefix() string { return fmt.Sprintf("test%d", s.prefixes.Add(1)) }
 
 // Addr returns host:port of the client port.
@@ -90,9 +86,8 @@ func (s *Server) Addr() string { return s.client }
 // URL returns the URL of the client port.
 func (s *Server) URL() string { return s.settings.scheme + "://" + s.client }
 
-// Metric returns the sum of the values of one of the server's metrics. It
-// counts only the lines that have the text label in their labels. If label is
-// empty, every line counts.
+// Metric returns the sum of a metric over all lines whose labels contain label,
+// which may be empty.
 func (s *Server) Metric(name, label string) float64 {
 	s.t.Helper()
 	sum, err := s.metric(name, label)
@@ -100,11 +95,10 @@ func (s *Server) Metric(name, label string) float64 {
 	return sum
 }
 
-// Etcdctl runs etcd's command with these arguments against the server, and
-// returns what the command has printed.
+// Etcdctl runs etcdctl against the server and returns its output.
 func (s *Server) Etcdctl(args ...string) string {
 	s.t.Helper()
-	generous := []string{"--dial-timeout", "30s", "--command-timeout", "60s"} // for a slow machine
+	generous := []string{"--dial-timeout", "30s", "--command-timeout", "60s"} // for slow machines
 	out, err := s.etcdctl(append(generous, args...)...)
 	if err != nil {
 		s.t.Fatalf("etcdctl %q: %v: %s", args, err, out)
@@ -118,9 +112,9 @@ func (s *Server) etcdctl(args ...string) (output []byte, err error) {
 	return cmd.CombinedOutput()
 }
 
-// State tells what each server says of itself, and which keys below "locks/" and which
-// leases it has. It is for the messages of tests that wait in vain. A server that is
-// down or paused gives an error after two seconds.
+// State describes the servers' status, their keys below "locks/" and their
+// leases, for the messages of failing tests. For a server that is down or
+// paused it shows an error after two seconds.
 func State(servers ...*Server) string {
 	var b strings.Builder
 	for _, s := range servers {
@@ -132,8 +126,8 @@ func State(servers ...*Server) string {
 	return b.String()
 }
 
-// EnableAuth makes the user root and a second user, and turns authentication
-// on. The second user may read and write only the keys that begin with prefix.
+// EnableAuth creates the user root and another user, and turns on
+// authentication. The other user may only access keys with the given prefix.
 func (s *Server) EnableAuth(rootPassword, user, password, prefix string) {
 	s.t.Helper()
 	s.Etcdctl("user", "add", "root:"+rootPassword)
