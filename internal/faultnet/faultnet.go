@@ -1,9 +1,9 @@
-// Package faultnet injects network faults between one session of a driver and
-// its store: the hooks CutOff, Reset, SilenceNotices and DelayReplies of
-// dlocktest.Config. A driver's test gives each session a [Network], and the
-// client library its Dial. Authors of drivers may copy this file.
+// Package faultnet injects network faults between a driver's session and its
+// store. It implements the hooks CutOff, Reset, SilenceNotices and DelayReplies
+// of dlocktest.Config. A driver's test creates a [Network] per session and
+// gives its Dial to the client library. Authors of drivers may copy this file.
 //
-// A Network has no goroutine, so nothing of it is left when the session has
+// A Network starts no goroutines, so nothing is left once the session has
 // closed its connections.
 package faultnet
 
@@ -20,19 +20,19 @@ import (
 // faults. A Network is safe for concurrent use.
 type Network struct {
 	// Notices is a text, such as "LISTEN", that the session sends only on the
-	// connection on which the store sends it notices. SilenceNotices needs it.
-	// It must be set before the first Dial.
+	// connection on which it receives notices. It must be set before the first
+	// Dial if SilenceNotices is used.
 	Notices string
 
 	mu    sync.Mutex
 	delay time.Duration
-	cut   chan struct{} // nil unless cut; closed when the cut ends
+	cut   chan struct{} // non-nil during a cut; closed when it ends
 	conns map[*conn]bool
 }
 
-// Cut lets no byte pass until heal is called. No connection is closed: the
-// session sees silence. When heal is called, the connections break, because
-// they may have lost bytes. heal may be called more than once.
+// Cut drops all bytes until heal is called. Connections stay open, so the
+// session sees silence. heal breaks them, because they may have lost bytes. It
+// is idempotent.
 func (n *Network) Cut() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +42,7 @@ func (n *Network) Cut() (heal func()) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.breakAll()
-		if n.cut == cut { // no other cut has begun meanwhile
+		if n.cut == cut { // no newer cut
 			n.cut = nil
 		}
 		close(cut)
@@ -56,9 +56,9 @@ func (n *Network) Reset() {
 	n.breakAll()
 }
 
-// SilenceNotices stops the session from receiving anything more on connections
-// on which it has sent the text Notices. It closes no connection. Other
-// connections are not affected, even if they send the text later.
+// SilenceNotices makes the session receive nothing more on connections on which
+// it has sent Notices. They stay open. Connections that send Notices later are
+// not affected.
 func (n *Network) SilenceNotices() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,16 +75,16 @@ func (n *Network) breakAll() {
 	clear(n.conns)
 }
 
-// DelayReplies delays each reply to the session by d. A reply that arrived
-// before a cut begins is still received.
+// DelayReplies delays each reply by d. A reply that arrives before a cut is
+// still received.
 func (n *Network) DelayReplies(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
 }
 
-// Dial connects to the store. During a cut it waits until heal is called or ctx
-// is done.
+// Dial connects to the store. During a cut it blocks until heal is called or
+// ctx is done.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	n.mu.Lock()
 	cut := n.cut
@@ -119,18 +119,18 @@ type conn struct {
 
 	// Guarded by network.mu.
 	broken  bool
-	notices bool // whether the session has sent the text Notices
+	notices bool // the session has sent Notices
 	silent  bool
 }
 
-// state returns the delay of replies, and whether bytes are currently lost.
+// state returns the delay for replies, and whether bytes are being dropped.
 func (c *conn) state() (delay time.Duration, lost bool) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	return c.network.delay, c.network.cut != nil || c.broken || c.silent
 }
 
-// Read drops what arrives during a cut or on a silenced connection.
+// Read drops bytes that arrive during a cut or on a silenced connection.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		size, err := c.Conn.Read(p)
@@ -142,7 +142,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write drops what is sent during a cut.
+// Write drops bytes sent during a cut.
 func (c *conn) Write(p []byte) (int, error) {
 	c.network.mu.Lock()
 	cut := c.network.cut != nil

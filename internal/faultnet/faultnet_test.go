@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// server accepts the connections that dial makes.
+// server accepts the connections made by dial.
 type server struct {
 	t *testing.T
 	net.Listener
@@ -41,7 +41,7 @@ func (s server) dial(n *faultnet.Network) (session, store net.Conn) {
 	return session, store
 }
 
-// passes sends a text and checks that it arrives.
+// passes sends text and checks that it arrives.
 func passes(t *testing.T, from, to net.Conn, text string) {
 	t.Helper()
 	_, err := from.Write([]byte(text))

@@ -13,25 +13,26 @@ import (
 	"time"
 )
 
-// timeLimit bounds how long goroutines may take to exit after the last test.
-// Those of a connection that was just closed need a moment.
+// timeLimit limits how long goroutines may take to exit after the last test.
+// Those of a closed connection need a moment.
 var timeLimit = 10 * time.Second
 
-// known are functions of goroutines that tests cannot or need not end.
+// known lists functions whose goroutines tests cannot or need not end.
 var known = []string{
-	"os/signal.loop(",          // runs for good after signal.Notify
-	"os/signal.signal_recv(",   // the innermost frame of the same goroutine
+	"os/signal.loop(",          // never ends after signal.Notify
+	"os/signal.signal_recv(",   // innermost frame of the same goroutine
 	"runtime/pprof.",           // go test -cpuprofile
 	"runtime.ReadTrace(",       // go test -trace
 	"testing.(*F).Fuzz.func",   // the fuzzing engine
-	"internal/fuzz.",           // also the fuzzing engine
+	"internal/fuzz.",           // the fuzzing engine
 	"runtime.ensureSigM.func1", // listens for signals
 }
 
-// After returns the exit code of a test binary whose tests have returned code.
-// If the tests passed, it waits until only the caller's goroutine is left. If
-// others stay, it prints their stacks to standard error and returns 1. Call it
-// last, after everything that the tests share has been stopped.
+// After checks for leaked goroutines and returns the exit code of the test
+// binary. If code, the result of the tests, is 0, it waits until only the
+// calling goroutine is left. If others remain after a time limit, it prints
+// their stacks to standard error and returns 1. Call it last, after stopping
+// everything the tests share.
 func After(code int) int {
 	if code != 0 {
 		return code // failed tests may leave goroutines
@@ -47,7 +48,7 @@ func After(code int) int {
 	return 1
 }
 
-// others returns the stacks of all goroutines but the caller's and the known
+// others returns the stacks of all goroutines except the caller's and the known
 // ones.
 func others() []string {
 	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
@@ -56,7 +57,7 @@ func others() []string {
 	})
 }
 
-// all returns the stacks of all goroutines, the caller's first.
+// all returns the stacks of all goroutines, starting with the caller's.
 func all() string {
 	for size := 1 << 16; ; size *= 2 {
 		buf := make([]byte, size)

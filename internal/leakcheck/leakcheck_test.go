@@ -13,7 +13,7 @@ import (
 // scenarioVariable makes the test binary run one scenario instead of the tests.
 const scenarioVariable = "LEAKCHECK_SCENARIO"
 
-// scenarios leave behind what their names say, as a test may do.
+// scenarios are things that tests may leave behind.
 var scenarios = map[string]func(){
 	"nothing":              func() {},
 	"a goroutine":          func() { go staysForEver(make(chan int)) },

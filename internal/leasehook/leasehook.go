@@ -1,10 +1,10 @@
-// Package leasehook lets tests simulate a pause of the process, by setting the
-// clocks of a driver.Lease, for which package driver exports no function.
+// Package leasehook lets tests simulate a pause of the process by changing the
+// clocks of a driver.Lease, which package driver does not export.
 package leasehook
 
 import "time"
 
-// Skew moves the clocks that a lease reads forward by d, without its timers
-// noticing, like a pause of the process or a sleep of the machine. The
-// parameter lease is a *driver.Lease. Set by package driver.
+// Skew advances the clocks read by lease, a *driver.Lease, by d without firing
+// its timers, like a pause of the process or a suspended machine. It is set by
+// package driver.
 var Skew func(lease any, d time.Duration)

@@ -1,5 +1,5 @@
-// Package mistakes plants mistakes in a driver, one at a time, to check that a test
-// of the driver fails with each of them.
+// Package mistakes checks the tests of a driver by planting mistakes in the
+// driver, one at a time, each of which must make a test fail.
 package mistakes
 
 import (
@@ -16,19 +16,20 @@ import (
 
 var sabotage = flag.Bool("sabotage", false, "plant each mistake and check that its test fails")
 
-// planted is set for a test that runs with a mistake.
+// planted is an environment variable that is set while a mistake is planted.
 const planted = "DLOCK_PLANTED_MISTAKE"
 
-// Mistake has its name, a file, the right text in it, the wrong text for it, and the
-// pattern of the test that must then fail.
+// Mistake is a name, a file, the correct text in it, the wrong text to replace
+// it with, and a pattern for the test that must then fail.
 type Mistake [5]string
 
-// Planted reports whether this process has a mistake.
+// Planted reports whether this process runs with a planted mistake.
 func Planted() bool { return os.Getenv(planted) != "" }
 
-// Run checks that the text that each mistake replaces is in its file once. With the
-// flag -sabotage, it also calls require, which checks that the server of the tests
-// is installed, and runs the test of each mistake in the package of t.
+// Run checks that the correct text of each mistake occurs exactly once in its
+// file. With the flag -sabotage, it also calls require, which skips or fails if
+// the tests' server is not installed, and then plants each mistake and checks
+// that its test in the package of t fails.
 func Run(t *testing.T, require func(testing.TB), all []Mistake) {
 	if Planted() {
 		t.Skip("this process has a mistake already")
@@ -51,7 +52,8 @@ func Run(t *testing.T, require func(testing.TB), all []Mistake) {
 	}
 }
 
-// seeItFail runs a test while the go command reads text in place of the file.
+// seeItFail runs a test with the file replaced by text and checks that it
+// fails. The replacement is an overlay, so the file itself does not change.
 func seeItFail(t *testing.T, file, text, test string) {
 	t.Helper()
 	original, err := filepath.Abs(file)

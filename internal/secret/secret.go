@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Hidden replaces what may be a password.
+// Hidden replaces passwords.
 const Hidden = "..."
 
-// Hide removes from text the passwords in the arguments. A password is the part
-// of an argument between a colon and the last at sign, as in
-// "zk://user:password@host", and the value of a parameter, as in "host=h
-// password=secret". All arguments count, because a message may repeat one that
-// is in the wrong place.
+// Hide removes from text the passwords found in args. A password is
+// whatever is between a colon and the last at sign of an argument, as in
+// "zk://user:password@host", or the value of a password parameter, as in
+// "host=h password=secret". All arguments are searched, because an error
+// message may quote one that is in the wrong place.
 func Hide(text string, args []string) string {
 	for _, arg := range args {
 		text = hide(hideParameters(text, arg), arg)
@@ -23,11 +23,11 @@ func Hide(text string, args []string) string {
 	return text
 }
 
-// parameter matches a password that follows its name. A value in single quotes
-// may contain spaces.
+// parameter matches a password parameter. A value in single quotes may contain
+// spaces.
 var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
 
-// hideParameters hides passwords that follow their names in the argument.
+// hideParameters hides the values of password parameters in arg.
 func hideParameters(text, arg string) string {
 	for _, m := range parameter.FindAllStringSubmatch(arg, -1) {
 		hidden := strings.TrimSuffix(m[0], m[1]) + Hidden
@@ -51,9 +51,8 @@ func hide(text, arg string) string {
 	}
 	text = strings.ReplaceAll(text, login, user+":"+Hidden)
 	text = strings.ReplaceAll(text, quoted(login), user+":"+Hidden)
-	// A message of package flag may show only the part of an argument before
-	// its first equals sign, which may be in the password. So hide the part of
-	// the password before it, too.
+	// Package flag may quote only the part of an argument before its first
+	// equals sign, which may be within the password.
 	if before, _, found := strings.Cut(password, "="); found && before != "" {
 		text = strings.ReplaceAll(text, user+":"+before, user+":"+Hidden)
 	}
