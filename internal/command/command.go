@@ -1,5 +1,5 @@
-// Package command is the program dlock without its drivers. A main package imports
-// the drivers that its program can use, and calls [Main].
+// Package command implements the program dlock, except for its drivers. A main
+// package imports the drivers it wants to support and calls [Main].
 package command
 
 import (
@@ -18,12 +18,12 @@ import (
 // Exit statuses.
 const (
 	failedStatus = 1
-	usageStatus  = 2 // the command line is not valid
+	usageStatus  = 2 // invalid command line
 )
 
-// command is a command of the program, such as "demo" in "dlock demo". Its
-// function main gets the arguments after the command's name, stops when ctx
-// ends, and returns the exit status.
+// command is a subcommand, such as "demo" in "dlock demo". main gets the
+// arguments after the name, stops when ctx is done, and returns the exit
+// status.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
@@ -33,15 +33,13 @@ var commands = []command{
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
-// Main runs the command that the arguments of the process name, and exits with its
-// status. A signal that asks the process to end, or an output that cannot be
-// written, ends the command in good order. The second interrupt ends the process at
-// once.
-//
-// Other signals end the process only in good order, because programs send them more
-// than once: timeout does, and so does a shell whose terminal is closed.
+// Main runs the command named by os.Args and exits with its status. A
+// termination signal or a failed write to standard output stops the command
+// gracefully. A second interrupt kills the process; other signals don't,
+// because programs such as timeout, and shells whose terminal closes, send them
+// more than once.
 func Main() {
-	signal.Ignore(syscall.SIGPIPE) // stdout notices that its reader has ended
+	signal.Ignore(syscall.SIGPIPE) // writing to stdout returns EPIPE instead
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	ctx, _ = signal.NotifyContext(ctx, endings()...)
@@ -50,15 +48,15 @@ func Main() {
 	status := Run(ctx, os.Args[1:], stdout, os.Stderr)
 	if err := stdout.failure(); err != nil {
 		status = max(status, failedStatus)
-		if !errors.Is(err, syscall.EPIPE) { // a reader that has ended wants no more output
+		if !errors.Is(err, syscall.EPIPE) { // a reader that has exited wants no more output
 			fmt.Fprintf(os.Stderr, "dlock: %v\n", err)
 		}
 	}
 	os.Exit(status)
 }
 
-// endings returns the signals other than an interrupt that end the program. The
-// program nohup makes its command ignore that the terminal is closed.
+// endings returns the signals, besides an interrupt, that end the program.
+// SIGHUP is left out if it is ignored, as under nohup.
 func endings() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{syscall.SIGTERM}
@@ -66,9 +64,8 @@ func endings() []os.Signal {
 	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// Run runs the command that args names, and returns the exit status of the
-// program: 2 for a command line that is not valid, and otherwise the status of the
-// command. When ctx ends, the command stops.
+// Run runs the command named by args and returns its exit status, or 2 if the
+// command line is invalid. The command stops when ctx is done.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)

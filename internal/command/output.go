@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// output is the standard output of the program. It keeps the error of the first write
-// that fails, and then ends the command.
+// output is the program's standard output. It records the first write error and
+// then ends the command.
 type output struct {
 	file *os.File
 	end  func()
@@ -28,7 +28,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the error of the first write that has failed, or nil.
+// failure returns the first write error, or nil.
 func (o *output) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

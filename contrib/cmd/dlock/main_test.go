@@ -21,8 +21,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// runProgram is an environment variable that makes the test binary run the
-// program instead of the tests.
+// runProgram is an environment variable that makes the test binary act as
+// dlock.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -33,9 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores starts a server for the test and returns a data source name of it, by
-// the name of the driver. A store ends the sessions of a killed process after 5 s.
-// SQLite ends them at once.
+// stores starts a server for each driver and returns its data source name.
+// Sessions of a killed process end after 5 s, or at once for SQLite.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -50,12 +49,12 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },
 }
 
-// The demo runs three processes on each store, and kills one of them. With -v the
-// test prints the output. make demo-all runs the test with -v.
+// The demo starts three processes and kills one. With -v, as run by make
+// demo-all, the test prints the output.
 func TestTheDemoRunsOnEveryStore(t *testing.T) {
 	for _, driver := range dlock.Drivers() {
 		if driver == "mem" {
-			continue // it is for one process
+			continue // works within a single process only
 		}
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +81,7 @@ func TestTheDemoRunsOnEveryStore(t *testing.T) {
 	}
 }
 
-// program runs dlock in a process of its own.
+// program runs dlock in a child process.
 func program(t *testing.T, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -103,10 +102,9 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Each driver gets the data source names of all drivers, so most of them are not
-// valid for it.
+// Each driver gets the data source names of all drivers, so most are invalid.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
-	t.Chdir(t.TempDir()) // some of the names are names of files for SQLite
+	t.Chdir(t.TempDir()) // SQLite takes some of the names for files
 	for _, dsn := range []string{
 		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
 		"postgres://alice:geheim@127.0.0.1:1/db?colour=red", "postgres://127.0.0.1:1/db?password=geheim&colour=red",
@@ -125,7 +123,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// SQLite takes a data source name for the name of a file, whatever driver it is for.
+// SQLite takes any data source name for a file name and repeats it.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")
