@@ -449,7 +449,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// redirects limits how many redirects one request follows.
+// redirects is the maximum number of redirects that a request follows.
 const redirects = 3
 
 // eval runs a script. If ctx ends, eval returns at once, but the server may

@@ -54,9 +54,9 @@ func (s *session) cancelNow(operations []string) error {
 	return err
 }
 
-// maxCancels is the number of operations canceled by one request. Batching
+// maxCancels is the number of operations cancelled by one request. Batching
 // keeps up with callers that time out faster than the store answers; each
-// orphan blocks other contenders until it is canceled.
+// orphan blocks other contenders until it is cancelled.
 const maxCancels = 100
 
 // nextOrphans removes and returns the oldest operations.
