@@ -166,7 +166,7 @@ func BenchmarkDrain(b *testing.B) {
 			times[i] = append(times[i], time.Since(began))
 		}
 	}
-	ratios := make([]float64, len(times[0])) // of the two times of a round
+	ratios := make([]float64, len(times[0])) // dlock to Mutex, by round
 	for i := range ratios {
 		ratios[i] = times[0][i].Seconds() / times[1][i].Seconds()
 	}

@@ -17,7 +17,7 @@ import (
 //
 // If Create gets no reply, cancel undoes it. The transaction is conditional on
 // a cancellation key being absent, so it cannot take effect after it was
-// canceled. If a proxy delivers the transaction twice, the second list contains
+// cancelled. If a proxy delivers the transaction twice, the second list contains
 // the node itself, and its create revision is still the token.
 //
 // Nodes of a session reuse keys, see numbers.

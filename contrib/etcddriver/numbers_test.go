@@ -290,7 +290,7 @@ func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 }
 
 // While the store is unreachable, waiters retry Create, and each failure has to
-// be canceled. If all cancellations were attempted concurrently, they would
+// be cancelled. If all cancellations were attempted concurrently, they would
 // starve the heartbeats of CPU time.
 func TestCancellationsWaitForEachOther(t *testing.T) {
 	tries := make(chan time.Time, 1000)

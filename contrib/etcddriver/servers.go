@@ -90,7 +90,7 @@ func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }
 
-// done records whether the server answered. A stream of heartbeats is canceled
+// done records whether the server answered. A stream of heartbeats is cancelled
 // only because a reply is overdue, even if others were received before.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
