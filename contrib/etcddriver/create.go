@@ -17,8 +17,8 @@ import (
 //
 // If Create gets no reply, cancel undoes it. The transaction is conditional on
 // a cancellation key being absent, so it cannot take effect after it was
-// cancelled. If a proxy delivers the transaction twice, the second list contains
-// the node itself, and its create revision is still the token.
+// cancelled. If a proxy delivers the transaction twice, the second list
+// contains the node itself, and its create revision is still the token.
 //
 // Nodes of a session reuse keys, see numbers.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {

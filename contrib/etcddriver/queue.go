@@ -122,8 +122,8 @@ func (s *session) tells(queue string) bool {
 
 // remove deletes a node's key without checking its revision, because a check
 // costs the server time. A late request could therefore remove a later node
-// with the same key, so the number is not reused while such a request is in
-// flight, or ever if one got no reply.
+// with the same key, so the node's number is reused only once all such requests
+// have been answered.
 func (s *session) remove(ctx context.Context, token int64, key string) error {
 	s.mu.Lock()
 	n := s.own[token]
@@ -188,9 +188,8 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget records that a node is gone and that some requests of remove have been
-// answered. It frees the node's number once no request of remove can arrive any
-// more.
+// forget records that a node is gone and how many more requests of remove were
+// answered. It frees the node's number once none of them can still arrive.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

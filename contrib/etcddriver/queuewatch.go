@@ -31,7 +31,7 @@ type queueWatch struct {
 	before   *queueWatch // the queueWatch that this one replaces, or nil
 	end      context.CancelFunc
 	life     context.Context
-	told     bool // guarded by session.mu; the session may have put the key released
+	told     bool // the session may have put the key released; guarded by session.mu
 
 	mu       sync.Mutex
 	stopped  bool // no watch may be armed here any more, because the queue was unused or another queueWatch has taken over
@@ -57,8 +57,8 @@ type far struct {
 	ahead, own string
 }
 
-// farBehind is the number of nodes before the node ahead from which a waiter
-// counts as far behind. Variable for tests.
+// farBehind is how many nodes there must be before the node ahead for a waiter
+// to be far behind. It is a variable so that tests can change it.
 var farBehind = 16
 
 func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
@@ -126,7 +126,7 @@ func (q *queueWatch) clean() {
 const shortestPause = 20 * time.Millisecond
 
 // begin returns the context for a new etcd watch and the number of its stream.
-// It sets both while holding mu, so that a concurrent restart ends this watch.
+// It holds mu, so that a concurrent restart ends this watch.
 func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, stream int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

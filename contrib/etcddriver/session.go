@@ -42,7 +42,7 @@ type session struct {
 	cancelling sync.Mutex // serializes attempts to cancel
 
 	closing sync.Mutex
-	gone    bool // guarded by closing; the lease has ended in etcd, too
+	gone    bool // the lease was revoked; guarded by closing
 }
 
 // ownNode holds what Delete and Replace need to know about a node.

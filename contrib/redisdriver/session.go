@@ -35,7 +35,7 @@ type session struct {
 	orphans    orphans
 
 	closing sync.Mutex // held during Close
-	gone    bool       // guarded by closing; the store has removed the session
+	gone    bool       // the store has removed the session; guarded by closing
 }
 
 // ask runs a script on a queue unless the session has ended.
