@@ -80,8 +80,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver lets next wait for the lock and releases it. It returns the new Lock
-// and how many requests each side has made.
+// handOver makes next wait for the lock and then unlocks held. It returns the
+// Lock of next and the number of requests made by each side.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)

@@ -192,8 +192,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 }
 
 // When etcd is out of space, it also rejects the key that cancels a Create, and
-// clients retry Create until an operator makes room. The driver must not retry
-// one cancellation for each of them.
+// clients retry Create until an operator makes room. The driver must not keep
+// retrying a cancellation for each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)

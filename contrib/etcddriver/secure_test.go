@@ -180,7 +180,8 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
-// A caller may give up before the driver does, and must be told as much.
+// The error must name the servers even if the caller gives up before the driver
+// does.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	t.Parallel()
 	var addrs []string

@@ -51,8 +51,8 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is what a follower with a hanging disk answers if its timeout is
-// shorter than the client's by a few microseconds.
+// errOutOfTime is the answer of a follower with a hanging disk if it times out
+// just before the client does.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {

@@ -146,7 +146,8 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 }
 
 // The client library closes a stream together with its last watch. A session
-// must not find that out from a failed attempt, which costs a pause.
+// must then open a new stream, because finding out from a failed attempt costs
+// a pause.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -181,7 +182,8 @@ func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	eventually(t, func() bool { return len(s.followed()) == 0 })
 }
 
-// Otherwise a long-lived session would accumulate keys.
+// A session may live long and use many queues, so it must not leave a key in
+// each of them.
 func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)

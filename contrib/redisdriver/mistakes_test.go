@@ -269,7 +269,8 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// Without retries, the node would stay as long as its session.
+// A cancellation that fails must be retried, or the node would block the queue
+// until its session ends.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")

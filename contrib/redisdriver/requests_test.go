@@ -17,13 +17,13 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// longTimeout is long enough that no test sees a periodic check or a slow
-// request time out.
+// longTimeout keeps periodic checks out of the tests, and slow requests from
+// timing out.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
 // requests counts the requests of all sessions by operation, except those that
-// maintain a session or a held lock: recipes watches the node of a lock that is
-// held for some time.
+// maintain a session or a held lock. Package recipes watches its node once a
+// lock has been held for some time.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.since(lists, others)
 }
 
-// since returns the requests made after before was counted, including commands
-// that run no script.
+// since returns the requests made since the counts before and others were
+// taken, including commands that run no script.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {
@@ -208,7 +208,7 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 	return made
 }
 
-// Commands that run no script count as well.
+// The test counts all commands, not only those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
