@@ -12,11 +12,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing is a connector. It has weak pointers to the lists that Create has
+// listing is a connector. It has weak pointers to the lists that its sessions have
 // returned, so that it does not itself keep the lists in memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]
+	ahead [][]driver.Node // as passed to Watch, because drivers may keep it
 }
 
 type listingSession struct {
@@ -37,6 +38,19 @@ func (s listingSession) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
+func (s listingSession) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.Session.List(ctx, queue)
+	if len(nodes) > 0 {
+		s.by.lists = append(s.by.lists, weak.Make(&nodes[0]))
+	}
+	return nodes, err
+}
+
+func (s listingSession) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	s.by.ahead = append(s.by.ahead, ahead)
+	return s.Session.Watch(ctx, queue, p, ahead...)
+}
+
 // If waiters kept the list of their queue while they wait, n waiters would take
 // memory in proportion to n^2.
 func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
@@ -51,5 +65,26 @@ func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 		require.Nil(w, c.lists[0].Value(), "the long list is still in memory")
 		w.unlock(held)
 		w.unlock(w.won(waiter))
+	})
+}
+
+func TestNodesToWatchDoNotKeepTheListOfTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		between := w.client("b").lock(bg)
+		w.waits(between)
+		c := &listing{Connector: w.placeOnly()}
+		waiter := w.clientOf(c, "w").lock(bg)
+		w.waits(waiter)
+		synctest.Wait()
+		runtime.GC()
+		require.Len(w, c.ahead, 1)
+		require.Len(w, c.ahead[0], 1)
+		require.Len(w, c.lists, 1)
+		require.Nil(w, c.lists[0].Value(), "the long list is still in memory")
+		w.unlock(held)
+		w.unlock(w.won(between))
+		w.unlock(w.won(waiter))
+		runtime.KeepAlive(c)
 	})
 }

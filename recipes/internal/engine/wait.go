@@ -173,7 +173,7 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
-	return w.session.Watch(ctx, w.queue.Name, w.Place(), blocking...)
+	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a driver may keep them, and must not keep the list
 }
 
 // throttle pauses a loop whose watches have ended n times in a row without a
