@@ -213,7 +213,7 @@ var planted = []mistakes.Mistake{
 	{
 		"a stream that falls behind is kept", "watch.go",
 		"w.revision < w.want &&", "w.revision < 0 &&",
-		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
+		"TestAStreamThatFallsBehindIsReplaced",
 	},
 	{
 		"a stream that falls behind is replaced on the same server", "servers.go",

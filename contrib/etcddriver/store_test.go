@@ -175,6 +175,15 @@ func (w *watchStreams) overtake() {
 	})
 }
 
+// hang makes the existing streams receive no more events, and only answers with
+// the present revisions, as from a follower that can't write to its disk.
+func (w *watchStreams) hang() {
+	w.streams.Range(func(stream, _ any) bool {
+		stream.(*silentStream).hangs.Store(true)
+		return true
+	})
+}
+
 // progress returns the latest revision received on any stream.
 func (w *watchStreams) progress() (revision int64) {
 	w.streams.Range(func(stream, _ any) bool {
@@ -187,9 +196,9 @@ func (w *watchStreams) progress() (revision int64) {
 // silentStream is a stream that can be made to receive nothing.
 type silentStream struct {
 	grpc.ClientStream
-	silent, noEvents atomic.Bool
-	events           *atomic.Int64
-	revision         atomic.Int64 // latest revision received
+	silent, noEvents, hangs atomic.Bool
+	events                  *atomic.Int64
+	revision                atomic.Int64 // latest revision received
 }
 
 func (s *silentStream) RecvMsg(m any) error {
@@ -198,9 +207,12 @@ func (s *silentStream) RecvMsg(m any) error {
 			return err
 		}
 		reply := m.(*pb.WatchResponse)
-		if s.silent.Load() || s.noEvents.Load() && len(reply.Events) > 0 {
+		if s.silent.Load() || (s.noEvents.Load() || s.hangs.Load()) && len(reply.Events) > 0 {
 			reply.Reset()
 			continue
+		}
+		if s.hangs.Load() {
+			reply.Header.Revision = min(reply.Header.Revision, s.revision.Load())
 		}
 		s.events.Add(int64(len(reply.Events)))
 		s.revision.Store(reply.Header.Revision)

@@ -83,6 +83,24 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	ended(t, w)
 }
 
+// A follower whose disk hangs applies no changes. It still answers requests for
+// progress, with an old revision.
+func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
+	t.Parallel()
+	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	s := made.(*session)
+	t.Cleanup(func() { _ = s.Close() })
+	_, _, w := pair(t, s, "q")
+	number := s.stream.number.Load()
+	st.link(s).watches.hang()
+	_, err = raw(t, st.server).Delete(within(t), s.settings.root(), clientv3.WithPrefix())
+	require.NoError(t, err)
+	ended(t, w)
+	require.Greater(t, s.stream.number.Load(), number)
+}
+
 // A server may report its progress before it sends older events (etcd issue
 // 15220). A watch resumed after the reported revision would skip them.
 func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
