@@ -173,17 +173,14 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 }
 
 func TestASessionHasOneConnectionToEachServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an ensemble")
-	}
-	ensemble := etcdtest.StartEnsemble(t, 3)
+	server := etcdtest.Shared(t)
 	var proxies []*testenv.Proxy
 	var addrs []string
-	for _, addr := range ensemble.Addrs() {
-		p := testenv.NewProxy(t, addr, nil)
+	for range 3 {
+		p := testenv.NewProxy(t, server.Addr(), nil)
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 	}
-	s := connectTo(t, "etcd://"+strings.Join(addrs, ",")+"/locks?"+longSession)
+	s := connectTo(t, "etcd://"+strings.Join(addrs, ",")+"/"+server.Prefix()+"?"+longSession)
 	var group sync.WaitGroup
 	for i := range 30 {
 		group.Go(func() {
