@@ -261,6 +261,25 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
+// The server of the new connection may lack the node of the Create, unless the
+// leader has answered a Sync there.
+func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, "session_timeout=20s")
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
+	lists := b.proxy.Frames(zktest.OpGetChildren2)
+	lost := b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
+	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpSync))
+	_, err := create(within(t), b, "q", "h-W-", []byte("lost"))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	closed(t, "the answer is lost", lost)
+	closed(t, "the Sync is answered", hold.Held())
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(t, lists, b.proxy.Frames(zktest.OpGetChildren2), "the queue was listed before the Sync was answered")
+	hold.Release()
+	b.empties("q")
+}
+
 // After a reconnect the session may be on a server that lacks the latest
 // changes, so the node of an unanswered Create may exist although that server
 // does not show it.
