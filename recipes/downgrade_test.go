@@ -50,6 +50,28 @@ func TestAWriterThatWatchedTheDowngradedNodeStillWaits(t *testing.T) {
 	})
 }
 
+func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		search := make(chan struct{})
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			switch {
+			case r.Op == faults.OpWatch && r.Stage == faults.StageRequest && r.Nth == 1:
+				return faults.Fault{EndWatchAfter: time.Second} // so the holder searches
+			case r.Op == faults.OpRead && r.Stage == faults.StageRequest && r.Nth == 1:
+				close(search)
+				return faults.Fault{Delay: time.Second}
+			}
+			return faults.Fault{}
+		}), "a")
+		l := w.won(c.lock(bg))
+		<-search
+		require.NoError(w, l.Downgrade(bg))
+		time.Sleep(time.Minute)
+		require.NoError(w, l.Err())
+		w.unlock(l)
+	})
+}
+
 func TestUnlockingTheLastExclusiveHoldDowngrades(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
