@@ -255,6 +255,25 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
+// Each of the two servers dies once, so one of them serves the heartbeats when it dies.
+func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	one, other := testenv.NewProxy(t, server.Addr(), nil), testenv.NewProxy(t, server.Addr(), nil)
+	s := connectTo(t, "etcd://"+one.Addr()+","+other.Addr()+"/"+server.Prefix()+"?session_timeout=1m")
+	j := create(t, s, "q", "h-W-")
+	for _, dies := range []*testenv.Proxy{one, other} {
+		require.NoError(t, s.beat(within(t)))
+		dies.Refuse()
+		dies.DropConnections()
+		eventually(t, func() bool { return s.beat(within(t)) == nil })
+		dies.Heal()
+		eventually(t, func() bool { return dies.Connections() > 0 })
+	}
+	require.NoError(t, s.Err())
+	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+}
+
 // The callers set no deadline, so their errors must not match one.
 func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
