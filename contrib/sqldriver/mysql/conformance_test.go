@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -47,10 +47,11 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		},
 		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
 		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
-		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
-		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, false) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			return s.(*caseSession).hold(t, op)
+			cs := s.(*caseSession)
+			return cs.requests.Hold(op, cs.store.open)
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			s.(*caseSession).proxy.SetDelayOneWay(testenv.ToClient, d)
@@ -85,8 +86,9 @@ type caseStore struct {
 // caseSession is a session with its proxy.
 type caseSession struct {
 	*session.Session
-	store *caseStore
-	proxy *testenv.Proxy
+	store    *caseStore
+	requests *sqltest.Requests
+	proxy    *testenv.Proxy
 
 	mu     sync.Mutex
 	isCut  bool
@@ -151,20 +153,42 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	proxy := testenv.ProxyOn(l, c.server.Addr())
 	proxy.Serve(nil)
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.database, c.params...))
-	if err != nil {
-		c.t.Error(err)
-	}
+	inner := c.connector(proxy.Addr())
 	cs := &caseSession{store: c, proxy: proxy}
-	inner.(*connector).config.DialFunc = cs.dial
-	s, err := inner.Connect(ctx)
-	if err != nil {
+	inner.config.DialFunc = cs.dial
+	if cs.Session, cs.requests, err = connectIntercepted(ctx, inner); err != nil {
 		proxy.Close()
 		return nil, err
 	}
-	cs.Session = s.(*session.Session)
 	c.t.Cleanup(proxy.Close)
 	return cs, nil
+}
+
+func (c *caseStore) connector(addr string) *connector {
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(addr, c.database, c.params...))
+	if err != nil {
+		c.t.Error(err)
+	}
+	return inner.(*connector)
+}
+
+func (c *caseStore) open() session.Store {
+	st, err := newStore(c.connector(c.server.Addr()))
+	if err != nil {
+		c.t.Error(err)
+	}
+	return st
+}
+
+// connectIntercepted is connector.Connect for a session whose requests a test intercepts.
+func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
+	st, err := newStore(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	requests, intercepted := sqltest.Intercepted(st)
+	s, err := session.Connect(ctx, "mysql", intercepted, c.options.timeout)
+	return s, requests, err
 }
 
 // exec runs a statement as an operator does.
@@ -184,59 +208,4 @@ func (s *caseSession) Close() error {
 	s.proxy.DropConnections()
 	s.proxy.Close()
 	return err
-}
-
-// procedures has the procedure for each operation that a test loses or holds back.
-var procedures = map[faults.Op]string{faults.OpCreate: "dlock_append", faults.OpList: "dlock_look",
-	faults.OpDelete: "dlock_remove", faults.OpReplace: "dlock_replace"}
-
-// intercept calls f in place of the next call that the session makes for the operation.
-func (s *caseSession) intercept(t *testing.T, op faults.Op, f interceptor) {
-	wanted, ok := procedures[op]
-	if !ok {
-		t.Fatalf("no procedure for %v", op)
-	}
-	var once sync.Once
-	var hook interceptor = func(ctx context.Context, procedure, text string, send func(context.Context) error) error {
-		first := false
-		if procedure == wanted {
-			once.Do(func() { first = true })
-		}
-		if !first {
-			return send(ctx)
-		}
-		return f(ctx, procedure, text, send)
-	}
-	s.Store().(*store).intercept.Store(&hook)
-}
-
-// lose loses the next request of the session for the operation. If reply is true, the
-// request reaches the server, and only its reply is lost.
-func (s *caseSession) lose(t *testing.T, op faults.Op, reply bool) {
-	s.intercept(t, op, func(ctx context.Context, _, _ string, send func(context.Context) error) error {
-		if reply {
-			if err := send(ctx); err != nil {
-				return err
-			}
-		}
-		return io.ErrUnexpectedEOF
-	})
-}
-
-// hold keeps the next request of the session for the operation back, and lets the
-// session see a broken connection. When the test calls arrive, the request reaches the
-// server on another connection.
-func (s *caseSession) hold(t *testing.T, op faults.Op) (arrive func()) {
-	held := make(chan func(), 1)
-	s.intercept(t, op, func(_ context.Context, _, text string, _ func(context.Context) error) error {
-		held <- func() { _, _ = s.store.admin.Exec(text) }
-		return io.ErrUnexpectedEOF
-	})
-	return func() {
-		select {
-		case send := <-held:
-			send()
-		default:
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,30 +21,28 @@ import (
 // no heartbeat during a test.
 type counted struct {
 	*session.Session
+	*sqltest.Counter
 	proxy *testenv.Proxy
 
 	mu    sync.Mutex
-	calls map[string]int // of procedures, by their names
-	gate  chan struct{}  // while it is not nil, each look takes one message from it
-	looks int            // looks that have passed the gate and were answered
+	gate  chan struct{} // while it is not nil, each look takes one message from it
+	looks int           // looks that have passed the gate and were answered
 }
 
-func (s *counted) count(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
+func (s *counted) request(ctx context.Context, method string, send func(context.Context) error) error {
 	s.mu.Lock()
 	gate := s.gate
 	s.mu.Unlock()
-	if procedure == "dlock_look" && gate != nil {
-		select {
-		case <-gate:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if method != "Look" || gate == nil {
+		return s.Count(ctx, method, send)
 	}
-	s.mu.Lock()
-	s.calls[procedure]++
-	s.mu.Unlock()
-	err := send(ctx)
-	if procedure == "dlock_look" && gate != nil && err == nil {
+	select {
+	case <-gate:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := s.Count(ctx, method, send)
+	if err == nil {
 		s.mu.Lock()
 		s.looks++
 		s.mu.Unlock()
@@ -72,35 +69,6 @@ func (s *counted) roundTrips() int {
 	return n
 }
 
-// reset forgets the calls until now, and returns the number of round trips until now,
-// for expect.
-func (s *counted) reset() (roundTrips int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.calls)
-	return s.roundTrips()
-}
-
-func (s *counted) sent() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.calls)
-}
-
-// expect compares the calls that the session has made since the last call of reset with
-// want. It also checks that each call took one round trip. The parameter before is the
-// number of round trips that reset returned.
-func (s *counted) expect(before int, want map[string]int) error {
-	got, trips := s.sent(), 0
-	for _, n := range got {
-		trips += n
-	}
-	if n := s.roundTrips() - before; !maps.Equal(got, want) || n != trips {
-		return fmt.Errorf("the session made the calls %v in %d round trips, want %v", got, n, want)
-	}
-	return nil
-}
-
 // countedConnector keeps the sessions that it makes.
 type countedConnector struct {
 	t        *testing.T
@@ -124,13 +92,13 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := inner.Connect(ctx)
+	s, requests, err := connectIntercepted(ctx, inner.(*connector))
 	if err != nil {
 		return nil, err
 	}
-	cs := &counted{Session: s.(*session.Session), proxy: proxy, calls: make(map[string]int)}
-	var hook interceptor = cs.count
-	cs.Store().(*store).intercept.Store(&hook)
+	cs := &counted{Session: s, Counter: new(sqltest.Counter), proxy: proxy}
+	cs.RoundTrips = cs.roundTrips
+	requests.Intercept(cs.request)
 	c.sessions = append(c.sessions, cs)
 	return cs, nil
 }
@@ -203,13 +171,13 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	c := newCounted(t, startCounted(t))
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
-	before := s.reset()
+	s.Reset()
 	commits := c.commits()
 	lock(t, m).Unlock()
 	if n := c.commits() - commits; n != 2 {
 		t.Errorf("%d transactions have changed the database, want 2", n)
 	}
-	if err := s.expect(before, map[string]int{"dlock_append": 1, "dlock_remove": 1}); err != nil {
+	if err := s.Expect(map[string]int{"Create": 1, "Delete": 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -241,7 +209,9 @@ func countHandOver(t *testing.T, server *mysqltest.Server) (began time.Time, err
 	began = time.Now()
 	held := lock(t, found[0])
 	gate := waiter.holdLooks()
-	before, commits := []int{holder.reset(), waiter.reset()}, c.commits()
+	holder.Reset()
+	waiter.Reset()
+	commits := c.commits()
 
 	next := c.wait(found[1], waiter, gate)
 	held.Unlock()
@@ -258,8 +228,8 @@ func countHandOver(t *testing.T, server *mysqltest.Server) (began time.Time, err
 		}
 	}
 	err = errors.Join(
-		holder.expect(before[0], map[string]int{"dlock_remove": 1}),
-		waiter.expect(before[1], map[string]int{"dlock_append": 1, "dlock_look": 2}),
+		holder.Expect(map[string]int{"Delete": 1}),
+		waiter.Expect(map[string]int{"Create": 1, "Look": 2}),
 	)
 	if n := c.commits() - commits; n != 2 {
 		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 2", n))

@@ -19,7 +19,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 	// The connections of the session wait for a second for the lock of a table.
-	st := s.Store().(*store)
+	st := s.requests.Store.(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
 	err := st.pool.Close() // the next statement opens it again
 	if err != nil {

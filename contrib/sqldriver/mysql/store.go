@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -28,12 +27,7 @@ type store struct {
 	config    *mysql.Config // of the own connections of the session
 	pool      *session.Pool
 	database  string // set by Open
-	intercept atomic.Pointer[interceptor]
 }
-
-// An interceptor is a function of a test. The store calls it in place of a call of a
-// procedure. The interceptor may call send, which sends the text.
-type interceptor func(ctx context.Context, procedure, text string, send func(context.Context) error) error
 
 var _ session.Store = (*store)(nil)
 
@@ -94,13 +88,8 @@ func callText(database, procedure string, args []any) string {
 // another transaction, call tries again.
 func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
 	text := callText(s.database, procedure, args)
-	send := func(ctx context.Context) error { return s.query(ctx, text, row) }
-	if f := s.intercept.Load(); f != nil {
-		plain := send
-		send = func(ctx context.Context) error { return (*f)(ctx, procedure, text, plain) }
-	}
 	for tries := 1; ; tries++ {
-		err := send(ctx)
+		err := s.query(ctx, text, row)
 		if tries == maxTries || !slices.Contains(again, number(err)) || !pause(ctx, tries) {
 			return markError(ctx, err)
 		}

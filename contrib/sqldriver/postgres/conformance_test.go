@@ -3,12 +3,11 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"io"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -45,10 +44,11 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		},
 		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
 		SilenceNotices: func(t *testing.T, s driver.Session) { s.(*caseSession).network.SilenceNotices() },
-		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
-		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, false) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			return s.(*caseSession).hold(t, op)
+			cs := s.(*caseSession)
+			return cs.requests.Hold(op, cs.store.open)
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			s.(*caseSession).network.DelayReplies(d)
@@ -83,8 +83,9 @@ type caseStore struct {
 // caseSession is a session with its network.
 type caseSession struct {
 	*session.Session
-	store   *caseStore
-	network *faultnet.Network
+	store    *caseStore
+	requests *sqltest.Requests
+	network  *faultnet.Network
 }
 
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
@@ -107,18 +108,31 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 
 // Connect implements driver.Connector.
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(c.server.Addr(), c.params...))
+	inner := c.connector()
+	cs := &caseSession{store: c, network: &faultnet.Network{Notices: "LISTEN "}}
+	inner.config.DialFunc = cs.network.Dial
+	var err error
+	if cs.Session, cs.requests, err = connectIntercepted(ctx, inner); err != nil {
+		return nil, err
+	}
+	return cs, nil
+}
+
+func (c *caseStore) connector() *connector {
+	inner, err := Driver{}.OpenConnector(c.server.DSN(c.params...))
 	if err != nil {
 		c.t.Error(err)
 	}
-	cs := &caseSession{store: c, network: &faultnet.Network{Notices: "LISTEN "}}
-	inner.(*connector).config.DialFunc = cs.network.Dial
-	s, err := inner.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cs.Session = s.(*session.Session)
-	return cs, nil
+	return inner.(*connector)
+}
+
+func (c *caseStore) open() session.Store { return newStore(c.connector()) }
+
+// connectIntercepted is connector.Connect for a session whose requests a test intercepts.
+func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
+	requests, st := sqltest.Intercepted(newStore(c))
+	s, err := session.Connect(ctx, "postgres", st, c.options.timeout)
+	return s, requests, err
 }
 
 // exec runs a statement as an operator does.
@@ -126,72 +140,5 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if _, err := c.admin.Exec(inSchema(text, c.schema), args...); err != nil && !c.outages {
 		t.Fatal(err)
-	}
-}
-
-// text returns the statement for an operation.
-func (s *caseSession) text(t *testing.T, op faults.Op) string {
-	texts := s.Store().(*store).texts
-	switch op {
-	case faults.OpCreate:
-		return texts.append
-	case faults.OpList:
-		return texts.list
-	case faults.OpDelete:
-		return texts.remove
-	case faults.OpReplace:
-		return texts.replace
-	}
-	t.Fatalf("no statement for %v", op)
-	return ""
-}
-
-// intercept calls f in place of the next statement that the session sends for the
-// operation.
-func (s *caseSession) intercept(t *testing.T, op faults.Op, f interceptor) {
-	st, text := s.Store().(*store), s.text(t, op)
-	var once sync.Once
-	var hook interceptor = func(ctx context.Context, query string, args []any, send func(context.Context) error) error {
-		if query != text {
-			return send(ctx)
-		}
-		first := false
-		once.Do(func() { first = true })
-		if !first {
-			return send(ctx)
-		}
-		return f(ctx, query, args, send)
-	}
-	st.intercept.Store(&hook)
-}
-
-// lose loses the next request of the session for the operation. If reply is true, the
-// request reaches the server, and only its reply is lost.
-func (s *caseSession) lose(t *testing.T, op faults.Op, reply bool) {
-	s.intercept(t, op, func(ctx context.Context, _ string, _ []any, send func(context.Context) error) error {
-		if reply {
-			if err := send(ctx); err != nil {
-				return err
-			}
-		}
-		return io.ErrUnexpectedEOF
-	})
-}
-
-// hold keeps the next request of the session for the operation back, and lets the
-// session see a broken connection. When the test calls arrive, the request reaches the
-// server on another connection.
-func (s *caseSession) hold(t *testing.T, op faults.Op) (arrive func()) {
-	held := make(chan func(), 1)
-	s.intercept(t, op, func(_ context.Context, query string, args []any, _ func(context.Context) error) error {
-		held <- func() { _, _ = s.store.admin.Exec(query, args...) }
-		return io.ErrUnexpectedEOF
-	})
-	return func() {
-		select {
-		case send := <-held:
-			send()
-		default:
-		}
 	}
 }

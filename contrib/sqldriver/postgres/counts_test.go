@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,45 +21,16 @@ import (
 // test it sends no heartbeat, and does not look at the queues for missed notices.
 type counted struct {
 	*session.Session
-	proxy *testenv.Proxy
-
-	mu       sync.Mutex
-	texts    map[string]int // statements sent, by their text
-	answered int            // appends that were answered
+	*sqltest.Counter
+	joined atomic.Int64 // calls of Create that were answered
 }
 
-func (s *counted) count(ctx context.Context, query string, _ []any, send func(context.Context) error) error {
-	s.mu.Lock()
-	s.texts[query]++
-	s.mu.Unlock()
-	err := send(ctx)
-	if err == nil && query == s.Store().(*store).texts.append {
-		s.mu.Lock()
-		s.answered++
-		s.mu.Unlock()
+func (s *counted) request(ctx context.Context, method string, send func(context.Context) error) error {
+	err := s.Count(ctx, method, send)
+	if err == nil && method == "Create" {
+		s.joined.Add(1)
 	}
 	return err
-}
-
-// roundTrips returns how often the session has waited for the server.
-func (s *counted) roundTrips() int {
-	counts := s.proxy.Counts()
-	return counts[pgtest.OpSync] + counts[pgtest.OpQuery]
-}
-
-// reset forgets the statements that were sent until now, and returns the number of
-// round trips until now, for expect.
-func (s *counted) reset() (roundTrips int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.texts)
-	return s.roundTrips()
-}
-
-func (s *counted) sent() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.texts)
 }
 
 // countedConnector keeps the sessions that it makes.
@@ -78,13 +47,15 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := inner.Connect(ctx)
+	s, requests, err := connectIntercepted(ctx, inner.(*connector))
 	if err != nil {
 		return nil, err
 	}
-	cs := &counted{Session: s.(*session.Session), proxy: proxy, texts: make(map[string]int)}
-	var hook interceptor = cs.count
-	cs.Store().(*store).intercept.Store(&hook)
+	cs := &counted{Session: s, Counter: &sqltest.Counter{RoundTrips: func() int {
+		counts := proxy.Counts()
+		return counts[pgtest.OpSync] + counts[pgtest.OpQuery]
+	}}}
+	requests.Intercept(cs.request)
 	c.sessions = append(c.sessions, cs)
 	return cs, nil
 }
@@ -114,20 +85,13 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 // node into the queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
-	before := s.joined()
+	before := s.joined.Load()
 	got := make(chan *dlock.Lock, 1)
 	go func() { got <- lock(c.t, m) }()
-	for s.joined() == before {
+	for s.joined.Load() == before {
 		time.Sleep(time.Millisecond)
 	}
 	return got
-}
-
-// joined returns how many appends were answered.
-func (s *counted) joined() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answered
 }
 
 func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
@@ -163,12 +127,13 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	c := newCounted(t, startCounted(t))
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
-	before, changes := s.reset(), c.changes()
+	s.Reset()
+	changes := c.changes()
 	lock(t, m).Unlock()
 	if n := c.changes() - changes; n != 2 {
 		t.Errorf("%d transactions have changed the database, want 2", n)
 	}
-	if err := s.expect(before, map[string]int{"append": 1, "remove": 1}); err != nil {
+	if err := s.Expect(map[string]int{"Create": 1, "Delete": 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -186,43 +151,29 @@ func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err er
 	began = time.Now()
 	held := lock(t, found[0])
 	second := c.wait(found[1], c.sessions[1])
-	before := []int{c.sessions[0].reset(), c.sessions[1].reset(), c.sessions[2].reset()}
+	for _, s := range c.sessions {
+		s.Reset()
+	}
 	changes := c.changes()
 
 	third := c.wait(found[2], c.sessions[2])
 	held.Unlock()
 	held = <-second
 	err = errors.Join(
-		c.sessions[0].expect(before[0], map[string]int{"remove": 1}),
-		c.sessions[1].expect(before[1], map[string]int{}),
-		c.sessions[2].expect(before[2], map[string]int{"append": 1}),
+		c.sessions[0].Expect(map[string]int{"Delete": 1}),
+		c.sessions[1].Expect(map[string]int{}),
+		c.sessions[2].Expect(map[string]int{"Create": 1}),
 	)
 	if n := c.changes() - changes; n != 2 {
 		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 2", n))
 	}
 
-	before[1], before[2] = c.sessions[1].reset(), c.sessions[2].reset()
+	c.sessions[1].Reset()
+	c.sessions[2].Reset()
 	held.Unlock()
 	(<-third).Unlock()
 	return began, errors.Join(err,
-		c.sessions[1].expect(before[1], map[string]int{"remove": 1}),
-		c.sessions[2].expect(before[2], map[string]int{"remove": 1}),
+		c.sessions[1].Expect(map[string]int{"Delete": 1}),
+		c.sessions[2].Expect(map[string]int{"Delete": 1}),
 	)
-}
-
-// expect compares the statements that the session has sent since the last call of reset
-// with want. It also checks that each statement took one round trip. The parameter
-// before is the number of round trips that reset returned.
-func (s *counted) expect(before int, want map[string]int) error {
-	got, trips := make(map[string]int), 0
-	for text, n := range s.sent() {
-		_, name, _ := strings.Cut(text, s.Store().(*store).connector.options.schema+".")
-		name, _, _ = strings.Cut(name, "(")
-		got[name] += n
-		trips += n
-	}
-	if n := s.roundTrips() - before; !maps.Equal(got, want) || n != trips {
-		return fmt.Errorf("the session sent %v in %d round trips, want %v", got, n, want)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.(*caseSession).lose(t, faults.OpCreate, true)
+	s.(*caseSession).requests.Lose(faults.OpCreate, true)
 	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"}); err == nil {
 		t.Fatal("no error")
 	}
@@ -44,29 +45,20 @@ func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	}
 	defer made.Close()
 	s := made.(*caseSession)
-	s.lose(t, faults.OpCreate, true)
-	st := s.Store().(*store)
-	lose := *st.intercept.Load()
 	reached, answer := make(chan struct{}), make(chan struct{})
 	var beats atomic.Int64
-	var hook interceptor = func(ctx context.Context, query string, args []any, send func(context.Context) error) error {
-		switch query {
-		case st.texts.append:
-			defer func() {
-				close(reached)
-				<-answer
-			}()
-			return lose(ctx, query, args, send)
-		case st.texts.beat:
-			err := send(ctx)
-			if err == nil {
-				beats.Add(1)
-			}
-			return err
+	s.requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
+		err := send(ctx)
+		switch {
+		case method == "Create":
+			close(reached)
+			<-answer
+			return fmt.Errorf("%w: the reply is lost", driver.ErrUnavailable)
+		case method == "Beat" && err == nil:
+			beats.Add(1)
 		}
-		return send(ctx)
-	}
-	st.intercept.Store(&hook)
+		return err
+	})
 	created := make(chan error, 1)
 	go func() {
 		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
@@ -19,12 +18,7 @@ type store struct {
 	pool      *session.Pool
 	listener  *listener
 	texts     *texts
-	intercept atomic.Pointer[interceptor]
 }
-
-// An interceptor is a function of a test. The store calls it in place of a statement.
-// The interceptor may call send, which sends the statement.
-type interceptor func(ctx context.Context, query string, args []any, send func(context.Context) error) error
 
 var _ session.Listener = (*store)(nil)
 
@@ -73,27 +67,25 @@ func newTexts(schema string) *texts {
 
 // query sends one statement and calls row for each row of the result.
 func (s *store) query(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
-	send := func(ctx context.Context) error {
-		db, err := s.pool.DB()
-		if err != nil {
+	return markError(ctx, s.send(ctx, text, args, row))
+}
+
+func (s *store) send(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
+	db, err := s.pool.DB()
+	if err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
 			return err
 		}
-		rows, err := db.QueryContext(ctx, text, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := row(rows.Scan); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
 	}
-	if f := s.intercept.Load(); f != nil {
-		return markError(ctx, (*f)(ctx, text, args, send))
-	}
-	return markError(ctx, send(ctx))
+	return rows.Err()
 }
 
 // one sends one statement that returns one value.

@@ -1,0 +1,203 @@
+package sqltest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+)
+
+// Requests intercepts the requests of one session's store: Beat, Look, and those
+// with a [faults.Op].
+type Requests struct {
+	session.Store // sends the requests
+	interceptor   atomic.Pointer[sender]
+}
+
+// A sender sends a request with the given store, or pretends to.
+type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
+
+// Intercepted returns the requests of st, and the store to begin the session with.
+func Intercepted(st session.Store) (*Requests, session.Store) {
+	r := &Requests{Store: st}
+	if l, ok := st.(session.Listener); ok {
+		return r, struct {
+			*Requests
+			session.Listener
+		}{r, l}
+	}
+	return r, r
+}
+
+// Intercept calls f instead of each later request. f may call send, which sends
+// the request. method is a method name of [session.Store].
+func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
+	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.Store) })
+	})
+}
+
+func (r *Requests) intercept(f sender) { r.interceptor.Store(&f) }
+
+var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "List", faults.OpDelete: "Delete", faults.OpReplace: "Replace"}
+
+// interceptNext calls f instead of the next request for op.
+func (r *Requests) interceptNext(op faults.Op, f sender) {
+	var done atomic.Bool
+	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+		if method == methods[op] && done.CompareAndSwap(false, true) {
+			return f(ctx, method, send)
+		}
+		return send(ctx, r.Store)
+	})
+}
+
+var errLost = fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
+
+// Lose loses the next request for op, or, if reply is true, only its reply.
+func (r *Requests) Lose(op faults.Op, reply bool) {
+	r.interceptNext(op, func(ctx context.Context, _ string, send func(context.Context, session.Store) error) error {
+		if reply {
+			if err := send(ctx, r.Store); err != nil {
+				return err
+			}
+		}
+		return errLost
+	})
+}
+
+// Hold delays the next request for op until arrive is called, while the session
+// sees a broken connection. The request then takes a connection of the store that
+// late returns, because the session may have been closed.
+func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
+	held := make(chan func(context.Context, session.Store) error, 1)
+	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {
+		held <- send
+		return errLost
+	})
+	return func() {
+		select {
+		case send := <-held:
+			st := late()
+			defer st.Close()
+			_ = send(context.Background(), st) // the server may refuse the request
+		default:
+		}
+	}
+}
+
+// request sends a request, or calls the interceptor instead.
+func (r *Requests) request(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+	if f := r.interceptor.Load(); f != nil {
+		return (*f)(ctx, method, send)
+	}
+	return send(ctx, r.Store)
+}
+
+// ask is request for a method with a result. It does not touch the result of a
+// request that is still held.
+func ask[T any](ctx context.Context, r *Requests, method string, send func(context.Context, session.Store) (T, error)) (T, error) {
+	var result T
+	err := r.request(ctx, method, func(ctx context.Context, st session.Store) (err error) {
+		result, err = send(ctx, st)
+		return err
+	})
+	if err != nil {
+		return *new(T), err
+	}
+	return result, nil
+}
+
+// Beat implements session.Store.
+func (r *Requests) Beat(ctx context.Context, id string) (time.Duration, error) {
+	return ask(ctx, r, "Beat", func(ctx context.Context, st session.Store) (time.Duration, error) { return st.Beat(ctx, id) })
+}
+
+// Create implements session.Store.
+func (r *Requests) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (int64, []session.Row, error) {
+	type created struct {
+		token int64
+		nodes []session.Row
+	}
+	c, err := ask(ctx, r, "Create", func(ctx context.Context, st session.Store) (c created, err error) {
+		c.token, c.nodes, err = st.Create(ctx, op, queue, prefix, data)
+		return c, err
+	})
+	return c.token, c.nodes, err
+}
+
+// Delete implements session.Store.
+func (r *Requests) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
+	return r.request(ctx, "Delete", func(ctx context.Context, st session.Store) error {
+		return st.Delete(ctx, op, queue, token, why)
+	})
+}
+
+// Replace implements session.Store.
+func (r *Requests) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
+	return r.request(ctx, "Replace", func(ctx context.Context, st session.Store) error {
+		return st.Replace(ctx, op, queue, token, prefix)
+	})
+}
+
+// List implements session.Store.
+func (r *Requests) List(ctx context.Context, id, queue string) ([]session.Row, error) {
+	return ask(ctx, r, "List", func(ctx context.Context, st session.Store) ([]session.Row, error) { return st.List(ctx, id, queue) })
+}
+
+// Look implements session.Store.
+func (r *Requests) Look(ctx context.Context, id string, known map[string]int64) (map[string]session.Snapshot, error) {
+	return ask(ctx, r, "Look", func(ctx context.Context, st session.Store) (map[string]session.Snapshot, error) {
+		return st.Look(ctx, id, known)
+	})
+}
+
+// Counter compares the requests of a store with the round trips that they took.
+type Counter struct {
+	RoundTrips func() int // those of the session until now
+
+	mu     sync.Mutex
+	sent   map[string]int // by method, since Reset
+	before int            // round trips until Reset
+}
+
+// Count counts and sends a request, for [Requests.Intercept].
+func (c *Counter) Count(ctx context.Context, method string, send func(context.Context) error) error {
+	c.mu.Lock()
+	if c.sent == nil {
+		c.sent = make(map[string]int)
+	}
+	c.sent[method]++
+	c.mu.Unlock()
+	return send(ctx)
+}
+
+// Reset forgets the requests and round trips until now.
+func (c *Counter) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.sent)
+	c.before = c.RoundTrips()
+}
+
+// Expect returns an error unless the requests since Reset are those in want, by
+// method, and each took one round trip.
+func (c *Counter) Expect(want map[string]int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := 0
+	for _, n := range c.sent {
+		total += n
+	}
+	if n := c.RoundTrips() - c.before; !maps.Equal(c.sent, want) || n != total {
+		return fmt.Errorf("the session sent %v in %d round trips, want %v", c.sent, n, want)
+	}
+	return nil
+}
