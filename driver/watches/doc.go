@@ -9,6 +9,7 @@
 //
 //   - [Set.Look] compares the watches with a list of the queue. It is for stores
 //     that send no notices, and for the time after a reconnect.
+//     [Set.LookReleased] also sends Released, if the store records releases.
 //   - [Set.Gone] takes a notice that a node has gone.
 //   - [Set.Changed] takes a notice that a queue has changed.
 //

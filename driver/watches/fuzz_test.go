@@ -28,7 +28,7 @@ type model struct {
 
 func (m *model) live() bool { return !m.stopped && !m.expected.ended }
 
-func (m *model) look(nodes []driver.Place, version int) {
+func (m *model) look(nodes []driver.Place, released driver.Node, version int) {
 	named := func(name string) func(driver.Place) bool {
 		return func(p driver.Place) bool { return p.Name == name }
 	}
@@ -39,9 +39,12 @@ func (m *model) look(nodes []driver.Place, version int) {
 		m.expected.ended = true
 	}
 	for _, a := range m.ahead {
-		if !m.expected.released && !slices.ContainsFunc(nodes, named(a.Name)) {
+		if !m.expected.released && !slices.ContainsFunc(nodes, named(a.Name)) && a != released {
 			m.expected.ended = true
 		}
+	}
+	if !m.whole && !m.expected.ended && slices.Contains(m.ahead, released) {
+		m.expected.released = true
 	}
 }
 
@@ -135,17 +138,25 @@ func play(t *testing.T, calls []byte) {
 			}
 			version := int(arg >> 4 & 3)
 			before := len(all)
-			err := s.Look(queue, func() ([]driver.Place, any, error) {
-				arm(&model{watch: s.Arm(queue, p), queue: queue, own: p})
-				if arg == 0 {
-					return nil, 0, errors.New("no answer")
+			var released driver.Node
+			if i := arg >> 1 & 3; calls[0] >= 128 && arg>>i&1 == 0 { // not in nodes
+				released = place(int64(i)).Node
+			}
+			err := s.LookReleased(queue, func() ([]driver.Place, driver.Node, any, error) {
+				var ahead []driver.Node
+				if released.Name != "" && released.Name != p.Name {
+					ahead = append(ahead, released)
 				}
-				return nodes, version, nil
+				arm(&model{watch: s.Arm(queue, p, ahead...), queue: queue, own: p, ahead: ahead})
+				if arg == 0 {
+					return nil, released, 0, errors.New("no answer")
+				}
+				return nodes, released, version, nil
 			})
 			require.Equal(t, arg == 0, err != nil)
 			for _, m := range all[:before] {
 				if err == nil && m.live() && m.queue == queue {
-					m.look(nodes, version)
+					m.look(nodes, released, version)
 				}
 			}
 		case 8:

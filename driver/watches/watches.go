@@ -194,7 +194,7 @@ func (s *Set) Names(queue string) []string {
 // Look calls list, compares the watches of the queue with its result, and ends
 // the watches that have missed a change. If list returns an error, no watch
 // ends, and Look returns that error. Look never sends Released, because a list
-// does not show why a node has gone.
+// does not show why a node has gone: see [Set.LookReleased].
 //
 // The function list asks the store for all nodes that are in the queue at one
 // instant after list was called. If the store finds single nodes faster than it
@@ -220,14 +220,25 @@ func (s *Set) Names(queue string) []string {
 // nodes). The nodes alone are not enough, because a node may be added and
 // removed between two calls of Look, or replaced and replaced back.
 func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any, err error)) error {
+	return s.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {
+		nodes, version, err = list()
+		return nodes, released, version, err
+	})
+}
+
+// LookReleased is like [Set.Look] for a store that records the node released
+// last, which list returns unless earlier calls have returned it. A watch that
+// misses only this node sends Released and goes on, as after [Set.Gone].
+func (s *Set) LookReleased(queue string,
+	list func() (nodes []driver.Place, released driver.Node, version any, err error)) error {
 	s.mu.Lock()
 	armed := s.armed
 	s.mu.Unlock()
-	nodes, version, err := list()
+	nodes, released, version, err := list()
 	if err != nil {
 		return err
 	}
-	places, names := make(map[driver.Place]bool), make(map[string]bool)
+	places, names := make(map[driver.Place]bool), map[string]bool{released.Name: true}
 	for _, n := range nodes {
 		places[n], names[n.Name] = true, true
 	}
@@ -241,7 +252,9 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(s.queues[queue].all(), func(w *watch) bool { return w.number <= armed && !unchanged(w) })
+	s.end(s.queues[queue].all(), func(w *watch) bool {
+		return w.number <= armed && (!unchanged(w) || !w.whole && w.lose(released, driver.Released))
+	})
 	return nil
 }
 

@@ -101,6 +101,32 @@ func TestALookIgnoresWatchesThatWereArmedLater(t *testing.T) {
 	assert.Equal(t, ended, receive(whole))
 }
 
+func TestALookThatFindsARelease(t *testing.T) {
+	other := place(1).Node
+	other.Epoch = 2
+	for name, c := range map[string]struct {
+		nodes    []driver.Place
+		released driver.Node
+		want     reports
+	}{
+		"only the released node is missing": {[]driver.Place{place(2), place(3)}, place(1).Node, released},
+		"another node ahead is missing":     {[]driver.Place{place(3)}, place(1).Node, ended},
+		"the own node is missing":           {[]driver.Place{place(2)}, place(1).Node, ended},
+		"the own node was released":         {[]driver.Place{place(1), place(2)}, place(3).Node, ended},
+		"a node of another epoch":           {[]driver.Place{place(2), place(3)}, other, ended},
+		"a node of another watch":           {[]driver.Place{place(1), place(2), place(3)}, place(4).Node, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s watches.Set
+			w := s.Arm("q", place(3), place(1).Node, place(2).Node)
+			require.NoError(t, s.LookReleased("q", func() ([]driver.Place, driver.Node, any, error) {
+				return c.nodes, c.released, nil, nil
+			}))
+			assert.Equal(t, c.want, receive(w))
+		})
+	}
+}
+
 func TestAListThatFailsEndsNothing(t *testing.T) {
 	var s watches.Set
 	w := s.Arm("q", place(1))

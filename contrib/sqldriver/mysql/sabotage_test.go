@@ -56,7 +56,7 @@ var planted = []mistakes.Mistake{
 		"		fmt.Fprintln(h, n.Name)\n", "		_ = n\n",
 		"TestChangeByHandIsNoticed"},
 	{"a release is announced before the removals ahead of it", look,
-		"					released[queue] = n\n", "					released[queue] = n\n					s.watches.Gone(queue, n, driver.Released)\n",
+		"			now := found[queue]\n", "			now := found[queue]\n			s.watches.Gone(queue, releasedSince(before[queue], now), driver.Released)\n",
 		"TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode"},
 	{"a release is remembered by the name of its node", look,
 		"now.Released == \"\" || now.Released == before.Released", "now.Released == \"\"",

@@ -125,32 +125,23 @@ func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 }
 
 // compare compares the watches of a queue with its content in the database.
-//
-// If the database names a node that was released, and this session has not announced it
-// yet, compare passes that node to Look as if it were still in the queue. So Look ends
-// the watches that miss another node, such as their own one, and not those that miss
-// only the released node. To these Gone then sends Released. No watch is armed between
-// the two steps, because the poller uses the connection.
 func (s *session) compare(ctx context.Context, queue string) error {
 	var c content
-	var released driver.Node
-	err := s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
+	err := s.watches.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {
 		c, err = s.content(ctx, queue)
 		for _, n := range c.nodes {
 			nodes = append(nodes, driver.Place{Node: n.Node, Token: n.token()})
 		}
 		if _, seq, ok := driver.ParseName(c.released); ok && s.announced != queue+"/"+c.released {
 			released = driver.Node{Name: c.released, Seq: seq}
-			nodes = append(nodes, driver.Place{Node: released})
 		}
-		return nodes, c.changes, err
+		return nodes, released, c.changes, err
 	})
 	if err != nil {
 		return err
 	}
-	if released.Name != "" {
-		s.watches.Gone(queue, released, driver.Released)
-		s.announced = queue + "/" + released.Name
+	if c.released != "" {
+		s.announced = queue + "/" + c.released
 	}
 	s.heads[queue] = s.head(c)
 	return nil

@@ -29,7 +29,6 @@ type looks struct {
 	woken  chan struct{}
 	expire chan time.Duration
 	queues atomic.Int64 // the number of open watches of whole queues
-	armed  atomic.Int64 // the number of watches of nodes that were ever armed
 
 	mu    sync.Mutex
 	known map[string]Snapshot
@@ -138,62 +137,42 @@ func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, 
 	return snapshot, err
 }
 
-// lookAtAll looks at queues with one statement. Then it ends the watches that have
-// missed a change.
-//
-// If a node ahead was released, lookAtAll passes that node to the watches as if it were
-// still in the queue. So the watches end that miss another node, such as their own one,
-// and not those that miss only the released node. To these it then sends Released. No
-// watch may be armed between the two steps: such a watch was not compared, and its own
-// node may be missing. The same holds for a watch that was armed during the statement.
+// lookAtAll looks at queues with one statement, and tells the watches what they
+// have missed.
 func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool) (found map[string]Snapshot, err error) {
-	armed := s.looks.armed.Load()
-	released := make(map[string]driver.Node)
+	var before map[string]Snapshot
 	var compare func(rest []string) error
 	compare = func(rest []string) error {
 		if len(rest) == 0 {
-			var before map[string]Snapshot
-			if found, before, err = s.snapshots(ctx, queues, changed); err != nil {
-				return err
-			}
-			s.notices.mu.Lock() // until the watches have learned of the releases
-			for queue := range found {
-				if n, ok := releasedSince(before[queue], found[queue]); ok && s.looks.armed.Load() == armed {
-					released[queue] = n
-				}
-			}
-			return nil
+			found, before, err = s.snapshots(ctx, queues, changed)
+			return err
 		}
-		return s.watches.Look(rest[0], func() ([]driver.Place, any, error) {
+		queue := rest[0]
+		return s.watches.LookReleased(queue, func() ([]driver.Place, driver.Node, any, error) {
 			err := compare(rest[1:])
-			nodes := places(found[rest[0]])
-			if n, ok := released[rest[0]]; ok {
-				nodes = append(nodes, driver.Place{Node: n})
-			}
-			return nodes, found[rest[0]].Version, err
+			now := found[queue]
+			return places(now), releasedSince(before[queue], now), now.Version, err
 		})
 	}
 	if err = compare(queues); err != nil {
 		return nil, err
 	}
-	defer s.notices.mu.Unlock()
-	for queue, n := range released {
-		s.watches.Gone(queue, n, driver.Released)
-	}
 	return found, nil
 }
 
-// releasedSince returns the node that was released between two looks at a queue. The
-// first look has seen that node, and has not seen that a node of that name was released
-// before. So the release is not that of an older node of the same name.
-func releasedSince(before, now Snapshot) (driver.Node, bool) {
+// releasedSince returns the node that was released between two looks at a queue,
+// or the zero Node. The first look saw that node, and no release of its name, so
+// this is not the release of an older node of that name.
+func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
-		return driver.Node{}, false
+		return n
 	}
 	named := func(r Row) bool { return r.Name == now.Released }
 	_, seq, ok := driver.ParseName(now.Released)
-	ok = ok && slices.ContainsFunc(before.Nodes, named) && !slices.ContainsFunc(now.Nodes, named)
-	return driver.Node{Name: now.Released, Seq: seq}, ok
+	if ok && slices.ContainsFunc(before.Nodes, named) && !slices.ContainsFunc(now.Nodes, named) {
+		n = driver.Node{Name: now.Released, Seq: seq}
+	}
+	return n
 }
 
 // snapshots asks the database for queues. The database does not return the nodes of a

@@ -125,7 +125,6 @@ func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead d
 		return driver.Watch{}, false
 	}
 	w := s.watches.Arm(queue, p, ahead)
-	s.looks.armed.Add(1)
 	for _, n := range r.gone {
 		s.watches.Gone(queue, n.node, n.why)
 	}
@@ -149,10 +148,7 @@ func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 // are there.
 func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	s.startListening(ctx, queue)
-	s.notices.mu.Lock()
 	w := s.watches.Arm(queue, p, ahead...)
-	s.looks.armed.Add(1)
-	s.notices.mu.Unlock()
 	snapshot, err := s.lookAt(ctx, queue)
 	if err != nil {
 		w.Stop()
