@@ -4,16 +4,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -54,7 +51,7 @@ func WithClock() Option {
 
 // process is one server with its port. It does not depend on a test.
 type process struct {
-	proc    *testenv.Process
+	proc    tree
 	account *account
 	data    string
 	port    int
@@ -94,7 +91,8 @@ func newProcess(opts []Option) (p *process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.proc, err = testenv.NewProcess(dir, command)
+	proc, err := testenv.NewProcess(dir, command)
+	p.proc = tree{proc, testenv.Loopback(p.port)}
 	return p, err
 }
 
@@ -223,62 +221,14 @@ func (p *process) ready() bool {
 	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(p.proc.Pid()) && strings.TrimSpace(lines[7]) == "ready"
 }
 
-// signal sends a signal to all processes of the server. It begins with the
-// first process, which is the parent of the others.
-func (p *process) signal(sig syscall.Signal) {
-	pid := p.proc.Pid()
-	for _, child := range append([]int{pid}, children(pid)...) {
-		if child > 0 {
-			_ = send(child, sig) // the process may have ended
+// relaunch launches the server again after a kill. Its old processes may need a
+// moment to end.
+func (p *process) relaunch() (err error) {
+	for range 100 {
+		if err = p.launch(); err == nil {
+			break
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-// children returns the processes whose parent is pid. It returns none for the pid 0 of
-// a server that does not run: in a container, the parent of some processes is 0.
-func children(pid int) (found []int) {
-	if pid <= 0 {
-		return nil
-	}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, err := os.ReadFile(name)
-		_, rest, ok := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest)
-		if err != nil || !ok || len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
-			continue
-		}
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err == nil {
-			found = append(found, child)
-		}
-	}
-	return found
-}
-
-// kill ends all processes of the server with SIGKILL. It stops the first process before
-// that, which would start others meanwhile. It returns when nothing listens any more: a
-// process dies a moment after the signal.
-func (p *process) kill() error {
-	_ = p.proc.Pause() // an error says that the process has ended
-	rest := children(p.proc.Pid())
-	err := p.proc.Kill()
-	for _, child := range rest {
-		if e := send(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
-			err = errors.Join(err, e)
-		}
-	}
-	return errors.Join(err, p.awaitSilence())
-}
-
-// awaitSilence waits until nothing listens on the port of the server.
-func (p *process) awaitSilence() error {
-	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)), time.Second)
-		if err != nil {
-			return nil
-		}
-		_ = conn.Close()
-	}
-	return fmt.Errorf("the server was killed, but port %d is still open", p.port)
+	return err
 }

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -18,6 +17,7 @@ import (
 // asks for a password.
 type Server struct {
 	*process
+	testenv.Controls
 	t testing.TB
 }
 
@@ -30,8 +30,12 @@ func Start(t testing.TB, opts ...Option) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.close() })
-	return &Server{process: p, t: t}
+	t.Cleanup(func() { p.proc.Close() })
+	return newServer(t, p)
+}
+
+func newServer(t testing.TB, p *process) *Server {
+	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.relaunch), t: t}
 }
 
 // Standby starts a server that follows this one, and takes no changes before
@@ -48,13 +52,6 @@ func (s *Server) Promote(t testing.TB) {
 	if s.SQL(t, "SELECT pg_promote()") != "t" {
 		t.Fatal("the server was not promoted")
 	}
-}
-
-func (p *process) close() error {
-	if p.proc.Pid() != 0 {
-		return errors.Join(p.kill(), p.proc.Close())
-	}
-	return p.proc.Close()
 }
 
 // startProcess starts a server. If another program has taken the server's port,
@@ -85,14 +82,14 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
 	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return &Server{process: p, t: t}
+	return newServer(t, p)
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func Main(m *testing.M) int {
-	return shared.Main(m, "pgtest", func(p *process) error { return p.close() })
+	return shared.Main(m, "pgtest", func(p *process) error { return p.proc.Close() })
 }
 
 // Addr returns host:port of the server.
@@ -133,44 +130,9 @@ func (s *Server) SQL(t testing.TB, statements string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Kill ends all processes of the server with SIGKILL, like a crash. The data
-// stays for [Server.Restart].
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.must(s.kill())
-}
-
-// Restart starts the server again after [Server.Kill], with the same port and
-// data, and returns when the server answers.
-func (s *Server) Restart() {
-	s.t.Helper()
-	var err error
-	for range 100 { // processes of the killed server may need a moment to end
-		if err = s.launch(); err == nil {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	s.must(err)
-}
-
-// Pause stops all processes of the server with SIGSTOP: its connections stay
-// open, and it answers nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() { s.signal(sigStop) }
-
-// Resume ends [Server.Pause].
-func (s *Server) Resume() { s.signal(sigContinue) }
-
 // SetClock sets the wall clock of the server to a time that is offset ahead of the
 // clock of this machine, or behind if offset is negative. The server needs [WithClock].
 func (s *Server) SetClock(offset time.Duration) {
 	s.t.Helper()
-	s.must(testenv.SetClock(s.proc.Dir(), offset))
-}
-
-func (s *Server) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.Must(testenv.SetClock(s.proc.Dir(), offset))
 }

@@ -34,7 +34,7 @@ func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
 	for _, child := range rest {
 		require.NoError(t, send(child, sigStop))
 	}
-	require.NoError(t, s.proc.Kill())
+	require.NoError(t, s.proc.Process.Kill())
 	require.ErrorContains(t, s.launch(), "the server did not start")
 	kill()
 	s.Restart()

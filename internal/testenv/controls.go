@@ -6,13 +6,22 @@ import "testing"
 // methods fail the test on an error.
 type Controls struct {
 	t      testing.TB
-	proc   *Process
+	proc   controlled
 	launch func() error
+}
+
+// controlled is a [Process], perhaps with its children.
+type controlled interface {
+	Kill() error
+	Stop() error
+	Pause() error
+	Resume() error
+	Log(offset int) string
 }
 
 // NewControls returns the controls of a server. launch starts it on its
 // previous ports and waits until it is ready.
-func NewControls(t testing.TB, proc *Process, launch func() error) Controls {
+func NewControls(t testing.TB, proc controlled, launch func() error) Controls {
 	return Controls{t, proc, launch}
 }
 

@@ -1,0 +1,90 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// tree is a server's first process with its children, which serve the clients.
+type tree struct {
+	*testenv.Process
+	addr string
+}
+
+// Kill ends all processes with SIGKILL, and returns when nothing listens any
+// more. It pauses the first process before that, which would start others.
+func (t tree) Kill() error {
+	_ = t.Process.Pause() // fails if the process has ended
+	rest := children(t.Pid())
+	return errors.Join(t.Process.Kill(), signal(rest, syscall.SIGKILL), t.awaitSilence())
+}
+
+// Close kills the server and removes its directory.
+func (t tree) Close() error {
+	if t.Down() {
+		return t.Process.Close()
+	}
+	return errors.Join(t.Kill(), t.Process.Close())
+}
+
+// Pause stops all processes with SIGSTOP.
+func (t tree) Pause() error {
+	return errors.Join(t.Process.Pause(), signal(children(t.Pid()), sigStop))
+}
+
+// Resume ends Pause.
+func (t tree) Resume() error {
+	return errors.Join(t.Process.Resume(), signal(children(t.Pid()), sigContinue))
+}
+
+func signal(pids []int, sig syscall.Signal) (err error) {
+	for _, pid := range pids {
+		if e := send(pid, sig); !errors.Is(e, syscall.ESRCH) { // it has ended
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// children returns the processes whose parent is pid. It returns none for the pid 0 of
+// a server that does not run: in a container, the parent of some processes is 0.
+func children(pid int) (found []int) {
+	if pid <= 0 {
+		return nil
+	}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		_, rest, ok := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if err != nil || !ok || len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err == nil {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// awaitSilence waits until nothing listens on the server's port.
+func (t tree) awaitSilence() error {
+	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", t.addr, time.Second)
+		if err != nil {
+			return nil
+		}
+		_ = conn.Close()
+	}
+	return fmt.Errorf("the server was killed, but %s is still open", t.addr)
+}
