@@ -99,17 +99,10 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 // maxTries is how often a statement is sent that conflicts with other transactions.
 const maxTries = 8
 
-// pause waits for a random time, which is longer for later tries. It reports whether
-// ctx has not ended before.
+// pause waits for a random time, which is longer for later tries. It reports
+// whether ctx has not ended before.
 func pause(ctx context.Context, tries int) bool {
-	timer := time.NewTimer(rand.N(time.Millisecond << tries))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
 // query sends one statement without arguments, and calls row for each row of its

@@ -88,6 +88,16 @@ type caseSession struct {
 	network  *faultnet.Network
 }
 
+func newSession(t *testing.T, c *caseStore) *caseSession {
+	t.Helper()
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.(*caseSession)
+}
+
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
 
 func newCaseWith(t *testing.T, params ...string) *caseStore {

@@ -53,11 +53,7 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 func newDeadSessions(t *testing.T) *caseStore {
 	t.Helper()
 	c := newCaseWith(t, "session_timeout=1h")
-	s, err := c.Connect(t.Context()) // creates the tables
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	newSession(t, c) // creates the tables
 	for _, text := range []string{
 		"SELECT dlock.begin_session('A7', interval '0')", "SELECT dlock.begin_session('B7', interval '0')",
 		"SELECT dlock.append('A7', 1, 'a', 'a-W-', '1')", "SELECT dlock.append('A7', 1, 'q', 'a-W-', '2')",

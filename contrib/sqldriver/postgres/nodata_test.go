@@ -14,12 +14,8 @@ import (
 // TestNodeWithoutDataIsCleanedUp loses the reply to a create without data.
 func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
-	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	s.(*caseSession).requests.Lose(faults.OpCreate, true)
+	s := newSession(t, c)
+	s.requests.Lose(faults.OpCreate, true)
 	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"}); err == nil {
 		t.Fatal("no error")
 	}
@@ -39,12 +35,7 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 // wait, and remove the node when the queue is free.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	c := newCaseWith(t)
-	made, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer made.Close()
-	s := made.(*caseSession)
+	s := newSession(t, c)
 	reached, answer := make(chan struct{}), make(chan struct{})
 	var beats atomic.Int64
 	s.requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {

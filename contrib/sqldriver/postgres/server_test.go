@@ -186,12 +186,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 // delayed on its way. The create must leave no node.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	id := s.(*caseSession).ID()
+	s := newSession(t, c)
+	id := s.ID()
 	c.exec(t, "SELECT dlock.cancel($1, 2, '\\x01')", id)
 	c.exec(t, "SELECT * FROM dlock.append($1, 1, 'q', 'late-W-', '\\x02')", id)
 	nodes, err := s.List(t.Context(), "q")
@@ -204,15 +200,11 @@ func TestLateChangeIsRefused(t *testing.T) {
 // end a session, or to keep it. The heartbeats of other sessions have to go on.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	st := s.(*caseSession).Store()
+	s := newSession(t, c)
+	st := s.Store()
 	for deadline, passed := range map[string]bool{"-infinity": true, "4713-01-01 BC": true, "infinity": false, "294276-01-01": false} {
 		c.exec(t, "INSERT INTO dlock.session (id, timeout, deadline) VALUES ('A7', '1 hour', $1)", deadline)
-		if next, err := st.Beat(t.Context(), s.(*caseSession).ID()); err != nil || next <= 0 != passed {
+		if next, err := st.Beat(t.Context(), s.ID()); err != nil || next <= 0 != passed {
 			t.Errorf("%s: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
 		}
 		if ended, err := st.Expire(t.Context()); err != nil || ended != passed {
@@ -226,11 +218,7 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 // the trigger, on the channel of all other notices.
 func TestChangeByHandIsNoticed(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newSession(t, c)
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	if err != nil {
 		t.Fatal(err)

@@ -10,11 +10,7 @@ import (
 // removes, and calls it until there are no more.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newSession(t, c)
 	if _, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +21,8 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c.server.SQL(t, "INSERT INTO "+queues+" SELECT 'old' || i, i, now() - interval '25 hours' FROM generate_series(1, 2500) i")
 	c.server.SQL(t, "INSERT INTO "+queues+" VALUES ('new', 9999, now())")
 	for more := true; more; {
-		if more, err = s.(*caseSession).Store().Tidy(t.Context()); err != nil {
+		var err error
+		if more, err = s.Store().Tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

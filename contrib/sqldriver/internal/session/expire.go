@@ -40,7 +40,7 @@ func (s *Session) expire() {
 				continue
 			}
 		case d := <-s.looks.expire:
-			if !sleep(ctx, d) {
+			if !Sleep(ctx, d) {
 				return
 			}
 		}
@@ -67,8 +67,8 @@ func (s *Session) expireAll(ctx context.Context, limit time.Duration) (next time
 	return limit
 }
 
-// sleep waits for d and reports whether ctx has not ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d and reports whether ctx has not ended before.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

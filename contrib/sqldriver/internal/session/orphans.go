@@ -55,7 +55,7 @@ func (s *Session) removeOrphans() {
 			return
 		default:
 			s.orphans.add(data)
-			if !sleep(life, cancelPause) {
+			if !Sleep(life, cancelPause) {
 				return
 			}
 		}

@@ -152,7 +152,7 @@ func (s *smallStore) read(ctx context.Context) error {
 		defer s.mu.Unlock()
 		s.busy--
 	}()
-	if !sleep(ctx, time.Second) {
+	if !Sleep(ctx, time.Second) {
 		return ctx.Err()
 	}
 	return nil

@@ -14,7 +14,7 @@ const tidyPause = time.Hour
 func (s *Session) tidy() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
-	for sleep(ctx, tidyPause) {
+	for Sleep(ctx, tidyPause) {
 		for s.tidyOnce(ctx) {
 		}
 	}
