@@ -23,7 +23,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 		{dsn}, {"help", dsn}, {"help", "demo", dsn}, {"demo", dsn}, {"demo", "-" + dsn}, {"demo", "-dsn:" + dsn}, {"demo", "-dsn" + dsn},
 		{"demo", "-workers", dsn}, {"demo", "-workers=" + dsn}, {"demo", "-hold", dsn}, {"demo", "-seed", dsn}, {"demo", "-shared-ratio=" + dsn},
 		{"demo", "-driver", dsn}, {"demo", "-driver", dsn, "-dsn", dsn}, {"demo", "-driver", "mem", "-dsn", dsn},
-		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-host", dsn}, {"demo", "-lock", dsn}, {"demo", "-counter", "/missing/" + dsn},
+		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-lock", dsn},
 		{"demo", "-driver", "zk", "-dsn", dsn + "?acl=x"}, {"demo", "-driver", "zk", "-dsn", dsn + "@"}, {"demo", "-driver", "zk", "-dsn", "x" + dsn},
 		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms", "-connect-timeout", "100ms"},
 	} {
@@ -83,7 +83,7 @@ func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 			require.Less(t, limit, time.Minute, "no worker gets into the queue in time: %s", said)
 			var stdout, stderr bytes.Buffer
 			command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-processes", "1",
-				"-workers", "3", "-timeout", limit.String(), "-host", "w"}, &stdout, &stderr)
+				"-workers", "3", "-timeout", limit.String()}, &stdout, &stderr)
 			said = stdout.String() + stderr.String()
 		}
 		assert.Contains(t, said, "gives up")

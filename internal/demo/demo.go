@@ -1,6 +1,6 @@
 // Package demo implements "dlock demo", the classic test of a read-write lock.
 // Workers, each with a session of its own, contend for one lock. Writers increment
-// a counter that only the lock protects. The program prints each event when it
+// a counter that only the lock protects. The program prints each event as it
 // happens, and at the end a time line and a verdict.
 package demo
 
@@ -32,8 +32,8 @@ var errInterrupted = errors.New("interrupted before it began")
 
 // Main runs the demo with these arguments and returns the exit status: 0 if all
 // rules were kept, 1 if a rule was violated or the store could not be used, 2 if
-// the arguments are not valid. When ctx ends, the workers release their locks,
-// and the verdict is about the run up to then.
+// the arguments are invalid. When ctx ends, the workers release their locks, and
+// the verdict is about the run up to then.
 //
 // With several processes, Main starts the program of this process again, with the
 // arguments "demo" and [childArgument].
@@ -53,91 +53,73 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
-// run runs the demo with the locks that open returns. Child processes use the
-// locks of the settings instead.
+// run is Main with the locks that open returns. Child processes ignore open.
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	fail := func(status int, err error) int {
 		// The data source name may come from the environment.
-		text := secret.Hide(err.Error(), slices.Concat(s.args, []string{s.dsn}))
+		text := secret.Hide(err.Error(), slices.Concat(s.args, []string{s.DSN}))
 		fmt.Fprintf(stderr, "dlock demo: %s\n", clean(text))
 		return status
 	}
-	probe, err := open(s.host, nil) // checks the data source name, without I/O
+	probe, err := open(s.Host, nil) // checks the data source name, without I/O
 	if err != nil {
 		return fail(statusUsage, err)
 	}
 	_ = probe.Close()
-	private := s.counterFile == ""
-	forget := func() {}
-	if private {
-		dir, err := os.MkdirTemp("", "dlock-demo-")
-		if err != nil {
-			return fail(statusBad, err)
-		}
-		forget = func() { _ = os.RemoveAll(dir) } // fails where an open file cannot be removed, until the last call
-		defer forget()
-		s.counterFile = filepath.Join(dir, "counter")
+	dir, err := os.MkdirTemp("", "dlock-demo-")
+	if err != nil {
+		return fail(statusBad, err)
 	}
-	count, err := openCounter(s.counterFile)
+	// Removed as soon as every process has opened the files, so that a kill leaves
+	// nothing behind; the last call succeeds where open files cannot be removed.
+	removeDir := func() { _ = os.RemoveAll(dir) }
+	defer removeDir()
+	s.CounterFile = filepath.Join(dir, "counter")
+	count, err := openCounter(s.CounterFile)
 	if err != nil {
 		return fail(statusBad, err)
 	}
 	defer count.close()
-	if s.processes == 1 {
-		forget()
-	}
 
 	writeIntroduction(stdout, s)
 	log := newJournal(stdout)
-	g := newGroup(s, log, forget)
-	if s.processes > 1 {
-		err = g.run(ctx)
+	g := &group{log: log, opened: removeDir}
+	if s.Processes > 1 {
+		err = g.run(ctx, s)
 	} else {
-		g.closing, err = runWorkers(ctx, s, open, count, log)
+		removeDir()
+		err = runWorkers(ctx, s, open, count, log)
 	}
 	if err != nil {
 		return fail(statusBad, err)
 	}
 	drawTimeline(stdout, log.attempts, columns)
-	v := judge(log.attempts, count, !private)
+	v := judge(log.attempts, count)
 	v.interrupted = ctx.Err() != nil
-	v.errs = append(v.errs, g.closing...)
-	if s.processes > 1 {
+	if s.Processes > 1 {
 		g.report(v)
 	}
-	v.write(stdout, s)
+	v.write(stdout)
 	return v.status()
 }
 
 func writeIntroduction(w io.Writer, s *settings) {
-	in := ""
-	if s.processes > 1 {
-		in = fmt.Sprintf(" in %d processes", s.processes)
+	fmt.Fprintf(w, `Processes: %d. Workers: %d, each with a session of its own. Lock: %s.
+R reads and may share the lock with readers, W writes and must be alone; first
+come, first served. Writers increment a counter that only the lock protects.
+`, s.Processes, s.Workers, clean(s.Lock))
+	if s.Processes > 1 {
+		fmt.Fprintf(w, "At the end process %d is killed while it holds the lock, and the others take it.\n", s.victim())
 	}
-	times := map[int]string{1: "once", 2: "twice"}[s.rounds]
-	if times == "" {
-		times = fmt.Sprintf("%d times", s.rounds)
-	}
-	fmt.Fprintf(w, `%d workers%s, each with a session of its own, take the lock %s %s.
-R reads and may share it with readers, W writes and must be alone; first come,
-first served. Writers increment a counter that only the lock protects.
-`, s.workers, in, clean(s.lock), times)
-	if s.processes > 1 {
-		fmt.Fprintf(w, `The counter is in a file. Two processes that held the lock at the same time would
-overwrite each other's increments, and the sum at the end would be too small.
-Then process %d is killed while a worker of it holds the lock. The other processes
-ask for the lock once more, and wait until the store ends the dead process's sessions.
-`, s.victim())
-	}
-	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.driver, s.seed)
-	if s.driver != inMemory {
-		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.connectTimeout)
+	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.Driver, s.Seed)
+	if s.Driver != inMemory {
+		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.ConnectTimeout)
 	}
 	fmt.Fprintln(w)
 }
 
-// list returns the first few texts, each in a line with the prefix, and says how
-// many more there are.
+// list returns the first few texts, each on a line with the prefix, and how many
+// more there are.
 func list(prefix string, texts []string) string {
 	const most = 3
 	var b strings.Builder

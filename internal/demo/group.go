@@ -11,64 +11,53 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dlock-go/dlock"
 )
 
-// endWithin is how long a child may take to end after it was told to. After that
-// it is killed.
+// endWithin is how long a child may take to end in good order before it is killed.
 const endWithin = 30 * time.Second
 
 // group runs the workers in child processes. The parent prints, keeps the
 // attempts, kills one child, and judges.
 type group struct {
 	log      *journal
-	forget   func() // removes a private counter's file, once all children have opened it
+	opened   func() // called when all children have opened the counter
 	children []*child
 
 	mu      sync.Mutex
-	ready   int     // children whose workers have sessions
-	failure error   // of the first child that failed; the other failures follow from it
-	closing []error // of clients that the children could not close
-	dead    *child  // nil until a child is killed
-	victim  string  // the worker that held the lock
+	ready   int    // children whose workers have sessions
+	failure error  // of the first child that failed; the others follow from it
+	dead    *child // nil until a child is killed
+	victim  string // the worker that held the lock
 	died    time.Duration
 }
 
 type child struct {
 	*group
-	number int // from 1
-	job    job
-	cmd    *exec.Cmd
+	number   int // from 1
+	settings settings
+	cmd      *exec.Cmd
 
 	sending sync.Mutex
 	orders  *json.Encoder // guarded by sending
 }
 
-func newGroup(s *settings, log *journal, forget func()) *group {
-	g := &group{log: log, forget: forget}
-	for i := range s.processes {
-		workers := s.workers / s.processes
-		if i < s.workers%s.processes {
-			workers++
-		}
-		g.children = append(g.children, &child{group: g, number: i + 1, job: job{
-			Victim: i+1 == s.victim(),
-			Args: slices.Concat(s.given, []string{
-				"-processes=1",
-				fmt.Sprintf("-workers=%d", workers),
-				"-host=" + s.processHost(i+1),
-				fmt.Sprintf("-seed=%d", s.seed+uint64(i)),
-				"-counter=" + s.counterFile,
-			}),
-		}})
-	}
-	return g
-}
+// victim returns the number of the process that is killed.
+func (s *settings) victim() int { return 1 + int(s.Seed%uint64(s.Processes)) }
 
 // run returns when all children have ended. If ctx ends or a child fails, run
 // stops the other children.
-func (g *group) run(ctx context.Context) error {
+func (g *group) run(ctx context.Context, s *settings) error {
+	for i := range s.Processes {
+		own := *s
+		own.Workers = s.Workers / s.Processes
+		if i < s.Workers%s.Processes {
+			own.Workers++
+		}
+		own.Host = fmt.Sprintf("%s-p%d", s.Host, i+1)
+		own.Seed += uint64(i)
+		own.Victim = i+1 == s.victim()
+		g.children = append(g.children, &child{group: g, number: i + 1, settings: own})
+	}
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
 	var processes sync.WaitGroup
@@ -102,7 +91,7 @@ func (g *group) fail(err error) {
 	}
 }
 
-// start starts the process. The job goes through a pipe, so that neither the
+// start starts the process. The settings go through a pipe, so that neither the
 // arguments nor the environment of the process show the data source name.
 func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	program, err := os.Executable()
@@ -111,7 +100,7 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	}
 	c.cmd = exec.CommandContext(ctx, program, "demo", childArgument)
 	c.cmd.Cancel = func() error {
-		c.order(order{Do: doStop})
+		c.send(order{Do: doStop})
 		return os.ErrProcessDone // a child that ends in good order has not failed
 	}
 	c.cmd.WaitDelay = endWithin
@@ -128,13 +117,12 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
-	c.order(c.job)
+	c.send(c.settings)
 	return out, nil
 }
 
-// order sends a line to the child. An error means that the child has ended, which
-// follow reports.
-func (c *child) order(line any) {
+// send ignores errors: the child has ended then, which follow reports.
+func (c *child) send(line any) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	_ = c.orders.Encode(line)
@@ -153,16 +141,16 @@ func (c *child) follow(ctx context.Context, out io.Reader) error {
 		if m.Failed != "" {
 			failure = errors.New(m.Failed)
 		}
-		c.order(order{At: c.take(ctx, m)})
+		c.send(order{At: c.take(ctx, m)})
 	}
 	err := c.cmd.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead == c {
+	switch {
+	case c.dead == c:
 		c.tellAll(doGoOn)
 		return nil
-	}
-	if failure != nil {
+	case failure != nil:
 		return failure
 	}
 	return err
@@ -172,12 +160,9 @@ func (c *child) follow(ctx context.Context, out io.Reader) error {
 func (c *child) take(ctx context.Context, m message) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m.Closing != "" {
-		c.closing = append(c.closing, errors.New(m.Closing))
-	}
 	if m.Ready {
 		if c.ready++; c.ready == len(c.children) {
-			c.forget()
+			c.opened()
 			c.log.begin(ctx)
 			c.tellAll(doBegin)
 		}
@@ -186,7 +171,6 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 		return c.log.say(m.Event.Who, m.Event.Verb, m.Event.What)
 	}
 	if t := m.Attempt; t != nil && (!m.Kill || ctx.Err() == nil) {
-		t.Process = c.number
 		if m.Kill {
 			t.Outcome = killed
 			c.dead, c.victim = c, t.Worker
@@ -200,34 +184,21 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 
 func (g *group) tellAll(do string) {
 	for _, c := range g.children {
-		c.order(order{Do: do})
+		c.send(order{Do: do})
 	}
 }
 
-// report adds to the verdict what became of each process.
+// report adds to the verdict for how long the killed process blocked the others.
 func (g *group) report(v *verdict) {
-	held := byGrant(v.attempts)
-	for _, c := range g.children {
-		own := slices.DeleteFunc(slices.Clone(held), func(t *attempt) bool { return t.Process != c.number })
-		end := "."
-		if g.dead == c {
-			end = fmt.Sprintf("; killed while %s held the lock.", g.victim)
-		}
-		v.note("Process %d: %d shared grants, %d exclusive%s", c.number, countMode(own, dlock.Shared), countMode(own, dlock.Exclusive), end)
-	}
-	if len(held) > 0 {
-		first, last := held[0], held[len(held)-1]
-		v.note("Tokens: from %d, %s, to %d, %s.", first.Token, first.Worker, last.Token, last.Worker)
-	}
-	next := slices.IndexFunc(held, func(t *attempt) bool { return t.Granted > g.died })
+	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > g.died })
 	switch {
 	case g.dead != nil && next >= 0:
-		v.note("The lock stayed with the dead process for %s. Then its session had ended, and %s got the lock.",
-			seconds(held[next].Granted-g.died), held[next].Worker)
+		v.note = fmt.Sprintf("Process %d was killed while %s held the lock.\nThe lock stayed with the dead process for %s. Then its session had ended, and %s got the lock.\n",
+			g.dead.number, g.victim, seconds(v.held[next].Granted-g.died), v.held[next].Worker)
 	case v.interrupted:
 	case g.dead == nil:
-		v.errs = append(v.errs, errors.New("no process was killed, because its worker did not get the lock, or lost it"))
+		v.errs = append(v.errs, "no process was killed, because its worker did not get the lock, or lost it")
 	default:
-		v.errs = append(v.errs, fmt.Errorf("no worker got the lock after %s was killed; is -timeout shorter than the session timeout of the store?", processName(g.dead.number)))
+		v.errs = append(v.errs, fmt.Sprintf("no worker got the lock after %s was killed; is -timeout shorter than the session timeout of the store?", processName(g.dead.number)))
 	}
 }

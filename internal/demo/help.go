@@ -8,14 +8,11 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// example describes a store for which this repository has a driver.
-type example struct {
-	title    string
-	dsn      string // a data source name
-	optional bool   // the driver needs no data source name
-}
-
-var examples = map[string]example{
+// examples are the stores for which this repository has a driver.
+var examples = map[string]struct {
+	title, dsn string
+	optional   bool // the driver needs no data source name
+}{
 	inMemory:   {title: "a store within this process", optional: true},
 	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks"},
 	"redis":    {title: "Redis", dsn: "redis://localhost:6379"},
@@ -28,7 +25,6 @@ var examples = map[string]example{
 // allDrivers is the path of the program that has every driver.
 const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 
-// available returns the names of the drivers that this program has.
 func available() string { return strings.Join(dlock.Drivers(), ", ") }
 
 const helpText = `Usage: dlock demo [flags]
@@ -66,32 +62,12 @@ from the clock of the first process. At the end one child is killed while its
 first worker holds the lock. One worker of each other child then asks for the
 lock, and gets it when the store has ended the session of the dead process: on
 SQLite at once, and on most stores after the session timeout, a parameter of the
-data source name. The output says for how long the lock stayed with the dead
-process.
-
-If a child fails, the others end, too, and there is no verdict. If this command
-is killed, the children end at once. No argument of a child has the data source
-name.
-
-Several commands
-
-Several commands can use one lock, on one machine or on several machines:
-
-  dlock demo -driver zk -dsn zk://localhost:2181/locks -counter /tmp/counter
-
-Each command checks only its own workers, because clocks of different machines
-cannot be compared. The counter checks across commands: all of them increment
-FILE, and FILE.increments grows by one dot with each increment, an append that
-cannot be lost. Every holder compares the two files again and again. Remove both
-to start over, also after you have killed a process. With -driver mem the lock
-belongs to one process: two commands on one FILE show what happens without a
-common lock.
+data source name. If another child fails, all end, and there is no verdict.
 
 Drivers of this program
 
 `
 
-// writeHelp prints the text of "dlock demo -h".
 func writeHelp(w io.Writer) {
 	fmt.Fprint(w, helpText)
 	for _, name := range dlock.Drivers() {

@@ -13,27 +13,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// attempt is one attempt of a worker to get the lock and to use it. Times count
-// from the beginning of the run.
+// attempt is one attempt of a worker to take and use the lock. Times are relative to
+// the start of the run.
 type attempt struct {
-	Process    int // 0 if the run has only one process
 	Worker     string
 	Mode       dlock.Mode
-	Place      driver.Place // of its last node in the queue; zero if it had none
+	Place      driver.Place // of its last node; zero if it had none
 	Asked      time.Duration
 	Granted    time.Duration // after Lock has returned
-	Ended      time.Duration // before Unlock is called, or when the lock was last known to be held
+	Ended      time.Duration // before Unlock, or when the lock was last known to be held
 	Held       bool          // false also if the lock was lost at once
 	Token      int64
 	Outcome    outcome
 	Err        string // why the attempt ended early
 	Increments int
-	Last       reading // while the lock was held
-	Anomaly    string  // the first value that the counter cannot have if the lock excludes
+	Anomaly    string // the first value that the counter cannot have if the lock excludes
 }
-
-// reading holds the counter's value and the number of increments counted.
-type reading struct{ Value, Increments int64 }
 
 type outcome int
 
@@ -46,15 +41,6 @@ const (
 	killed              // the process was killed during the hold
 )
 
-// waited returns how long the worker waited, whether or not it got the lock.
-func (t *attempt) waited() time.Duration {
-	if t.Held {
-		return t.Granted - t.Asked
-	}
-	return t.Ended - t.Asked
-}
-
-// kind returns the letter that stands for the mode in the output.
 func kind(m dlock.Mode) string {
 	if m == dlock.Shared {
 		return "R"
@@ -65,10 +51,10 @@ func kind(m dlock.Mode) string {
 // label begins each line of output about the attempt.
 func (t *attempt) label() string { return t.Worker + " " + kind(t.Mode) }
 
-// reporter receives what workers do. Its clock starts with the run. It is safe
-// for concurrent use.
+// reporter records what workers do. Its clock starts with the run. It is safe for
+// concurrent use.
 type reporter interface {
-	// begin reports that all workers have sessions, and returns once the run
+	// begin reports that all workers have sessions. It returns true once the run
 	// begins, or false if it never will.
 	begin(ctx context.Context) bool
 	now() time.Duration
@@ -78,7 +64,7 @@ type reporter interface {
 	finished(t *attempt)
 }
 
-// journal is the reporter of the process that prints, in the order of time.
+// journal is the reporter of the process that prints.
 type journal struct {
 	mu       sync.Mutex
 	out      io.Writer

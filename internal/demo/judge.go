@@ -12,12 +12,11 @@ import (
 
 // verdict is the result of a run.
 type verdict struct {
-	attempts    []*attempt
+	held        []*attempt // that held the lock, in the order of their grants
+	counts      [killed + 1]int
 	checks      []check
-	total       reading // the last reading of the counter
-	shared      bool    // other runs may use the counter, too
-	errs        []error // of the store, and of the run itself
-	notes       []string
+	errs        []string // of the store, and of the run itself
+	note        string
 	interrupted bool
 }
 
@@ -27,38 +26,45 @@ type check struct {
 	faults     []string
 }
 
-// judge returns which rules the attempts and the counter violate, and the errors
-// of failed attempts. Other runs may still change a shared counter, so its total is
-// the last reading of a worker that held the lock.
-func judge(attempts []*attempt, count counter, shared bool) *verdict {
-	v := &verdict{attempts: attempts, shared: shared}
-	held := byGrant(attempts)
+// judge returns the rules that the attempts and the counter violate, and the errors
+// of failed attempts.
+func judge(attempts []*attempt, count counter) *verdict {
+	v := new(verdict)
+	var made int64
+	var anomalies []string
 	for _, t := range attempts {
+		v.counts[t.Outcome]++
 		if t.Outcome == failed {
-			v.errs = append(v.errs, fmt.Errorf("%s: %s", t.Worker, t.Err))
+			v.errs = append(v.errs, t.Worker+": "+t.Err)
 		}
+		if t.Held {
+			v.held = append(v.held, t)
+		}
+		if t.Anomaly != "" {
+			anomalies = append(anomalies, t.Anomaly)
+		}
+		made += int64(t.Increments)
 	}
-	if !shared {
-		var err error
-		if v.total, err = readCounter(count); err != nil {
-			v.errs = append(v.errs, err)
-		}
-	} else if len(held) > 0 {
-		last := slices.MaxFunc(held, func(a, b *attempt) int { return cmp.Compare(a.Ended, b.Ended) })
-		v.total = last.Last
+	slices.SortStableFunc(v.held, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token))
+	})
+	if value, _, err := count.read(); err != nil {
+		v.errs = append(v.errs, err.Error())
+	} else if value != made {
+		anomalies = append(anomalies, fmt.Sprintf("it is %d in the end, after %d increments", value, made))
 	}
 	v.checks = []check{
-		{"alone", "no other worker held the lock together with a writer", overlaps(held)},
-		v.counterCheck(held),
-		{"order", "first come, first served, if two could not share the lock", queueJumps(held)},
-		{"tokens", "each above those of all earlier writers", staleTokens(held)},
+		{"alone", "no other worker held the lock together with a writer", overlaps(v.held)},
+		{"counter", fmt.Sprintf("none of %d increments was lost", made), anomalies},
+		{"order", "first come, first served, if two could not share the lock", queueJumps(v.held)},
+		{"tokens", "each above those of all earlier writers", staleTokens(v.held)},
 	}
 	return v
 }
 
-// conflicts calls check for each hold that has earlier holds in the order which
-// exclude it: all of them exclude a writer, and writers exclude a reader. Its second
-// argument is the one with the greatest key. The result has the faults found.
+// conflicts calls check for each hold that is excluded by earlier holds in the
+// order, with the one of these that has the greatest key. A writer is excluded by
+// all holds, a reader by writers. It returns the faults found.
 func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier *attempt) string) (faults []string) {
 	var writer, last *attempt
 	for _, t := range order {
@@ -81,8 +87,7 @@ func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier
 	return faults
 }
 
-// overlaps returns a fault for each hold that began before the end of another one
-// that excludes it.
+// overlaps returns the holds that began before a hold that excludes them ended.
 func overlaps(held []*attempt) []string {
 	return conflicts(held, func(t *attempt) int64 { return int64(t.Ended) }, func(t, earlier *attempt) string {
 		if t.Granted >= earlier.Ended {
@@ -93,8 +98,8 @@ func overlaps(held []*attempt) []string {
 	})
 }
 
-// queueJumps returns a fault for each hold that began before one that excludes it
-// and was ahead in the queue. Sequences of different epochs cannot be compared.
+// queueJumps returns the holds that began before a hold that excludes them and was
+// ahead in the queue. Sequences of different epochs are not comparable.
 func queueJumps(held []*attempt) (faults []string) {
 	queues := make(map[int64][]*attempt)
 	for _, t := range held {
@@ -113,8 +118,8 @@ func queueJumps(held []*attempt) (faults []string) {
 	return faults
 }
 
-// staleTokens returns a fault for each token that is not above those of all earlier
-// writers, so that a resource could not refuse them.
+// staleTokens returns the tokens not above those of all earlier writers, whose late
+// writes a resource could not refuse.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range held {
@@ -128,117 +133,37 @@ func staleTokens(held []*attempt) (faults []string) {
 	return faults
 }
 
-func (v *verdict) counterCheck(held []*attempt) check {
-	c := check{name: "counter"}
-	var made int64
-	for _, t := range held {
-		made += int64(t.Increments)
-		if t.Anomaly != "" {
-			c.faults = append(c.faults, t.Anomaly)
-		}
-	}
-	writers := countMode(held, dlock.Exclusive)
-	switch {
-	case v.shared:
-		c.fine = fmt.Sprintf("none of %d increments was lost, %d of them were made here", v.total.Increments, made)
-	case v.total.Value != made:
-		c.faults = append(c.faults, fmt.Sprintf("it is %d in the end, after %d increments", v.total.Value, made))
-	case made == int64(writers*incrementsPerHold):
-		c.fine = fmt.Sprintf("%d = %d increments x %d exclusive holds, none was lost", made, incrementsPerHold, writers)
-	default:
-		c.fine = fmt.Sprintf("%d, none was lost; a hold that was cut short made fewer than %d", made, incrementsPerHold)
-	}
-	return c
-}
-
-func countMode(held []*attempt, m dlock.Mode) (n int) {
-	for _, t := range held {
-		if t.Mode == m {
-			n++
-		}
-	}
-	return n
-}
-
-// byGrant returns the attempts that held the lock, sorted by their grants.
-func byGrant(attempts []*attempt) []*attempt {
-	held := slices.DeleteFunc(slices.Clone(attempts), func(t *attempt) bool { return !t.Held })
-	slices.SortStableFunc(held, func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token))
-	})
-	return held
-}
-
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
-
-func (v *verdict) note(format string, args ...any) {
-	v.notes = append(v.notes, fmt.Sprintf(format, args...))
-}
 
 func (v *verdict) violated() bool {
 	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// held reports whether any worker held the lock. If none did, the run has checked
-// nothing.
-func (v *verdict) held() bool {
-	return slices.ContainsFunc(v.attempts, func(t *attempt) bool { return t.Held })
-}
-
+// status is not OK if no worker held the lock, because nothing was checked then.
 func (v *verdict) status() int {
-	if v.violated() || len(v.errs) > 0 || !v.held() {
+	if v.violated() || len(v.errs) > 0 || len(v.held) == 0 {
 		return statusBad
 	}
 	return statusOK
 }
 
-func (v *verdict) write(w io.Writer, s *settings) {
+func (v *verdict) write(w io.Writer) {
 	for _, c := range v.checks {
 		if len(c.faults) == 0 {
 			fmt.Fprintf(w, "  ok        %-8s  %s\n", c.name, c.fine)
 		}
 		fmt.Fprint(w, list(fmt.Sprintf("  VIOLATED  %-8s  ", c.name), c.faults))
 	}
-	fmt.Fprintln(w)
-	v.writeCounts(w)
-	for _, note := range v.notes {
-		fmt.Fprintln(w, note)
-	}
-	var errs []string
-	for _, err := range v.errs {
-		errs = append(errs, err.Error())
-	}
-	fmt.Fprint(w, list("Error: ", errs))
-	switch {
-	case v.shared:
-		fmt.Fprintf(w, "The processes that share %s had reached %d when a worker of this one last held the lock.\n", clean(s.counterFile), v.total.Value)
-	case s.processes > 1:
-		fmt.Fprint(w, "This is about the processes of this run; -counter FILE checks across runs.\n")
-	case s.driver != inMemory:
-		fmt.Fprint(w, "This is about the workers of this process; -counter FILE checks across processes.\n")
-	}
-	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
-}
-
-func (v *verdict) writeCounts(w io.Writer) {
-	var count [killed + 1]int
-	longest := new(attempt)
-	for _, t := range v.attempts {
-		count[t.Outcome]++
-		if t.waited() >= longest.waited() {
-			longest = t
+	readers := 0
+	for _, t := range v.held {
+		if t.Mode == dlock.Shared {
+			readers++
 		}
 	}
-	held := byGrant(v.attempts)
-	fmt.Fprintf(w, "Grants: %d shared, %d exclusive.", countMode(held, dlock.Shared), countMode(held, dlock.Exclusive))
-	if longest.Worker != "" {
-		fmt.Fprintf(w, " Longest wait: %s, %s.", seconds(longest.waited()), longest.Worker)
-	}
-	fmt.Fprintf(w, "\nGave up: %d. Lost: %d.", count[timedOut], count[lost])
-	if n := count[interrupted]; n > 0 {
-		fmt.Fprintf(w, " Interrupted: %d.", n)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\nGrants: %d shared, %d exclusive. Gave up: %d. Lost: %d. Interrupted: %d.\n",
+		readers, len(v.held)-readers, v.counts[timedOut], v.counts[lost], v.counts[interrupted])
+	fmt.Fprint(w, v.note, list("Error: ", v.errs))
+	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
 }
 
 func (v *verdict) word() string {
@@ -247,7 +172,7 @@ func (v *verdict) word() string {
 		return "VIOLATED, this is no read-write lock"
 	case len(v.errs) > 0:
 		return "no rule was broken, but there were errors"
-	case !v.held():
+	case len(v.held) == 0:
 		return "nothing was checked, no worker got the lock"
 	case v.interrupted:
 		return "OK as far as it went, interrupted"

@@ -9,15 +9,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. It is an interface so that a test can use a lock
-// that does not exclude, and see that the verdict reports it.
+// locker is a worker's client. Tests replace it by locks that do not exclude, to see
+// that the verdict reports them.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)
 	Close() error
 }
 
-// held is a lock that is held; see *dlock.Lock for the methods.
+// held has the methods of [dlock.Lock] that the demo uses.
 type held interface {
 	Token() int64
 	Err() error
@@ -25,37 +25,27 @@ type held interface {
 	Unlock() error
 }
 
-// opener is a function that returns a locker for the worker with that host
-// name. It does no I/O.
+// opener returns a locker for the worker with that host name. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
-// client is the locker of a real lock.
 type client struct {
 	*dlock.Client
 	lock *dlock.RWMutex
 }
 
-// open is the opener for the real lock. All lockers that it returns in a run
-// are clients of one store.
+var stores atomic.Int64
+
+// open is the opener for the real lock.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
-	if s.driver == inMemory {
-		s.nameStore()
+	if s.Driver == inMemory && (s.DSN == "" || strings.HasPrefix(s.DSN, "?")) {
+		// Without a name each client would have a store of its own.
+		s.DSN = fmt.Sprintf("demo-%d%s", stores.Add(1), s.DSN)
 	}
-	c, err := dlock.Open(s.driver, s.dsn, dlock.WithHostname(host), dlock.WithTimeout(s.timeout), dlock.WithTrace(trace))
+	c, err := dlock.Open(s.Driver, s.DSN, dlock.WithHostname(host), dlock.WithTimeout(s.Timeout), dlock.WithTrace(trace))
 	if err != nil {
 		return nil, err
 	}
-	return client{c, c.RWMutex(s.lock)}, nil
-}
-
-var stores atomic.Int64
-
-// nameStore gives a name to the store in memory, unless it has one. Without a
-// name each client would have a store of its own.
-func (s *settings) nameStore() {
-	if s.dsn == "" || strings.HasPrefix(s.dsn, "?") {
-		s.dsn = fmt.Sprintf("demo-%d%s", stores.Add(1), s.dsn)
-	}
+	return client{c, c.RWMutex(s.Lock)}, nil
 }
 
 func (c client) Lock(ctx context.Context, mode dlock.Mode) (held, error) {

@@ -18,28 +18,22 @@ import (
 // childArgument is the only argument of "dlock demo" in a child process.
 const childArgument = "child-process"
 
-// A child process and its parent send each other JSON values, one a line. The
-// first is the parent's job. The parent answers each message with an order
-// whose Do is empty.
+// A child and its parent exchange JSON values, one a line. The parent first sends
+// the child's settings, and then answers each message with an order that has only
+// the time.
 
-type job struct {
-	Args   []string // of "dlock demo" in the child
-	Victim bool     // the child is killed while it holds the lock
-}
-
-// message is a line from a child. An empty one asks for the time.
+// message is sent by a child. An empty one asks for the time.
 type message struct {
 	Event   *event   `json:",omitempty"` // to print
 	Attempt *attempt `json:",omitempty"` // has ended
 	Kill    bool     `json:",omitempty"` // kill this process: the attempt holds the lock
-	Ready   bool     `json:",omitempty"` // each worker has a session
+	Ready   bool     `json:",omitempty"` // all workers have sessions
 	Failed  string   `json:",omitempty"` // why the child ends
-	Closing string   `json:",omitempty"` // the error of a client that was not closed
 }
 
 type event struct{ Who, Verb, What string }
 
-// order is a line from the parent.
+// order is sent by the parent.
 type order struct {
 	Do string        `json:",omitempty"`
 	At time.Duration `json:",omitempty"` // of the event, or the present
@@ -51,11 +45,10 @@ const (
 	doGoOn  = "go on" // the victim is dead
 )
 
-// parent is a child's connection to its parent, and its workers' reporter. All
-// times come from the parent's clock, so that holds of different processes can be
-// compared.
+// parent is the reporter of a child's workers. All times come from the parent's
+// clock, so that holds in different processes can be compared.
 type parent struct {
-	mu      sync.Mutex // guards out, and orders the messages and answers
+	mu      sync.Mutex // held from a message to its answer
 	out     *json.Encoder
 	answers chan time.Duration
 	begun   chan struct{} // closed by doBegin
@@ -64,22 +57,18 @@ type parent struct {
 
 // runChild is the main function of a child process.
 func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
-	signal.Ignore(syscall.SIGPIPE) // the next message notices that the parent has ended
+	signal.Ignore(syscall.SIGPIPE) // the next message fails instead
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var j job
+	s := new(settings)
 	orders := json.NewDecoder(in)
-	if orders.Decode(&j) != nil {
+	if orders.Decode(s) != nil {
 		return statusBad
 	}
 	p := &parent{out: json.NewEncoder(out), answers: make(chan time.Duration, 1), begun: make(chan struct{}), goOn: make(chan struct{})}
 	go p.obey(orders, stop)
-	s, err := parse(j.Args)
-	if err == nil {
-		err = p.work(ctx, s, j.Victim)
-	}
-	if err != nil {
-		p.send(message{Failed: secret.Hide(err.Error(), j.Args)})
+	if err := p.work(ctx, s); err != nil {
+		p.send(message{Failed: secret.Hide(err.Error(), []string{s.DSN})})
 		return statusBad
 	}
 	return statusOK
@@ -105,30 +94,21 @@ func (p *parent) obey(orders *json.Decoder, stop func()) {
 	}
 }
 
-func (p *parent) work(ctx context.Context, s *settings, victim bool) error {
-	count, err := openCounter(s.counterFile)
+func (p *parent) work(ctx context.Context, s *settings) error {
+	count, err := openCounter(s.CounterFile)
 	if err != nil {
 		return err
 	}
 	defer count.close()
-	closing, err := runWorkers(ctx, s, s.open, count, p, p.lastStep(victim))
-	for _, err := range closing {
-		p.send(message{Closing: err.Error()})
+	last := intent{mode: dlock.Exclusive, await: p.goOn}
+	if s.Victim {
+		last = intent{mode: dlock.Exclusive, holding: func(t *attempt) { p.send(message{Attempt: t, Kill: true}) }}
 	}
-	return err
+	return runWorkers(ctx, s, s.open, count, p, last)
 }
 
-// lastStep returns what the child's first worker does when all others are done.
-// The victim's is killed while it holds the lock. Those of the other children take
-// the lock after that.
-func (p *parent) lastStep(victim bool) intent {
-	if victim {
-		return intent{mode: dlock.Exclusive, holding: func(t *attempt) { p.send(message{Attempt: t, Kill: true}) }}
-	}
-	return intent{mode: dlock.Exclusive, await: p.goOn}
-}
-
-// send returns the time of the answer. It ends the process if the parent has ended.
+// send returns the time in the answer. It ends the process if the parent has
+// ended.
 func (p *parent) send(m message) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,10 +26,6 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 		{[]string{"-hold", "-1s"}, "-hold"},
 		{[]string{"-timeout", "0"}, "-timeout"},
 		{[]string{"-connect-timeout", "0s"}, "-connect-timeout"},
-		{[]string{"-host", "a/b"}, "-host"},
-		{[]string{"-host", "\x1b[31m"}, `-host "\x1b[31m"`},
-		{[]string{"-host", strings.Repeat("h", 65)}, "must be 1 to 64"},
-		{[]string{"-driver", "none", "-processes", "10", "-host", strings.Repeat("h", 61)}, "must be 1 to 60"},
 		{[]string{"-dsn", "localhost:6379"}, "-dsn needs the -driver of its store"},
 		{[]string{"-driver", "mem", "-dsn", "zk://localhost"}, "-dsn needs the -driver of its store"},
 		{[]string{"-lock", "/x"}, "bad name"},
@@ -52,7 +47,7 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 func TestHelpShowsAllFlags(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, statusOK, Main(t.Context(), []string{"-h"}, &stdout, &stderr))
-	for _, flag := range []string{"-driver", "-dsn", "-lock", "-host", "-processes", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-counter", "-seed"} {
+	for _, flag := range []string{"-driver", "-dsn", "-lock", "-processes", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-seed"} {
 		assert.Contains(t, stdout.String(), "  "+flag+" ")
 	}
 	assert.Empty(t, stderr.String())
@@ -71,6 +66,6 @@ func TestOnlyAStoreInMemoryIsForOneProcess(t *testing.T) {
 	} {
 		s, err := parse(c.args)
 		require.NoError(t, err)
-		assert.Equal(t, c.processes, s.processes, "%q", c.args)
+		assert.Equal(t, c.processes, s.Processes, "%q", c.args)
 	}
 }

@@ -27,15 +27,14 @@ const (
 )
 
 // timeline maps times to columns. A column shows the state at the middle of its
-// time, so that two holds that followed each other never show in the same column.
+// time, so that two consecutive holds never share a column.
 type timeline struct {
 	columns int
 	column  time.Duration
 }
 
-// drawTimeline prints a row for each attempt, in the order in which they joined
-// the queue. Attempts that never joined it come last. A row has at most width
-// characters.
+// drawTimeline prints a row of at most width characters for each attempt, in queue
+// order. Attempts that never joined the queue come last.
 func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 	if len(attempts) == 0 {
 		return
@@ -83,7 +82,6 @@ func roundUp(d time.Duration) time.Duration {
 	}
 }
 
-// row returns the row of an attempt, with a mark for each column.
 func (l timeline) row(t *attempt) string {
 	marks := []rune(strings.Repeat(" ", l.columns))
 	end := t.Ended
@@ -104,8 +102,8 @@ func (l timeline) row(t *attempt) string {
 	return strings.TrimRight(string(marks), " ")
 }
 
-// fill sets the marks of the columns whose middle is between the two times, and
-// reports whether there are any.
+// fill marks the columns whose middle is between the two times, and reports whether
+// there are any.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune) (some bool) {
 	for i := range marks {
 		if middle := l.column*time.Duration(i) + l.column/2; from <= middle && middle < to {

@@ -45,24 +45,24 @@ func TestAWriterMakesTenIncrements(t *testing.T) {
 		attempt := use(t, c, dlock.Exclusive, notHeld(1))
 		assert.Empty(t, attempt.Anomaly)
 		assert.Equal(t, incrementsPerHold, attempt.Increments)
-		assert.Equal(t, reading{incrementsPerHold, incrementsPerHold}, attempt.Last)
+		requireCounter(t, c, incrementsPerHold, incrementsPerHold)
 	})
 }
 
 // contested is a counter that another worker changes when the lock is lost. The
-// lock is lost during the third load.
+// lock is lost during the third read.
 type contested struct {
 	memoryCounter
 	lost  chan struct{}
-	loads int
+	reads int
 }
 
-func (c *contested) load() (int64, error) {
-	if c.loads++; c.loads == 3 {
+func (c *contested) read() (value, writes int64, err error) {
+	if c.reads++; c.reads == 3 {
 		close(c.lost)
-		c.store(100)
+		c.value.Store(100)
 	}
-	return c.memoryCounter.load()
+	return c.memoryCounter.read()
 }
 
 func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
 // broken is a counter that cannot be written, because the disk is full.
 type broken struct{ memoryCounter }
 
-func (*broken) store(int64) error { return errors.New("disk full") }
+func (*broken) write(int64) error { return errors.New("disk full") }
 
 func TestACounterThatCannotBeWrittenIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

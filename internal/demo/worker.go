@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,20 +17,18 @@ import (
 // betweenTries is the pause between two attempts to connect.
 const betweenTries = 50 * time.Millisecond
 
-// longestPause limits the pauses of a worker, so that a run with long holds
-// spends its time on holds.
+// longestPause limits the random pauses that keep workers from arriving all at once.
 const longestPause = 100 * time.Millisecond
 
-// intent is one step of a worker's plan: a pause, and then the lock.
+// intent is one step of a worker's plan.
 type intent struct {
 	mode    dlock.Mode
 	after   time.Duration
-	await   <-chan struct{}  // if not nil, the step begins when it is closed
-	holding func(t *attempt) // if not nil, it is called at the end of a hold, before the release
+	await   <-chan struct{}  // if not nil, wait until it is closed
+	holding func(t *attempt) // if not nil, called before the release
 }
 
-// worker takes the lock. It has a client and a host name of its own, as if it
-// were another host.
+// worker takes the lock, with a client and a host name of its own.
 type worker struct {
 	name    string
 	hold    time.Duration
@@ -37,49 +36,45 @@ type worker struct {
 	locker  locker
 	counter counter
 	log     reporter
-	attempt *attempt // in progress, or the last one
+	attempt *attempt // the current or last one
 }
 
-// workers are all workers of a process.
 type workers []*worker
 
-// runWorkers runs the workers of this process, and last, which is a step of the
-// first worker after all plans have ended. It returns why the workers could not
-// begin, and the errors of closing their clients.
-func runWorkers(ctx context.Context, s *settings, open opener, count counter, log reporter, last ...intent) (closing []error, err error) {
+// runWorkers runs the workers of this process, and then last as a step of the first
+// worker. It returns an error if the workers could not begin.
+func runWorkers(ctx context.Context, s *settings, open opener, count counter, log reporter, last ...intent) error {
 	all, err := newWorkers(s, open, count, log)
+	defer all.close()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := all.connect(ctx, s.connectTimeout); err != nil {
-		all.close()
-		return nil, err
+	if err := all.connect(ctx, s.ConnectTimeout); err != nil {
+		return err
 	}
 	if log.begin(ctx) {
 		_ = all.each(func(w *worker) error { w.run(ctx, w.plan); return nil })
 		all[0].run(ctx, last)
 	}
-	return all.close(), nil
+	return nil
 }
 
-// newWorkers returns workers with random plans. It does no I/O. The pauses of the
-// plans keep the workers from arriving all at once.
+// newWorkers returns workers with random plans, also after an error. It does no I/O.
 func newWorkers(s *settings, open opener, count counter, log reporter) (all workers, err error) {
-	random := rand.New(rand.NewPCG(s.seed, s.seed))
-	digits := max(2, len(strconv.Itoa(s.workers)))
-	for i := range s.workers {
-		w := &worker{name: fmt.Sprintf("%s-%0*d", s.host, digits, i+1), hold: s.hold, counter: count, log: log}
-		for range s.rounds {
+	random := rand.New(rand.NewPCG(s.Seed, s.Seed))
+	digits := max(2, len(strconv.Itoa(s.Workers)))
+	for i := range s.Workers {
+		w := &worker{name: fmt.Sprintf("%s-%0*d", s.Host, digits, i+1), hold: s.Hold, counter: count, log: log}
+		for range s.Rounds {
 			mode := dlock.Exclusive
-			if random.Float64() < s.sharedRatio {
+			if random.Float64() < s.SharedRatio {
 				mode = dlock.Shared
 			}
-			pause := time.Duration(random.Float64() * float64(min(s.hold, longestPause)))
+			pause := time.Duration(random.Float64() * float64(min(s.Hold, longestPause)))
 			w.plan = append(w.plan, intent{mode: mode, after: pause})
 		}
 		if w.locker, err = open(w.name, w.trace()); err != nil {
-			all.close()
-			return nil, err
+			return all, err
 		}
 		all = append(all, w)
 	}
@@ -106,8 +101,8 @@ func (all workers) connect(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// connect tries again as long as the error may pass, because a server may be busy
-// when many workers connect at once.
+// connect retries while the store is unavailable, because many workers connect at
+// once.
 func (w *worker) connect(ctx context.Context) error {
 	var last error
 	for {
@@ -124,18 +119,17 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 }
 
-// close returns the errors of the clients that were not closed.
-func (all workers) close() (errs []error) {
+// close closes all clients and records those that fail.
+func (all workers) close() {
 	for _, w := range all {
 		if err := w.locker.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", w.name, err))
+			now := w.log.now()
+			w.log.finished(&attempt{Worker: w.name, Asked: now, Ended: now, Outcome: failed, Err: err.Error()})
 		}
 	}
-	return errs
 }
 
-// each calls f for all workers at the same time. It returns the error of the first
-// worker that has one.
+// each calls f for all workers concurrently and returns the first worker's error.
 func (all workers) each(f func(*worker) error) error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -143,16 +137,10 @@ func (all workers) each(f func(*worker) error) error {
 		group.Go(func() { errs[i] = f(w) })
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
-// run makes an attempt for each step. It stops early if ctx ends or an attempt
-// fails.
+// run makes an attempt for each step, until ctx ends or an attempt fails.
 func (w *worker) run(ctx context.Context, plan []intent) {
 	for _, next := range plan {
 		if next.await != nil {
@@ -174,7 +162,6 @@ func (w *worker) run(ctx context.Context, plan []intent) {
 	}
 }
 
-// take gets the lock, uses it and gives it back.
 func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	h, err := w.locker.Lock(ctx, t.Mode)
 	if err != nil {
@@ -205,8 +192,8 @@ func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	}
 }
 
-// stillHeld records that the hold lasts at least until the time at, which must be
-// past, or that the lock is lost.
+// stillHeld records that the lock was held until at, which must be past, or that it
+// is lost.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.stop(t, lost, err)
@@ -216,8 +203,8 @@ func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	return true
 }
 
-// stop records and prints why the attempt ends early, and returns the time. For an
-// attempt that has lost its lock it is a no-op.
+// stop records and prints why the attempt ends early, and returns the time. It is a
+// no-op after a loss.
 func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	if t.Outcome == lost {
 		return t.Ended
@@ -227,12 +214,12 @@ func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	return w.log.say(t.label(), verb, clean(t.Err))
 }
 
-// trace returns hooks that print what happens inside of Lock.
+// trace returns hooks that print what happens within Lock.
 func (w *worker) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Queued: func(_ context.Context, i dlock.QueuedInfo) { w.attempt.Place = i.Place },
 		Waiting: func(_ context.Context, i dlock.WaitingInfo) {
-			w.log.say(w.attempt.label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), clean(i.Predecessor)))
+			w.log.say(w.attempt.label(), "waits", fmt.Sprintf("no. %d in the queue behind %s", i.Position, clean(i.Predecessor)))
 		},
 		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
 			w.log.say(w.attempt.label(), "retries", clean(i.Err.Error()))
@@ -243,17 +230,7 @@ func (w *worker) trace() *dlock.Trace {
 	}
 }
 
-// ordinal returns 1st, 2nd, 3rd, 4th and so on.
-func ordinal(n int) string {
-	suffix := "th"
-	if n%10 >= 1 && n%10 <= 3 && n/10%10 != 1 {
-		suffix = []string{"st", "nd", "rd"}[n%10-1]
-	}
-	return strconv.Itoa(n) + suffix
-}
-
-// pause waits for the time d and returns true. If ctx ends or stop closes first, it
-// returns false at once.
+// pause waits for d. It returns false at once if ctx ends or stop is closed.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {
 	if d <= 0 {
 		runtime.Gosched()

@@ -68,8 +68,8 @@ func TestTheDemoRunsOnEveryStore(t *testing.T) {
 				t.Error(err)
 			}
 			for _, line := range []string{
-				`Process 1: .*\.`, `Process 2: .*\.`, `Process 3: .*\.`,
-				`Process \d: .*; killed while \S+ held the lock\.`,
+				`.*-p1-\d+ [RW]  holds .*`, `.*-p2-\d+ [RW]  holds .*`, `.*-p3-\d+ [RW]  holds .*`,
+				`Process \d was killed while \S+ held the lock\.`,
 				`The lock stayed with the dead process for \d.*`,
 				`VERDICT: OK`,
 			} {
