@@ -15,23 +15,16 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// With -against, an older revision of this repository takes part. Its child
-// processes run the bench program of that revision, which is built from the
-// revision's own sources. They use the older library through the API that it
-// had then. Only the protocol between bench and its child processes has to be
-// the same in both revisions: see package work.
-
-// revision is an older revision of this repository, whose bench program has
-// been built.
+// revision is an older revision of this repository. Its child processes run the bench
+// program built from its own sources, which uses the older library through the API of
+// that time. Only the protocol with the children stays the same: see package work.
 type revision struct {
-	label   string // the name that the caller of bench gave, with the commit
-	program string // the path of the bench program that was built from the revision
+	label   string // name and commit
+	program string // path of its bench program
 }
 
-// build builds the bench program of a revision of the repository that contains
-// the working directory. All files that it makes are in dir, even if it returns
-// an error. The text of an error says what the user of bench can do. When ctx
-// ends, build stops.
+// build builds the bench program of a revision of the repository around the working
+// directory. It writes to dir only. Its errors say what the user can do.
 func build(ctx context.Context, name, dir string) (revision, error) {
 	fail := func(what string, err error) (revision, error) {
 		if ctx.Err() != nil {
@@ -69,9 +62,7 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	return r, nil
 }
 
-// label returns the first digits of the commit. If name is not an abbreviation
-// of the commit's hash, but for example a tag, label puts the name before these
-// digits.
+// label abbreviates the commit, after a name such as a tag.
 func label(name, commit string) string {
 	short := commit[:min(10, len(commit))]
 	if strings.HasPrefix(commit, name) {
@@ -80,10 +71,9 @@ func label(name, commit string) string {
 	return name + " (" + short + ")"
 }
 
-// runIn runs one command in dir and returns its output. An error contains what the
-// command wrote to its standard error. When ctx ends, the command is interrupted. The
-// go command keeps its temporary files in dir, because after some interrupts it does
-// not remove them.
+// runIn runs one command in dir and returns its output, or an error with its standard
+// error. The go command keeps its temporary files in dir, because it does not remove
+// them after some interrupts.
 func runIn(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -97,12 +87,10 @@ func runIn(ctx context.Context, dir, name string, args ...string) (string, error
 	return strings.TrimSpace(out.String()), nil
 }
 
-// olderName returns the name of a competitor's counterpart from an older
-// revision.
+// olderName returns the name of a competitor's older counterpart.
 func olderName(name string) string { return name + "@older" }
 
-// withOlder adds the older revision's counterpart after each competitor that is this
-// library.
+// withOlder adds the older counterpart after each competitor that is this library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -119,29 +107,21 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// minSpeed is a speed in relation to the older revision. If the speed of this
-// library in a workload is below minSpeed, the library counts as slower there.
+// minSpeed is the speed in relation to the older revision below which a workload
+// counts as slower.
 const minSpeed = 0.95
 
-// comparison compares this library with its older revision in one workload.
 type comparison struct {
 	workload, label string
-	current, older  string  // the medians of this library and of its older revision, each with its unit
-	speed           float64 // the speed of this library divided by that of its older revision: the median over the rounds
+	current, older  string  // medians, with their unit
+	speed           float64 // median of current divided by older speed
 	interval        stats.Interval
-	rounds          int // the number of rounds in which both were measured
+	rounds          int // in which both were measured
 }
 
-// slower reports whether the interval is known and lies entirely below
-// minSpeed.
+// slower reports whether the whole interval is below minSpeed.
 func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
 
-// asFast reports whether the interval is known and lies entirely at minSpeed or
-// above. If neither slower nor asFast returns true, there are too few rounds to
-// decide.
-func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= minSpeed }
-
-// between returns the interval as text, or "-" if the interval is not known.
 func (c comparison) between() string {
 	if !c.interval.Known {
 		return "-"
@@ -149,8 +129,7 @@ func (c comparison) between() string {
 	return fmt.Sprintf("%s to %s", ratio(c.interval.Low), ratio(c.interval.High))
 }
 
-// ratio returns a number with three digits after the point, one digit more than
-// minSpeed has.
+// ratio formats v with one digit more than minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
 func (r *report) comparisons() (all []comparison) {
@@ -174,30 +153,17 @@ func (r *report) comparisons() (all []comparison) {
 	return all
 }
 
-// against returns the part of the text that compares this library with its
-// older revision.
+// against returns the table that compares this library with its older revision.
 func (r *report) against() string {
-	var rows [][]string
-	var slower, asFast int
-	for _, c := range r.comparisons() {
-		if c.slower() {
-			slower++
-		}
-		if c.asFast() {
-			asFast++
-		}
-		rows = append(rows, []string{c.workload, c.label, c.current, c.older, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)})
-	}
+	rows := mapped(r.comparisons(), func(c comparison) []string {
+		return []string{c.workload, c.label, c.current, c.older, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)}
+	})
 	header := []string{"workload", "lock", "current", r.Against, "speed, " + r.Against + " = 1", "95% interval", "rounds"}
-	count := fmt.Sprintf("Of %d comparisons, the whole interval is below %[2]v in %[3]d, and at %[2]v or above in %[4]d. "+
-		"The other %[5]d are open: they need more rounds, or a machine with less other work.",
-		len(rows), minSpeed, slower, asFast, len(rows)-slower-asFast)
-	return fmt.Sprintf("against %s, on %s\n\n%s\n%s\n", r.Against, r.setup.phrase, table(header, rows), wrap(count))
+	return fmt.Sprintf("against %s, on %s\n\n%s\n", r.Against, r.setup.phrase, table(header, rows))
 }
 
-// slowerThanOlder returns an error that names two kinds of workloads: those in
-// which this library is slower than its older revision, and those with too few
-// rounds for an interval. If there are none of either kind, it returns nil.
+// slowerThanOlder returns an error that names the workloads that are slower, and those
+// with too few rounds for an interval.
 func (r *report) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {

@@ -119,7 +119,7 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 		require.NoError(t, err)
 		return entries
 	}
-	o := options{against: "v1", settings: settings{Rounds: 6}}
+	o := options{against: "v1", rounds: 6}
 	require.ErrorContains(t, o.measure(t.Context()), "does not build")
 	require.Empty(t, left())
 
@@ -161,21 +161,19 @@ func TestOnlyThisLibraryGetsAnOlderCounterpart(t *testing.T) {
 		[]string{"dlock", "dlock@older", "dlock-retention", "dlock-retention@older", "zk.Lock"},
 		mapped(withOlder([]competitor{
 			{name: "dlock", kind: ours}, {name: "dlock-retention", kind: variant}, {name: "zk.Lock", kind: peer},
-		}, revision{}), func(c competitor) string { return c.name }))
+		}, revision{}), competitor.id))
 }
 
 func TestFlagsThatDoNotGoWithAnOlderRevision(t *testing.T) {
 	require.EqualError(t, command([]string{"-against", "v1"}),
 		"bench: -against takes at least 6 rounds for a 95% interval: add -rounds 30")
-	require.EqualError(t, command([]string{"-against", "v1", "-rounds", "6", "-write"}),
-		"bench: -against does not go with -write: the page has no place for an older revision")
 	require.EqualError(t, command([]string{"-against", "v1", "-rounds", "6", "-competitors", "zk.Lock"}),
 		"bench: -against has nothing to compare: add dlock to -competitors")
 }
 
 // olderReport returns a report with rounds of both revisions in one workload.
 func olderReport(workload string, current, older []sample) *report {
-	r := newResults("one", settings{Rounds: 6})
+	r := newResults("one", 6)
 	r.Against = "v1"
 	r.Samples = map[string]map[string][]sample{workload: {"dlock": current, "dlock@older": older}}
 	return newReport(r)
@@ -185,7 +183,6 @@ func TestSlowerWorkloadIsAnError(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 90, 180, 94, 94, 94, 94), rounds("rate", 100, 200, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| contend-8 | dlock | 94.0/s | 100/s | 0.940 | 0.900 to 0.940 | 6 |")
-	require.Contains(t, oneLine(r.against()), "Of 1 comparisons, the whole interval is below 0.95 in 1, and at 0.95 or above in 0. The other 0 are open")
 	require.EqualError(t, r.slowerThanOlder(),
 		"bench: on one server slower than v1, with the whole 95% interval below 0.95: contend-8, dlock: 0.940 (0.900 to 0.940)")
 }
@@ -194,7 +191,6 @@ func TestOneRoundThatIsNotSlowerLeavesAWorkloadOpen(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 90, 90, 90, 90, 90, 95), rounds("rate", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| 0.900 | 0.900 to 0.950 | 6 |")
-	require.Contains(t, oneLine(r.against()), "below 0.95 in 0, and at 0.95 or above in 0. The other 1 are open")
 	require.NoError(t, r.slowerThanOlder())
 }
 
@@ -202,7 +198,6 @@ func TestWorkloadIsAsFastIfTheWholeIntervalIs(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 95, 110, 110, 110, 110, 110), rounds("rate", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| 1.100 | 0.950 to 1.100 | 6 |")
-	require.Contains(t, oneLine(r.against()), "below 0.95 in 0, and at 0.95 or above in 1. The other 0 are open")
 	require.NoError(t, r.slowerThanOlder())
 }
 
@@ -211,7 +206,6 @@ func TestMoreTimeThanBeforeIsAnError(t *testing.T) {
 		rounds("p50", 200, 200, 200, 200, 200, 200), rounds("p50", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| free | dlock | 200 us | 100 us | 0.500 | 0.500 to 0.500 | 6 |")
 	require.ErrorContains(t, r.slowerThanOlder(), "free, dlock: 0.500")
-	require.NotContains(t, r.text(), "no other lock")
 }
 
 func TestTooFewRoundsAreAnError(t *testing.T) {

@@ -14,25 +14,21 @@ var sources embed.FS
 
 // competitor is a lock that is measured.
 type competitor struct {
-	name   string
-	label  string // the name in tables and charts
-	kind   kind
-	server string // the store that the lock uses: the constant zookeeper or etcd
-	// command returns the command that runs the child. An error says why the
-	// competitor cannot run. The parameter dir is a directory for files that
-	// the command needs.
+	name, label string // for flags, and in tables
+	kind        kind
+	server      string // zookeeper or etcd
+	// command returns the child, which may keep files in dir, or an error that says
+	// why the competitor cannot run.
 	command func(dir string) (*exec.Cmd, error)
-	// warmUp is how long the child works before anything is measured, in milliseconds.
-	// A virtual machine that compiles during the run needs several seconds.
-	warmUp int
-	// only names the workloads that the competitor is meant for. An empty list stands
-	// for all.
-	only []string
+	warmUp  int      // in milliseconds
+	only    []string // workloads it is meant for; empty for all
 }
 
+func (c competitor) id() string { return c.name }
+
 const (
-	warmUpGo   = 300 // for children in Go and in Python
-	warmUpJava = 6000
+	warmUpGo   = 300  // also for Python
+	warmUpJava = 6000 // to compile
 )
 
 type kind int
@@ -41,10 +37,9 @@ const (
 	ours      kind = iota // this library with its defaults
 	variant               // this library with an option, or from an older revision
 	peer                  // another lock on the same ZooKeeper
-	reference             // a lock on another store, or no lock: not compared with dlock
+	reference             // on another store, or no lock: not compared with dlock
 )
 
-// isOurs reports whether the competitor is this library.
 func (c competitor) isOurs() bool { return c.kind == ours || c.kind == variant }
 
 func competitors() []competitor {
@@ -68,7 +63,7 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 	}
 }
 
-// javaChild runs the Java program from its source. Java compiles it at the start.
+// javaChild runs the source, which Java compiles at the start.
 func javaChild(lock string) func(string) (*exec.Cmd, error) {
 	return func(dir string) (*exec.Cmd, error) {
 		source, err := unpack(dir, "Bench.java")
@@ -87,7 +82,7 @@ func pythonChild(dir string) (*exec.Cmd, error) {
 	return zktest.Kazoo(source)
 }
 
-// unpack writes an embedded source to dir and returns its path.
+// unpack writes an embedded source to dir.
 func unpack(dir, name string) (string, error) {
 	text, err := sources.ReadFile("peers/" + name)
 	if err != nil {

@@ -13,9 +13,16 @@ type delayedServer struct {
 	proxy *delay.Proxy
 }
 
-// startDelayed starts a server behind a network delay. The parameter each is
-// the delay in each direction.
+// startDelayed starts a server behind a delay in each direction. It returns an error
+// if a round trip on this machine does not take as long as it should.
 func startDelayed(each time.Duration) (*delayedServer, error) {
+	trip, err := delay.RoundTrip(each)
+	if err == nil {
+		err = checkRoundTrip(trip, each)
+	}
+	if err != nil {
+		return nil, err
+	}
 	zk, err := startZooKeeper(nil)
 	if err != nil {
 		return nil, err
@@ -35,36 +42,10 @@ func (s *delayedServer) stop() {
 	s.zooKeeper.stop()
 }
 
-// roundTrips says how long a ping and its answer take through the delay. Each field is
-// the median of many pings.
-type roundTrips struct {
-	Alone    time.Duration // the round trip of a ping if only one connection pings
-	Together time.Duration // the same if pingsTogether connections ping at the same time
-}
-
-// pingsTogether is the number of connections that ping at the same time. Most workloads
-// with contention have as many sessions.
-const pingsTogether = 8
-
-// measureDelay measures round trips through the delay. It returns an error if
-// the round trips of a single connection differ too much from the delay: see
-// checkRoundTrip.
-func measureDelay(each time.Duration) (trips roundTrips, err error) {
-	const pings = 300
-	if trips.Alone, err = delay.RoundTrip(each, 1, pings); err != nil {
-		return trips, err
-	}
-	if trips.Together, err = delay.RoundTrip(each, pingsTogether, pings); err != nil {
-		return trips, err
-	}
-	return trips, checkRoundTrip(trips.Alone, each)
-}
-
-// checkRoundTrip returns an error if a round trip differs by more than a tenth from
-// twice the delay.
+// checkRoundTrip allows a round trip to differ from twice the delay by a tenth.
 func checkRoundTrip(trip, each time.Duration) error {
 	if off := (trip - 2*each).Abs(); off > 2*each/10 {
-		return fmt.Errorf("bench: a round trip through the delay takes %v, and should take %v: stop other work on this machine, or choose a longer -delay", trip, 2*each)
+		return fmt.Errorf("bench: a round trip through the delay takes %v, and should take %v: stop other work on this machine", trip, 2*each)
 	}
 	return nil
 }

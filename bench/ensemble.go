@@ -10,12 +10,12 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ensemble is several ZooKeeper servers that form a quorum. Clients get the addresses
-// of all servers, and each session uses one that its client library chooses.
+// ensemble is several ZooKeeper servers that form a quorum. Unlike zktest's, it has
+// the timing of a new installation and no proxies. Clients get all addresses, and
+// their library chooses one for each session.
 type ensemble struct{ members []*zooKeeper }
 
-// startEnsemble starts n servers and returns once each of them answers clients, which
-// takes a quorum.
+// startEnsemble returns once each of n servers answers clients, which takes a quorum.
 func startEnsemble(n int) (*ensemble, error) {
 	config, err := ensembleConfig(n)
 	if err != nil {
@@ -41,9 +41,8 @@ func startEnsemble(n int) (*ensemble, error) {
 	return e, nil
 }
 
-// ensembleConfig returns, for each member, the settings that its configuration
-// file has in addition to those of a single server. The values of initLimit and
-// syncLimit are those of ZooKeeper's sample configuration.
+// ensembleConfig returns what each member's configuration has beyond that of a single
+// server. initLimit and syncLimit are those of ZooKeeper's sample configuration.
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {
@@ -71,8 +70,6 @@ func (e *ensemble) addr() string {
 	return strings.Join(mapped(e.members, (*zooKeeper).addr), ",")
 }
 
-func (e *ensemble) version() string { return e.members[0].version() }
-
 func (e *ensemble) read() (counters, error) {
 	var list []counters
 	for _, m := range e.members {
@@ -97,10 +94,8 @@ func (e *ensemble) stop() {
 	stopping.Wait()
 }
 
-// sumOfMembers adds up the counters of all members. The sums leave out packets
-// between members, because members count only packets from and to clients. The
-// number of contenders is not a sum, because every member holds all nodes: it
-// is the smallest number that a member knows of.
+// sumOfMembers adds up the counters, in which members count only packets from and to
+// clients. Every member has all nodes, so contenders is the smallest number.
 func sumOfMembers(list []counters) (sum counters) {
 	sum.contenders = list[0].contenders
 	for _, c := range list {

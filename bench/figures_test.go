@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,7 @@ import (
 
 func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0.00", 1.005: "1.00", 9.994: "9.99", 9.996: "10.0", 42.42: "42.4", 99.96: "100", 999.5: "1,000", 1234567: "1,234,567", -1500: "-1,500",
+		0: "0.00", 1.005: "1.00", 9.994: "9.99", 9.996: "10.0", 42.42: "42.4", 99.96: "100", 999.5: "1,000", 1234567: "1,234,567", -150: "-150", -1500: "-1,500", 123456: "123,456",
 	} {
 		require.Equal(t, want, number(v))
 	}
@@ -32,12 +31,4 @@ func TestFiguresAreSavedWithFourSignificantDigits(t *testing.T) {
 	require.Equal(t, 1235.0, significant(1234.56))
 	require.Equal(t, 0.001235, significant(0.00123456))
 	require.Zero(t, significant(0))
-}
-
-func TestParagraphsAreWrappedAt100Columns(t *testing.T) {
-	line := strings.Repeat("word ", 19) + "words" // 100 columns
-	require.Equal(t, line, wrap(line))
-	require.Equal(t, line+"\n"+line, wrap(line+" "+line))
-	require.Equal(t, strings.Repeat("word ", 18)+"word\nlonger", wrap(strings.Repeat("word ", 19)+"longer"))
-	require.Empty(t, wrap(""))
 }

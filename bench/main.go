@@ -4,26 +4,18 @@
 //
 //	make bench
 //
-// Flags choose a part. If they choose some workloads or competitors only, the tables
-// are printed and nothing is written, unless -write is given:
+// If flags choose some workloads or competitors only, it prints all figures and
+// writes nothing:
 //
-//	go run . -rounds 3 -workloads free,contend-8 -competitors dlock,zk.Lock
+//	go run . -servers one,three -rounds 3 -workloads free,contend-8 -competitors dlock,zk.Lock
 //
-// It measures on one ZooKeeper server, on an ensemble of three, and on one server
-// behind a network delay. The flag -servers chooses among these:
-//
-//	go run . -servers three,delayed -delay 1ms
-//
-// With -against, an older revision of this repository takes part beside the current
-// one:
+// With -against, an older revision of this repository takes part:
 //
 //	go run . -rounds 30 -against HEAD~30 -servers one
 //
-// bench builds the revision in a temporary directory. For each workload it
-// prints the speed of the current library in relation to that revision, with a
-// 95% interval. It exits with status 1 if, in a workload, the entire interval
-// is below 0.95. Package work lists what has to stay compatible between
-// revisions.
+// For each workload, bench prints the current speed in relation to that revision,
+// with a 95% interval. It exits with status 1 if an entire interval is below 0.95.
+// Package work lists what has to stay compatible between revisions.
 package main
 
 import (
@@ -37,7 +29,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/stats"
 	"github.com/dlock-go/dlock/bench/internal/work"
@@ -51,36 +42,32 @@ func main() {
 }
 
 type options struct {
-	settings
+	rounds                          int
 	servers, workloads, competitors string // names, separated by commas; empty for all
-	against                         string // the name of an older revision that takes part; may be empty
-	docs, child                     string
-	write, render                   bool
+	against                         string // a git revision; may be empty
 }
 
 func command(args []string) error {
 	var o options
+	var child string
+	var render bool
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	known := func(list []string) string {
 		return "measure only these, separated by commas: " + strings.Join(list, " ")
 	}
-	flags.IntVar(&o.Rounds, "rounds", 5, "how often each workload is measured")
-	flags.IntVar(&o.SessionSeconds, "session", 30, "timeout of the sessions, in seconds")
-	flags.DurationVar(&o.Delay, "delay", time.Millisecond, "network delay in each direction, for -servers delayed")
-	flags.StringVar(&o.servers, "servers", "", known(mapped(setups(), func(s setup) string { return s.name })))
-	flags.StringVar(&o.workloads, "workloads", "", known(mapped(workloads(), func(w workload) string { return w.name })))
-	flags.StringVar(&o.competitors, "competitors", "", known(mapped(competitors(), func(c competitor) string { return c.name })))
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each workload is measured")
+	flags.StringVar(&o.servers, "servers", "", known(mapped(setups(), setup.id)))
+	flags.StringVar(&o.workloads, "workloads", "", known(mapped(workloads(), workload.id)))
+	flags.StringVar(&o.competitors, "competitors", "", known(mapped(competitors(), competitor.id)))
 	flags.StringVar(&o.against, "against", "", "also measure this older git revision of dlock; without -competitors, measure dlock and it only")
-	flags.StringVar(&o.docs, "docs", pageDir, "the directory of benchmarks.md")
-	flags.BoolVar(&o.write, "write", false, "write the page even if -workloads or -competitors is given")
-	flags.BoolVar(&o.render, "render", false, "measure nothing: write the page from the results of earlier runs")
-	flags.StringVar(&o.child, "child", "", "for bench itself: run as the child that works with this library")
+	flags.BoolVar(&render, "render", false, "measure nothing: write the page from the results of earlier runs")
+	flags.StringVar(&child, "child", "", "for bench itself: run as the child that works with this library")
 	_ = flags.Parse(args) // exits after an error
 	switch {
-	case o.child != "":
-		return work.Serve(o.child, os.Stdin, os.Stdout)
-	case o.render:
-		return publish(o.docs)
+	case child != "":
+		return work.Serve(child, os.Stdin, os.Stdout)
+	case render:
+		return publish(pageDir)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -91,8 +78,8 @@ func command(args []string) error {
 // measured.
 func (o options) measure(ctx context.Context) error {
 	if o.against != "" {
-		if err := o.checkAgainst(); err != nil {
-			return err
+		if o.rounds < stats.MinForInterval {
+			return fmt.Errorf("bench: -against takes at least %d rounds for a 95%% interval: add -rounds 30", stats.MinForInterval)
 		}
 		o.competitors = cmp.Or(o.competitors, "dlock")
 	}
@@ -120,35 +107,12 @@ func (o options) measure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := o.report(found); err != nil {
+		if o.workloads+o.competitors != "" {
+			fmt.Print(newReport(found).text())
+		} else if err := errors.Join(found.save(resultsFile(pageDir, found.Setup)), publish(pageDir)); err != nil {
 			return err
 		}
 		slower = append(slower, newReport(found).slowerThanOlder())
 	}
 	return errors.Join(slower...)
-}
-
-// report handles the results of a setup. It prints them if an older revision
-// took part, or if only some workloads or competitors were chosen without
-// -write. Otherwise it writes them to the page.
-func (o options) report(found *results) error {
-	if o.against != "" || o.workloads+o.competitors != "" && !o.write {
-		fmt.Print(newReport(found).text())
-		return nil
-	}
-	if err := found.save(resultsFile(o.docs, found.Setup)); err != nil {
-		return err
-	}
-	return publish(o.docs)
-}
-
-// checkAgainst returns an error if a flag cannot be combined with -against.
-func (o options) checkAgainst() error {
-	if o.write {
-		return errors.New("bench: -against does not go with -write: the page has no place for an older revision")
-	}
-	if o.Rounds < stats.MinForInterval {
-		return fmt.Errorf("bench: -against takes at least %d rounds for a 95%% interval: add -rounds 30", stats.MinForInterval)
-	}
-	return nil
 }

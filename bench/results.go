@@ -8,41 +8,23 @@ import (
 	"time"
 )
 
-// results holds everything that the report of one setup is made of.
+// results are the figures of one setup.
 type results struct {
-	Setup      string // name of the setup
-	Date       time.Time
-	Machine    []fact
-	Settings   settings
-	RoundTrips roundTrips        `json:",omitzero"`  // the round trips through the network delay; zero if the setup has no delay
-	Against    string            `json:",omitempty"` // label of the older revision, if any
-	Missing    map[string]string // why a competitor could not be measured, by its name
-	// Samples holds one sample for each round, by workload and competitor. A sample is
-	// null if the round failed.
+	Setup    string
+	Date     time.Time
+	Settings struct{ Rounds int }
+	Against  string `json:",omitempty"` // label of the older revision, if any
+	// Samples has one sample for each round, by workload and competitor; nil if the
+	// round failed.
 	Samples map[string]map[string][]sample
-	// Faults holds the last error, by workload and competitor.
-	Faults map[string]map[string]string
-	Took   string
 }
 
-// settings are what the caller of bench chose.
-type settings struct {
-	Rounds, SessionSeconds int
-	Delay                  time.Duration `json:",omitempty"` // network delay in each direction, if the setup has one
+func newResults(setup string, rounds int) *results {
+	r := &results{Setup: setup, Date: time.Now(), Samples: map[string]map[string][]sample{}}
+	r.Settings.Rounds = rounds
+	return r
 }
 
-// fact is a line of the description of the machine.
-type fact struct{ Name, Value string }
-
-func newResults(setup string, s settings) *results {
-	return &results{
-		Setup: setup, Date: time.Now(), Settings: s, Missing: map[string]string{},
-		Samples: map[string]map[string][]sample{}, Faults: map[string]map[string]string{},
-	}
-}
-
-// add adds the sample of one round of workload w with competitor c. A nil
-// sample stands for a round that failed.
 func (r *results) add(w, c string, s sample) {
 	if r.Samples[w] == nil {
 		r.Samples[w] = map[string][]sample{}
@@ -50,50 +32,24 @@ func (r *results) add(w, c string, s sample) {
 	r.Samples[w][c] = append(r.Samples[w][c], s)
 }
 
-func (r *results) fault(w, c string, err error) {
-	if r.Faults[w] == nil {
-		r.Faults[w] = map[string]string{}
-	}
-	r.Faults[w][c] = err.Error()
-}
-
-// values returns one figure of competitor c in workload w for each round. If a round
-// does not have the figure, its value is NaN.
+// values returns one figure for each round, or NaN for a round without it.
 func (r *results) values(w, c, figure string) []float64 {
-	var values []float64
-	for _, s := range r.Samples[w][c] {
-		v, known := s[figure]
-		if !known {
-			v = math.NaN()
+	return mapped(r.Samples[w][c], func(s sample) float64 {
+		if v, known := s[figure]; known {
+			return v
 		}
-		values = append(values, v)
-	}
-	return values
+		return math.NaN()
+	})
 }
 
-// known is like values, but leaves out the rounds that do not have the figure.
+// known is values without the rounds that do not have the figure.
 func (r *results) known(w, c, figure string) (values []float64) {
-	for _, v := range r.values(w, c, figure) {
-		if !math.IsNaN(v) {
-			values = append(values, v)
-		}
-	}
-	return values
+	return filter(r.values(w, c, figure), func(v float64) bool { return !math.IsNaN(v) })
 }
 
-// save writes the results to a file. It rounds all figures to four significant digits.
 func (r *results) save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
-	}
-	for _, competitors := range r.Samples {
-		for _, samples := range competitors {
-			for _, s := range samples {
-				for name, v := range s {
-					s[name] = significant(v)
-				}
-			}
-		}
 	}
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -117,6 +73,6 @@ func load(path string) (*results, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newResults("", settings{})
+	r := newResults("", 0)
 	return r, json.Unmarshal(text, r)
 }

@@ -121,6 +121,9 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 		}
 		s["p50"], s["p90"], s["p99"] = stats.Percentile(us, 50), stats.Percentile(us, 90), stats.Percentile(us, 99)
 	}
+	for name, v := range s {
+		s[name] = significant(v)
+	}
 	return s, nil
 }
 

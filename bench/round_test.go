@@ -63,7 +63,6 @@ func TestSharesAreThoseOfSessionsThatHaveSeveralContenders(t *testing.T) {
 type idleServer struct{}
 
 func (idleServer) addr() string            { return "" }
-func (idleServer) version() string         { return "" }
 func (idleServer) read() (counters, error) { return counters{}, nil }
 func (idleServer) readCost() counters      { return counters{} }
 func (idleServer) stop()                   {}
@@ -79,7 +78,7 @@ func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 		return exec.Command("/bin/sh", "-c", script), nil
 	}}
 	r := run{
-		settings: settings{Rounds: 2}, competitors: []competitor{c}, results: newResults("one", settings{}),
+		rounds: 2, competitors: []competitor{c}, results: newResults("one", 2),
 		servers: map[string]server{zookeeper: idleServer{}}, children: map[string]*child{},
 	}
 	t.Cleanup(r.stop)

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
@@ -13,44 +11,39 @@ import (
 // run measures workloads with competitors on one setup.
 type run struct {
 	setup       setup
-	settings    settings
+	rounds      int
 	workloads   []workload
 	competitors []competitor
-	older       string // the label of an older revision that takes part; may be empty
+	older       string // label of the older revision, if any
 	servers     map[string]server
 	children    map[string]*child
 	results     *results
-	paths       int // number of paths of locks that have been used
+	missing     map[string]error // why competitors cannot take part
+	paths       int              // number of lock paths used so far
 }
 
 // warmUpRounds is the number of rounds of each workload that are not counted.
 const warmUpRounds = 1
 
-// maxFaults is the number of failed rounds after which a competitor is left out of the
-// rest of a workload.
+// maxFaults is how many rounds may fail before a competitor is left out of the rest
+// of a workload.
 const maxFaults = 2
 
-// addOlder adds the older revision's counterpart of each competitor that is this
-// library.
 func (r *run) addOlder(older revision) {
 	r.older = older.label
 	r.competitors = withOlder(r.competitors, older)
 }
 
-// execute measures everything and returns the results. It stops all processes that it
-// has started, also after an error. dir is a directory for files, which the caller
-// removes.
+// execute measures everything. It may leave files in dir, but no process.
 func (r *run) execute(ctx context.Context, dir string) (*results, error) {
-	began := time.Now()
-	r.results = newResults(r.setup.name, r.settings)
+	r.results = newResults(r.setup.name, r.rounds)
 	r.results.Against = r.older
-	r.servers, r.children = map[string]server{}, map[string]*child{}
+	r.servers, r.children, r.missing = map[string]server{}, map[string]*child{}, map[string]error{}
 	defer r.stop()
 	log.Printf("on %s", r.setup.phrase)
 	if err := r.startServers(); err != nil {
 		return nil, err
 	}
-	r.results.Machine = describe(r.servers, dir)
 	if err := r.startChildren(dir); err != nil {
 		return nil, err
 	}
@@ -59,13 +52,11 @@ func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 			return nil, err
 		}
 	}
-	r.results.Took = time.Since(began).Round(time.Second).String()
 	return r.results, nil
 }
 
-// startServers starts ZooKeeper, and etcd if a competitor needs it. If etcd is missing
-// on this machine, startServers returns no error, and the competitors that need etcd
-// are not measured.
+// startServers starts ZooKeeper, and etcd if a competitor needs it. Without etcd on
+// this machine, those competitors are left out.
 func (r *run) startServers() error {
 	zk, err := r.startZooKeeper()
 	if err != nil {
@@ -79,7 +70,7 @@ func (r *run) startServers() error {
 		s, err := startEtcd()
 		if err != nil {
 			log.Print(err)
-			r.results.Missing[c.name] = err.Error()
+			r.missing[c.name] = err
 			continue
 		}
 		r.servers[etcd] = s
@@ -87,26 +78,18 @@ func (r *run) startServers() error {
 	return nil
 }
 
-// startZooKeeper starts the ZooKeeper servers of the setup, and the delay in front of
-// them.
 func (r *run) startZooKeeper() (server, error) {
 	if r.setup.members > 1 {
 		return startEnsemble(r.setup.members)
 	}
-	if !r.setup.delayed {
-		return startZooKeeper(nil)
+	if r.setup.delayed {
+		return startDelayed(networkDelay)
 	}
-	trips, err := measureDelay(r.settings.Delay)
-	if err != nil {
-		return nil, err
-	}
-	r.results.RoundTrips = trips
-	return startDelayed(r.settings.Delay)
+	return startZooKeeper(nil)
 }
 
-// startChildren starts the children of all competitors. A competitor whose
-// child does not start is left out. If an older revision takes part,
-// startChildren returns an error instead.
+// startChildren leaves out competitors whose child does not start, unless an older
+// revision takes part.
 func (r *run) startChildren(dir string) error {
 	for _, c := range r.competitors {
 		err := r.startChild(c, dir)
@@ -116,16 +99,15 @@ func (r *run) startChildren(dir string) error {
 			return fmt.Errorf("bench: %s cannot take part: choose others with -competitors: %w", c.name, err)
 		default:
 			log.Printf("%s is left out: %v", c.name, err)
-			r.results.Missing[c.name] = err.Error()
+			r.missing[c.name] = err
 		}
 	}
 	return nil
 }
 
-// startChild starts the child of a competitor and warms it up.
 func (r *run) startChild(c competitor, dir string) error {
 	if r.servers[c.server] == nil {
-		return errors.New(r.results.Missing[c.name])
+		return r.missing[c.name]
 	}
 	cmd, err := c.command(dir)
 	if err != nil {
@@ -139,7 +121,6 @@ func (r *run) startChild(c competitor, dir string) error {
 	return r.warmUp(c)
 }
 
-// warmUp has a child work for a while before anything is measured.
 func (r *run) warmUp(c competitor) error {
 	p := work.Plan{Kind: work.Loop, Sessions: 4, Contenders: 4, Millis: c.warmUp}
 	if c.name == "bare" {
@@ -149,18 +130,17 @@ func (r *run) warmUp(c competitor) error {
 	return err
 }
 
-// measure measures a workload. Each round runs all competitors, so that other
-// work on the machine slows all of them down. Each round begins with a
-// different competitor than the round before.
+// measure runs all competitors in each round, so that other work on the machine
+// slows all of them down, and begins each round with another one.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var taking []competitor
 	for _, c := range r.competitors {
-		if _, missing := r.results.Missing[c.name]; w.measures(c) && !missing {
+		if w.measures(c) && r.missing[c.name] == nil {
 			taking = append(taking, c)
 		}
 	}
 	faults := map[string]int{}
-	for n := range r.settings.Rounds + warmUpRounds {
+	for n := range r.rounds + warmUpRounds {
 		for i := range taking {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -172,20 +152,18 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 				if s, err = r.roundOrRestart(c, w, dir); err != nil {
 					log.Printf("%s, %s: %v", w.name, c.name, err)
 					faults[c.name]++
-					r.results.fault(w.name, c.name, err)
 				}
 			}
 			if n >= warmUpRounds {
 				r.results.add(w.name, c.name, s)
 			}
 		}
-		log.Printf("%s: round %d of %d", w.name, n, r.settings.Rounds)
+		log.Printf("%s: round %d of %d", w.name, n, r.rounds)
 	}
 	return nil
 }
 
-// roundOrRestart does a round. After an error it stops the child, and the next
-// round starts a new child.
+// roundOrRestart stops the child after an error. The next round starts a new one.
 func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
 	if r.children[c.name] == nil {
 		if err := r.startChild(c, dir); err != nil {
@@ -205,7 +183,7 @@ func (r *run) round(c competitor, w workload) (sample, error) {
 	r.paths++
 	p := w.plan
 	p.Path = fmt.Sprintf("/bench/%s-%d", w.name, r.paths)
-	p.Timeout = r.settings.SessionSeconds
+	p.Timeout = r.setup.sessionSeconds
 	return round(r.children[c.name], r.servers[c.server], p, w.age)
 }
 

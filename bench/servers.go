@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,23 +17,21 @@ const (
 
 // server is one server, or an ensemble, that competitors use.
 type server interface {
-	// addr returns host:port for clients, or several of them separated by commas.
+	// addr returns host:port for clients, or several separated by commas.
 	addr() string
-	version() string
 	read() (counters, error)
-	// readCost returns what one call of read adds to the counters.
+	// readCost is what one call of read adds to the counters.
 	readCost() counters
 	stop()
 }
 
-// counters are what a server has counted since it started, and what it holds now.
+// counters are a server's counts since its start, and what it holds now.
 type counters struct {
-	received, sent       float64 // numbers of packets
+	received, sent       float64 // packets
 	bytesIn, bytesOut    float64
-	contenders, watchers float64 // how many contenders and watches the store has at the moment of the read
+	contenders, watchers float64 // in the store now
 }
 
-// minus returns what was counted since d was read.
 func (c counters) minus(d counters) counters {
 	return counters{
 		received: c.received - d.received, sent: c.sent - d.sent,
@@ -43,25 +40,20 @@ func (c counters) minus(d counters) counters {
 	}
 }
 
-// zooKeeper is a server with the settings of a new installation: a tick of 2 s, a sync
-// of the disk before each answer to a write, a heap of 1,000 MB, and the JVM's own
-// choice of compilers and garbage collector.
+// zooKeeper is a server with the settings of a new installation: a tick of 2 s, a
+// disk sync before each answer to a write, a heap of 1,000 MB, and the JVM's choice
+// of compilers and garbage collector.
 type zooKeeper struct {
 	*zktest.Server
 	tb   *testingTB
 	cost counters
 }
 
-// startZooKeeper starts a server and returns once it answers clients. config holds
-// more lines of its configuration file.
+// startZooKeeper returns once the server answers clients. config has more lines for
+// its configuration file.
 func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	tb := &testingTB{}
-	defer func() {
-		if fault := recover(); fault != nil {
-			tb.cleanUp()
-			err = fmt.Errorf("bench: %v", fault)
-		}
-	}()
+	defer tb.recover(&err)
 	lines := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}
 	maps.Copy(lines, config)
 	s := &zooKeeper{tb: tb}
@@ -76,9 +68,8 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	return s, nil
 }
 
-// measureReadCost sets cost to what one call of read adds to the counters. It
-// measures several times and keeps the last result, because the cost of the
-// first reads may differ from that of later reads.
+// measureReadCost keeps the last of several results, because the first reads may
+// cost more.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()
@@ -99,25 +90,10 @@ func (s *zooKeeper) addr() string       { return s.Addr() }
 func (s *zooKeeper) readCost() counters { return s.cost }
 func (s *zooKeeper) stop()              { s.tb.cleanUp() }
 
-func (s *zooKeeper) version() string {
-	for line := range strings.Lines(s.FourLetter("srvr")) {
-		if v, found := strings.CutPrefix(line, "Zookeeper version: "); found {
-			v, _, _ = strings.Cut(v, "-")
-			v, _, _ = strings.Cut(v, ",")
-			return strings.TrimSpace(v)
-		}
-	}
-	return "unknown"
-}
-
 // read sends the four-letter word mntr. The server counts this request before it
-// answers, so the difference of two reads contains the cost of one of them.
+// answers, so that the difference of two reads includes one of them.
 func (s *zooKeeper) read() (c counters, err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("bench: %v", fault)
-		}
-	}()
+	defer (&testingTB{}).recover(&err)
 	m := s.Mntr()
 	return counters{
 		received: float64(m["zk_packets_received"]), sent: float64(m["zk_packets_sent"]),
@@ -126,10 +102,10 @@ func (s *zooKeeper) read() (c counters, err error) {
 	}, nil
 }
 
-// testingTB is the testing.TB that package zktest needs outside of a test. Its Fatal
-// panics, and the callers recover.
+// testingTB is the testing.TB for zktest and etcdtest outside of a test. Its Fatal
+// panics.
 type testingTB struct {
-	testing.TB // nil, because zktest calls only methods that testingTB itself has
+	testing.TB // nil: only the methods below are called
 	cleanUps   []func()
 }
 
@@ -138,6 +114,15 @@ func (*testingTB) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
 func (*testingTB) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 func (*testingTB) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
 func (t *testingTB) Cleanup(f func())           { t.cleanUps = append(t.cleanUps, f) }
+
+// recover is deferred around calls that may end in Fatal.
+func (t *testingTB) recover(err *error) {
+	if fault := recover(); fault != nil {
+		t.cleanUp()
+		*err = fmt.Errorf("bench: %v", fault)
+	}
+}
+
 func (t *testingTB) cleanUp() {
 	for _, f := range t.cleanUps {
 		f()

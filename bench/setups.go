@@ -5,32 +5,35 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
-// setup is what the locks are measured on: ZooKeeper servers, and the network
-// in front of them. Each setup is measured separately and has its own results.
+// networkDelay is the delay in each direction in front of the setup "delayed".
+const networkDelay = time.Millisecond
+
+// setup is the servers that the locks are measured on. Each setup has results of its
+// own.
 type setup struct {
-	name    string // the name that flags and file names use
-	phrase  string // what follows "on" in a sentence about the setup, such as "one server"
-	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
-	delayed bool   // clients reach the servers through a network with the delay settings.Delay
-	// sessionSeconds is the timeout of the sessions; 0 stands for that of the settings.
-	sessionSeconds   int
-	describesMachine bool // the page describes the machine as of this setup's run
-	// workloads and competitors name those that are measured. An empty list stands for
-	// all.
+	name           string // for flags and file names
+	phrase         string // follows "on" in a sentence
+	members        int    // of a ZooKeeper ensemble; 1 for a single server
+	delayed        bool   // by networkDelay
+	sessionSeconds int    // session timeout
+	// workloads and competitors name those that are measured; empty for all.
 	workloads, competitors []string
 }
+
+func (s setup) id() string { return s.name }
 
 func setups() []setup {
 	few := []string{"free", "contend-2", "contend-8", "queue-200", "readers", "pass"}
 	some := []string{"dlock", "dlock-list", "zk.Lock", "curator", "curator-rw", "bare"}
 	return []setup{
-		{name: "one", phrase: "one server", members: 1, describesMachine: true},
-		{name: "three", phrase: "an ensemble of three servers", members: 3, workloads: few, competitors: some},
-		{name: "delayed", phrase: "one server behind a network delay", members: 1, delayed: true, workloads: few, competitors: some},
-		{name: "waited", phrase: "one server, with sessions of the default timeout of dlock", members: 1, sessionSeconds: 10,
-			workloads: []string{"waited", "waited-hold"}, competitors: []string{"dlock", "dlock-list", "zk.Lock", "curator"}},
+		{"one", "one server", 1, false, 30, nil, nil},
+		{"three", "an ensemble of three servers", 3, false, 30, few, some},
+		{"delayed", "one server behind a network delay", 1, true, 30, few, some},
+		{"waited", "one server, with sessions of the default timeout of dlock", 1, false, 10,
+			[]string{"waited", "waited-hold"}, []string{"dlock", "dlock-list", "zk.Lock", "curator"}},
 	}
 }
 
@@ -53,15 +56,15 @@ func (s setup) hasCompetitor(c competitor) bool {
 // runs returns one run for each chosen setup that has any of the chosen workloads and
 // competitors.
 func (o options) runs() (list []*run, err error) {
-	chosen, err := choose(setups(), o.servers, func(s setup) string { return s.name })
+	chosen, err := choose(setups(), o.servers)
 	if err != nil {
 		return nil, err
 	}
-	loads, err := choose(workloads(), o.workloads, func(w workload) string { return w.name })
+	loads, err := choose(workloads(), o.workloads)
 	if err != nil {
 		return nil, err
 	}
-	locks, err := choose(competitors(), o.competitors, func(c competitor) string { return c.name })
+	locks, err := choose(competitors(), o.competitors)
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +72,7 @@ func (o options) runs() (list []*run, err error) {
 		return nil, errors.New("bench: -against has nothing to compare: add dlock to -competitors")
 	}
 	for _, s := range chosen {
-		r := &run{setup: s, settings: o.settings, workloads: filter(loads, s.hasWorkload), competitors: filter(locks, s.hasCompetitor)}
-		if !s.delayed {
-			r.settings.Delay = 0
-		}
-		if s.sessionSeconds > 0 {
-			r.settings.SessionSeconds = s.sessionSeconds
-		}
+		r := &run{setup: s, rounds: o.rounds, workloads: filter(loads, s.hasWorkload), competitors: filter(locks, s.hasCompetitor)}
 		if len(r.workloads) > 0 && len(r.competitors) > 0 {
 			list = append(list, r)
 		}
@@ -95,25 +92,20 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// choose picks elements of the slice all by their names. The text list holds
-// the wanted names, separated by commas. The result has the order of the slice.
-// If list is empty, the result is the whole slice.
-func choose[T any](all []T, list string, name func(T) string) (chosen []T, err error) {
+// choose returns the elements named in list, which is separated by commas, in the
+// order of all. An empty list names all.
+func choose[T interface{ id() string }](all []T, list string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil
 	}
-	wanted := map[string]bool{}
-	for _, n := range strings.Split(list, ",") {
-		wanted[strings.TrimSpace(n)] = true
+	wanted := strings.Split(list, ",")
+	for i := range wanted {
+		wanted[i] = strings.TrimSpace(wanted[i])
+		if known := mapped(all, T.id); !slices.Contains(known, wanted[i]) {
+			return nil, fmt.Errorf("bench: unknown: %s; known are %s", wanted[i], strings.Join(known, ", "))
+		}
 	}
-	chosen = filter(all, func(x T) bool { return wanted[name(x)] })
-	for _, x := range chosen {
-		delete(wanted, name(x))
-	}
-	if len(wanted) > 0 {
-		return nil, fmt.Errorf("bench: unknown: %s; known are %s", strings.Join(keys(wanted), ", "), strings.Join(mapped(all, name), ", "))
-	}
-	return chosen, nil
+	return filter(all, func(x T) bool { return slices.Contains(wanted, x.id()) }), nil
 }
 
 func mapped[T, U any](all []T, f func(T) U) (list []U) {

@@ -14,8 +14,8 @@ func chosen(t *testing.T, o options) (all [][]string) {
 	runs, err := o.runs()
 	require.NoError(t, err)
 	for _, r := range runs {
-		list := append([]string{r.setup.name}, mapped(r.workloads, func(w workload) string { return w.name })...)
-		all = append(all, append(list, mapped(r.competitors, func(c competitor) string { return c.name })...))
+		list := append([]string{r.setup.name}, mapped(r.workloads, workload.id)...)
+		all = append(all, append(list, mapped(r.competitors, competitor.id)...))
 	}
 	return all
 }
@@ -37,15 +37,11 @@ func TestServersWorkloadsAndCompetitorsAreChosenTogether(t *testing.T) {
 }
 
 func TestEverySetupIsMeasuredByDefault(t *testing.T) {
-	runs, err := options{settings: settings{Rounds: 5, Delay: time.Millisecond}}.runs()
+	runs, err := options{}.runs()
 	require.NoError(t, err)
 	require.Equal(t, []string{"one", "three", "delayed", "waited"}, mapped(runs, func(r *run) string { return r.setup.name }))
 	require.Len(t, runs[0].workloads, len(workloads())-len(runs[3].workloads))
-	require.Equal(t, 10, runs[3].settings.SessionSeconds)
 	require.Len(t, runs[0].competitors, len(competitors()))
-	require.Zero(t, runs[0].settings.Delay)
-	require.Zero(t, runs[1].settings.Delay)
-	require.Equal(t, time.Millisecond, runs[2].settings.Delay)
 }
 
 func TestSetupsNameKnownWorkloadsAndCompetitors(t *testing.T) {
@@ -65,8 +61,8 @@ func TestOlderRevisionTakesPartOnEverySetup(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range runs {
 		r.addOlder(revision{label: "v1"})
-		require.Equal(t, []string{"dlock", "dlock@older"}, mapped(r.competitors, func(c competitor) string { return c.name }))
-		found := newResults(r.setup.name, r.settings)
+		require.Equal(t, []string{"dlock", "dlock@older"}, mapped(r.competitors, competitor.id))
+		found := newResults(r.setup.name, 1)
 		found.Against = r.older
 		found.Samples["free"] = map[string][]sample{"dlock": rounds("p50", 1), "dlock@older": rounds("p50", 1)}
 		require.Contains(t, newReport(found).text(), "against v1, on "+r.setup.phrase)

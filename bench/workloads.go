@@ -7,45 +7,43 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// workload is a task. It is measured with every competitor that can do it.
+// workload is a task for every competitor that can do it.
 type workload struct {
-	name   string // the name that file names, flags and results use
-	title  string // the name on the page
-	unit   string // what the rate and the costs count, in the plural, such as "acquisitions"
-	figure string // the figure by which competitors are compared: p50, rate or won
+	name   string // for flags and results
+	title  string // on the page
+	figure string // that competitors are compared by: p50, rate or won
 	plan   work.Plan
-	age    time.Duration // drain: how long all contenders have waited when the holder releases the lock; 0: until the server is idle
-	only   string        // the only setup that has the workload; empty if all may have it
-	cannot []string      // the names of competitors that cannot do the workload
+	age    time.Duration // drain: how long contenders wait before the release; 0: until the server is idle
+	only   string        // the only setup that has the workload; may be empty
+	cannot []string      // competitors that cannot do it
 }
 
-// waitingSessions is the number of sessions that share the contenders of a queue. They
-// are enough for almost every hand-over to go from one session to another, and few
-// enough for one machine.
+func (w workload) id() string { return w.name }
+
+// waitingSessions share the contenders of a queue: enough for almost every hand-over
+// to go to another session, and few enough for one machine.
 const waitingSessions = 20
 
-// untimedGrants is the number of grants in a drain that come before the
-// measurement. Before the drain, the server and the machine are idle. The first
-// grants after that are slow with every competitor.
+// untimedGrants come before the measurement of a drain, because the first grants on
+// an idle machine are slow with every competitor.
 const untimedGrants = 50
 
 func workloads() []workload {
 	loop := func(name, title string, sessions, contenders int) workload {
-		return workload{name: name, title: title, unit: "acquisitions", figure: "rate",
+		return workload{name: name, title: title, figure: "rate",
 			plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
 	}
 	drain := func(name, title string, contenders int) workload {
-		return workload{name: name, title: title, unit: "hand-overs", figure: "rate",
+		return workload{name: name, title: title, figure: "rate",
 			plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: untimedGrants + contenders, Untimed: untimedGrants}}
 	}
 	try := func(name, title, figure string, held bool) workload {
-		return workload{name: name, title: title, unit: "tries", figure: figure, cannot: []string{"zk.Lock"},
+		return workload{name: name, title: title, figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
-	// In the drains of contenders that have waited, each contender has a session of
-	// its own, as most waiters have that wait for long.
+	// Most waiters that wait for long have sessions of their own.
 	waited := func(name, title, figure string, hold int) workload {
-		return workload{name: name, title: title, unit: "hand-overs", figure: figure, age: 6 * time.Second, only: "waited",
+		return workload{name: name, title: title, figure: figure, age: 6 * time.Second, only: "waited",
 			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}
 	}
 	free := loop("free", "a free lock: lock and unlock", 1, 1)
@@ -61,15 +59,13 @@ func workloads() []workload {
 		readers,
 		loop("process", "64 contenders of one process", 1, 64), loop("processes", "2 processes of 32 contenders", 2, 64),
 		try("try-held", "tries of a lock that is held", "rate", true), try("try-free", "locks taken by trying", "won", false),
-		{name: "pass", title: "from release to grant", unit: "hand-overs", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
+		{name: "pass", title: "from release to grant", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
 		waited("waited", "200 have waited for 6 s, drained", "rate", 0), waited("waited-hold", "the same with holds of 5 ms, from release to grant", "p50", 5),
 	}
 }
 
-// lessIsBetter reports whether the figure is a time.
 func (w workload) lessIsBetter() bool { return w.figure == "p50" }
 
-// suffix returns the unit that follows the figure in a table.
 func (w workload) suffix() string {
 	if w.lessIsBetter() {
 		return " us"

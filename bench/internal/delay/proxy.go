@@ -1,13 +1,9 @@
 // Package delay adds network delay between clients and a server on one machine.
 //
-// A [Proxy] listens on loopback and forwards connections to a server. Everything that
-// it reads is written to the other side after a fixed delay, in both directions. The
-// delay starts when the proxy reads the bytes. So the delays of bytes that follow
-// each other closely overlap, and the bytes leave the proxy in the same order and at
-// the same intervals as they arrived. The end of a connection is delayed in the same
-// way.
-//
-// Only the two TCP handshakes of a connection are not delayed.
+// A [Proxy] forwards all bytes, in both directions, with a fixed delay from the
+// moment it reads them, so that the delays of consecutive chunks overlap and their
+// order and intervals stay. The end of a connection is delayed, too, but not its TCP
+// handshakes.
 package delay
 
 import (
@@ -27,12 +23,11 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]bool // the open connections to clients and to the server
+	conns  map[net.Conn]bool // open, to clients and to the server
 }
 
-// Start returns a proxy for the server at target, a host:port. Everything that
-// the proxy forwards, in either direction, arrives later by the given delay.
-// The caller closes the proxy.
+// Start returns a proxy for the server at target, a host:port, with a delay in each
+// direction. The caller closes it.
 func Start(target string, delay time.Duration) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,9 +41,8 @@ func Start(target string, delay time.Duration) (*Proxy, error) {
 // Addr returns host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close closes the listener and all connections, and waits until the goroutines of
-// the proxy have ended, which takes no longer than the delay. Bytes that are still
-// delayed are lost.
+// Close closes the listener and all connections, and waits for the proxy's
+// goroutines, at most for the delay. Bytes that are still delayed are lost.
 func (p *Proxy) Close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -70,7 +64,6 @@ func (p *Proxy) accept() {
 	}
 }
 
-// connect forwards one connection until both directions have ended.
 func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
@@ -88,8 +81,7 @@ func (p *Proxy) connect(client net.Conn) {
 	directions.Wait()
 }
 
-// add registers connections that Close has to close. It reports whether the proxy is
-// still open.
+// add registers connections for Close. It returns false if the proxy is closed.
 func (p *Proxy) add(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,10 +99,14 @@ func (p *Proxy) remove(conns ...net.Conn) {
 	}
 }
 
-// forward copies one direction of a connection, from src to dst. After the end
-// of src it closes dst for writing. After an error it closes both connections.
+// forward copies src to dst. After the end of src it closes dst for writing, and
+// after an error both connections.
 func (p *Proxy) forward(dst, src net.Conn) {
-	err := p.copyDelayed(dst, src)
+	t, err := newTimer()
+	if err == nil {
+		defer t.close()
+		err = copyDelayed(dst, src, p.delay, t.sleepUntil)
+	}
 	if err == nil {
 		err = dst.(*net.TCPConn).CloseWrite()
 	}
@@ -120,79 +116,45 @@ func (p *Proxy) forward(dst, src net.Conn) {
 	}
 }
 
-func (p *Proxy) copyDelayed(dst io.Writer, src io.ReadCloser) error {
-	t, err := newTimer()
-	if err != nil {
-		return err
-	}
-	defer t.close()
-	return copyDelayed(dst, src, p.delay, t.sleepUntil)
-}
-
 // chunk is the result of one Read.
 type chunk struct {
 	bytes []byte
-	err   error // the error of the Read; nil in every chunk but the last
+	err   error
 	due   time.Time
 }
 
-// maxDelayed is the maximum number of chunks that are delayed at the same time.
-// At this number, copyDelayed stops reading for a while, which slows the sender
-// down.
+// maxDelayed chunks may be delayed at once. Then copyDelayed stops reading, which
+// slows the sender down.
 const maxDelayed = 10_000
 
 // copyDelayed writes to dst what it reads from src, each chunk after the delay. It
-// returns nil once it has written everything up to the end of src, and an error if a
-// Read, a Write or sleepUntil fails. After an error it has closed src.
+// returns nil after the end of src. After an error it has closed src.
 func copyDelayed(dst io.Writer, src io.ReadCloser, delay time.Duration, sleepUntil func(time.Time) error) error {
 	chunks := make(chan chunk, maxDelayed)
-	stopped := make(chan struct{})
-	var reading sync.WaitGroup
-	reading.Go(func() { readChunks(src, delay, chunks, stopped) })
-	err := writeChunks(dst, chunks, sleepUntil)
-	if err != nil {
-		src.Close()
-	}
-	close(stopped)
-	reading.Wait()
-	return err
-}
-
-// readChunks sends what it reads to chunks, until a Read fails or stopped is closed.
-func readChunks(src io.Reader, delay time.Duration, chunks chan<- chunk, stopped <-chan struct{}) {
-	for {
-		buf := make([]byte, 16<<10)
-		n, err := src.Read(buf)
-		c := chunk{bytes: buf[:n], err: err, due: time.Now().Add(delay)}
-		select {
-		case chunks <- c:
-		case <-stopped:
-			return
+	go func() {
+		defer close(chunks)
+		for err := error(nil); err == nil; {
+			buf := make([]byte, 16<<10)
+			var n int
+			n, err = src.Read(buf)
+			chunks <- chunk{buf[:n], err, time.Now().Add(delay)}
 		}
-		if err != nil {
-			return
+	}()
+	var failure error
+	for c := range chunks { // also after an error, until the reading has ended
+		if failure != nil {
+			continue
+		}
+		failure = sleepUntil(c.due)
+		if failure == nil && len(c.bytes) > 0 {
+			_, failure = dst.Write(c.bytes)
+		}
+		if failure == nil && !errors.Is(c.err, io.EOF) {
+			failure = c.err
+		}
+		if failure != nil {
+			src.Close()
 		}
 	}
-}
-
-// writeChunks writes each chunk when it is due, until the last one or an error. The
-// regular end of a stream is no error.
-func writeChunks(dst io.Writer, chunks <-chan chunk, sleepUntil func(time.Time) error) error {
-	for c := range chunks {
-		if err := sleepUntil(c.due); err != nil {
-			return err
-		}
-		if len(c.bytes) > 0 {
-			if _, err := dst.Write(c.bytes); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(c.err, io.EOF):
-			return nil
-		case c.err != nil:
-			return c.err
-		}
-	}
-	return nil
+	return failure
 }

@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timer lets one goroutine sleep. Timers of the Go runtime are too coarse for this
-// package: on Linux, an idle Go program waits for its next timer in whole
-// milliseconds. A timer of the kernel is a file that can be read at the set time. The
-// runtime wakes a goroutine that reads such a file without delay.
+// timer lets one goroutine sleep. An idle Go program on Linux waits for its runtime
+// timers in whole milliseconds, which is too coarse here. A kernel timer is a file
+// that becomes readable at the set time, which wakes its reader at once.
 type timer struct {
-	fd   int // the file descriptor of file; it is closed by closing file
+	fd   int // of file
 	file *os.File
 }
 
@@ -24,7 +23,7 @@ func newTimer() (*timer, error) {
 	return &timer{fd: fd, file: os.NewFile(uintptr(fd), "timer")}, nil
 }
 
-// sleepUntil returns at the given time, never earlier.
+// sleepUntil never returns early.
 func (t *timer) sleepUntil(at time.Time) error {
 	rest := time.Until(at)
 	if rest <= 0 {

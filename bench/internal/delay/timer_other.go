@@ -4,13 +4,12 @@ package delay
 
 import "time"
 
-// timer lets one goroutine sleep. Outside Linux, the timers of the Go runtime are
-// precise enough.
+// timer lets one goroutine sleep, with runtime timers, which are precise enough here.
 type timer struct{}
 
 func newTimer() (*timer, error) { return &timer{}, nil }
 
-// sleepUntil returns at the given time, never earlier.
+// sleepUntil never returns early.
 func (*timer) sleepUntil(at time.Time) error {
 	time.Sleep(time.Until(at))
 	return nil
