@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// repository makes an empty git repository, which is the working directory until the
-// test ends.
+// repository makes an empty git repository the working directory.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -29,8 +28,7 @@ func git(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// revisionWith commits a module bench and tags the commit. The module has one source
-// file with the given text.
+// revisionWith commits and tags a module bench with one source file.
 func revisionWith(t *testing.T, tag, source string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bench", 0o755))
@@ -41,8 +39,7 @@ func revisionWith(t *testing.T, tag, source string) {
 	git(t, "tag", tag)
 }
 
-// answering returns the source of a program that reads one command and answers it with
-// an error that has this text.
+// answering returns a program that answers one command with this error.
 func answering(text string) string {
 	return `package main
 
@@ -132,8 +129,7 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// The plans of this test have no sessions, so the child processes need no
-// server.
+// The plans have no sessions, so that no server is needed.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)
@@ -171,7 +167,6 @@ func TestFlagsThatDoNotGoWithAnOlderRevision(t *testing.T) {
 		"bench: -against has nothing to compare: add dlock to -competitors")
 }
 
-// olderReport returns a report with rounds of both revisions in one workload.
 func olderReport(workload string, current, older []sample) *report {
 	r := newResults("one", 6)
 	r.Against = "v1"

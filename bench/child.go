@@ -15,23 +15,20 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// A child has to answer within these times. Both are far more than an idle machine
-// needs.
+// Limits for answers of a child, far above what an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
-	// If a plan has a duration, a child that runs the plan has that duration
-	// and graceTime to answer.
-	graceTime = 15 * time.Second
+	graceTime    = 15 * time.Second // beyond the duration of a plan that has one
 )
 
-// child is the process in which a competitor works. Package work describes the
-// commands and the answers.
+// child is the process in which a competitor works. Package work documents its
+// protocol.
 type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
-	answers  chan string // the lines that the child prints; closed when its output has ended
+	answers  chan string // lines from the child; closed at the end of its output
 	stderr   tail
-	wait     func() error // waits until the process has exited and its output has ended
+	wait     func() error
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {
@@ -62,8 +59,8 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// ask sends a command and returns what follows the expected first word of the answer.
-// Any other answer is an error.
+// ask sends a command and returns the answer without its first word, which must be
+// the expected one.
 func (c *child) ask(command, expected string, within time.Duration) (string, error) {
 	if _, err := fmt.Fprintln(c.commands, command); err != nil {
 		return "", c.withStderr(err)
@@ -73,7 +70,7 @@ func (c *child) ask(command, expected string, within time.Duration) (string, err
 		word, rest, _ := strings.Cut(answer, " ")
 		switch {
 		case !ok:
-			_ = c.wait() // after that, stderr is complete
+			_ = c.wait() // completes stderr
 			return "", c.withStderr(errors.New("the child has ended"))
 		case word == expected:
 			return rest, nil
@@ -87,7 +84,6 @@ func (c *child) ask(command, expected string, within time.Duration) (string, err
 	}
 }
 
-// withStderr adds to an error what the child has written to its standard error.
 func (c *child) withStderr(err error) error {
 	if text := c.stderr.String(); text != "" {
 		return fmt.Errorf("%w; the child wrote: %s", err, text)
@@ -121,19 +117,19 @@ func (c *child) end() error {
 	return err
 }
 
-// stop makes the child exit. It kills a child that does not exit within 5 seconds.
+// stop makes the child exit, and kills it after 5 seconds.
 func (c *child) stop() {
 	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)
 	defer timer.Stop()
 	for range c.answers {
 	}
-	_ = c.wait() // the exit status of a child that was told to exit does not matter
+	_ = c.wait() // the exit status does not matter
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// tail is a writer that keeps the last of the bytes that are written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

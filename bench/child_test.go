@@ -10,7 +10,6 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// shell starts a shell script in place of a child.
 func shell(t *testing.T, script string) *child {
 	t.Helper()
 	c, err := startChild(exec.Command("/bin/sh", "-c", script))

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// rounds returns one sample for each value. In each sample, both the given
-// figure and the number of requests have that value.
+// rounds returns a sample for each value, which is also its number of requests.
 func rounds(figure string, values ...float64) (all []sample) {
 	for _, v := range values {
 		all = append(all, sample{figure: v, "requests": v})
@@ -114,7 +113,6 @@ func TestTheTableOfASetupShowsItsWorkloads(t *testing.T) {
 	require.NotContains(t, text, "kazoo", "not a competitor on this setup")
 }
 
-// fewSamples returns two rounds of some competitors in two workloads.
 func fewSamples() map[string]map[string][]sample {
 	return map[string]map[string][]sample{
 		"free":      {"dlock": rounds("p50", 104, 104), "zk.Lock": rounds("p50", 130, 156), "bare": rounds("p50", 100, 100)},

@@ -8,11 +8,10 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// sample holds the figures of one round by name.
+// sample is the figures of one round by name. Times and cpu are in microseconds.
 type sample map[string]float64
 
-// round has a child run a plan, and returns the figures. It reads the counters of the
-// server before and after.
+// round has a child run a plan between two reads of the server's counters.
 func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	p.Server = s.addr()
 	atStart, err := s.read()
@@ -50,17 +49,13 @@ func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	return figures, c.end()
 }
 
-// awaitQueue waits until all contenders are in the queue and the server has
-// been idle for 500 ms. It returns how many bytes the server has received and
-// sent since the counters start were read, divided by the number of contenders.
-// A holder of this library sets a watch on its own node 300 ms after the grant.
-// The idle time is longer than that, so that the request for this watch comes
-// before the measurement.
-//
-// If age is not zero, awaitQueue waits for that time instead of the idle server.
+// awaitQueue waits until all contenders are in the queue, and then for age, or if age
+// is zero until the server has been idle for 500 ms. It returns the server's traffic
+// since start for each contender. The idle time includes the watch that a dlock holder
+// sets on its own node 300 ms after the grant.
 func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
-	const background = 10 // an idle server receives at most this many packets in a pause, all of them pings
+	const background = 10 // pings that an idle server may receive in a pause
 	last := start
 	idle := 0
 	for began := time.Now(); idle < idlePauses; time.Sleep(pause) {
@@ -87,8 +82,8 @@ func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes
 	return (used.bytesIn + used.bytesOut) / float64(p.Contenders), nil
 }
 
-// evaluate computes the figures of a round from a report and from what the server has
-// counted. Traffic, processor time and allocations are for each acquisition or try.
+// evaluate computes the figures of a round. Traffic, processor time and allocations
+// are for each acquisition or try.
 func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	done := float64(stats.Sum(r.Counts))
 	if p.Kind == work.Try {
@@ -127,8 +122,8 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	return s, nil
 }
 
-// shares returns the acquisitions of each contender. If there are several sessions,
-// and more contenders than sessions, it returns those of each session.
+// shares returns the acquisitions of each contender, or of each session if several
+// sessions share more contenders.
 func shares(p work.Plan, counts []int64) []int64 {
 	if p.Sessions <= 1 || p.Sessions >= len(counts) {
 		return counts

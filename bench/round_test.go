@@ -59,7 +59,6 @@ func TestSharesAreThoseOfSessionsThatHaveSeveralContenders(t *testing.T) {
 	require.Equal(t, counts, shares(work.Plan{Sessions: 4}, counts))
 }
 
-// idleServer is a server that counts nothing.
 type idleServer struct{}
 
 func (idleServer) addr() string            { return "" }

@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// run measures workloads with competitors on one setup.
 type run struct {
 	setup       setup
 	rounds      int
@@ -22,7 +21,7 @@ type run struct {
 	paths       int              // number of lock paths used so far
 }
 
-// warmUpRounds is the number of rounds of each workload that are not counted.
+// warmUpRounds of each workload do not count.
 const warmUpRounds = 1
 
 // maxFaults is how many rounds may fail before a competitor is left out of the rest

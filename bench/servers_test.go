@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// TestMain also acts as a child with a Go library. To start such a child, bench
-// runs its own program again, and in a test that program is the test binary.
+// TestMain also acts as a child with a Go library, for which bench starts its own
+// program again.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {
@@ -24,8 +24,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childOf starts the child of a competitor. The child is stopped when the test
-// ends.
 func childOf(t *testing.T, c competitor) *child {
 	t.Helper()
 	cmd, err := c.command(t.TempDir())
@@ -46,7 +44,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	t.Cleanup(e.stop)
 	for _, c := range filter(competitors(), setupNamed("three").hasCompetitor) {
 		if c.kind == reference {
-			continue // leave out the bare requests, the only reference in this setup, because they have a single session
+			continue // the bare requests have a single session
 		}
 		t.Run(c.name, func(t *testing.T) {
 			child := childOf(t, c)
@@ -76,8 +74,8 @@ func read(t *testing.T) func(*zooKeeper) counters {
 	}
 }
 
-// A free lock takes two requests, one after the other. The server delays each
-// request and each reply, so the lock takes four delays.
+// A free lock takes two consecutive requests, which with their replies are delayed
+// four times.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	zktest.Require(t)
 	const delay = 50 * time.Millisecond // far more than a request takes without a delay

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chosen returns a list of names for each run that the options choose: the setup, the
-// workloads and the competitors.
+// chosen returns the names of the setup, workloads and competitors of each run.
 func chosen(t *testing.T, o options) (all [][]string) {
 	t.Helper()
 	runs, err := o.runs()

@@ -1,4 +1,4 @@
-// Package redis_test measures the Redis driver beside other lock libraries of Redis.
+// Package redis_test compares the Redis driver with other lock libraries for Redis.
 package redis_test
 
 import (
@@ -19,11 +19,10 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// locker is a lock library that the benchmarks measure.
+// locker is a lock library.
 type locker struct {
 	name string
-	// open opens a session of the library. It returns a function that locks,
-	// calls hold and unlocks.
+	// open opens a session and returns a function that locks, calls hold and unlocks.
 	open func(b *testing.B, addr string) (lock func(ctx context.Context, hold func()) error)
 }
 
@@ -75,7 +74,7 @@ var lockers = []locker{
 	}},
 }
 
-// persistences are the settings of the server. All libraries of one run have the same.
+// persistences are settings of the server.
 var persistences = []struct {
 	name   string
 	option redistest.Option
@@ -85,8 +84,8 @@ var persistences = []struct {
 	{"appendfsync=always", redistest.Durable()},
 }
 
-// BenchmarkFreeLock measures Lock and Unlock of a free lock with each library in turn,
-// and reports the medians in microseconds.
+// BenchmarkFreeLock locks and unlocks a free lock with each library in turn, and
+// reports the medians.
 func BenchmarkFreeLock(b *testing.B) {
 	for _, p := range persistences {
 		b.Run(p.name, func(b *testing.B) {
@@ -113,10 +112,9 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions of one library take one lock again and
-// again. Each holder holds the lock for a millisecond. It reports locks for each
-// second, the shares of the sessions that had the lock least and most often, and the
-// longest wait.
+// BenchmarkContendedLock lets eight sessions contend for one lock, which each holds for
+// a millisecond. It reports locks per second, the longest wait, and the locks of the
+// sessions that had the fewest and the most.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {

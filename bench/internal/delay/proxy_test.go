@@ -14,19 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleepUntil sleeps until the given time. The tests that use it run in virtual time.
+// sleepUntil sleeps in virtual time.
 func sleepUntil(at time.Time) error {
 	time.Sleep(time.Until(at))
 	return nil
 }
 
-// arrival is one Write of copyDelayed.
 type arrival struct {
 	text string
 	at   time.Duration // time of the Write, since the start
 }
 
-// arrivals records the writes of copyDelayed.
 type arrivals struct {
 	start time.Time
 	list  []arrival
@@ -63,7 +61,6 @@ func TestEachChunkIsDelayedOnItsOwn(t *testing.T) {
 	})
 }
 
-// brokenWriter is a writer whose Write always fails.
 type brokenWriter struct{}
 
 var errBroken = errors.New("broken")
@@ -87,7 +84,7 @@ func TestAnErrorOfTheSourceIsReturned(t *testing.T) {
 	require.ErrorIs(t, copyDelayed(io.Discard, src, 0, sleepUntil), errBroken)
 }
 
-// start starts a proxy for an echo server. Both are closed when the test ends.
+// start starts a proxy for an echo server.
 func start(t *testing.T, delay time.Duration) *Proxy {
 	t.Helper()
 	echo, err := startEcho()
@@ -156,8 +153,7 @@ func TestTimerDoesNotReturnEarly(t *testing.T) {
 	}
 }
 
-// This test checks no upper bound of the round trip, because that depends on the load
-// of the machine. Each run of bench checks an upper bound.
+// The upper bound depends on the load of the machine. Each run of bench checks it.
 func TestRoundTripTakesTheDelayTwice(t *testing.T) {
 	const delay = 3 * time.Millisecond
 	trip, err := RoundTrip(delay)

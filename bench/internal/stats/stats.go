@@ -1,5 +1,4 @@
-// Package stats is the arithmetic of the benchmark: percentiles, medians over rounds,
-// and ratios within rounds.
+// Package stats has the arithmetic of the benchmark.
 package stats
 
 import (
@@ -13,7 +12,7 @@ type Spread struct {
 	N                int
 }
 
-// Of returns the spread of the values, or the zero Spread if there are none.
+// Of returns the zero Spread if there are no values.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -21,8 +20,8 @@ func Of(values []float64) Spread {
 	return Spread{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values)}
 }
 
-// Median returns the middle value, or the mean of the two middle values. It returns
-// NaN if there are no values.
+// Median returns the middle value, the mean of the two middle values, or NaN if there
+// are no values.
 func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -35,8 +34,8 @@ func Median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// Percentile returns the smallest value that at least p percent of the values do not
-// exceed (the nearest rank). It returns NaN if there are no values.
+// Percentile returns the p-th percentile by nearest rank, or NaN if there are no
+// values.
 func Percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -46,10 +45,9 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides above by below, round by round. Other work on the machine
-// during a round affects both values of that round, and so changes their ratio
-// less. Ratios leaves out a round if either value is missing (NaN), or if the
-// value of below is zero.
+// Ratios divides above by below round by round, because other work on the machine
+// slows both values of a round. It skips rounds in which a value is missing (NaN) or
+// below is zero.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -59,27 +57,23 @@ func Ratios(above, below []float64) (ratios []float64) {
 	return ratios
 }
 
-// Interval contains an unknown value with a confidence of at least 95%. Known reports
-// whether there are enough values for an interval.
+// Interval contains an unknown value with a confidence of at least 95%.
 type Interval struct {
 	Low, High float64
-	Known     bool
+	Known     bool // false if there were too few values
 }
 
-// MinForInterval is the number of values that MedianInterval needs.
+// MinForInterval is how many values MedianInterval needs.
 const MinForInterval = 6
 
-// MedianInterval returns an interval for the median of the distribution that
-// the values are drawn from. The interval goes from the k-th smallest value to
-// the k-th largest. As in the sign test, k is as large as a confidence of at
-// least 95% allows. The confidence does not depend on the distribution.
+// MedianInterval returns an interval for the median of the values' distribution,
+// whatever that is: from the k-th smallest to the k-th largest value. As in the sign
+// test, k is as large as the confidence allows.
 func MedianInterval(values []float64) Interval {
-	// Each value lies below the median with a probability of one half, as a coin
-	// shows heads. So fewer than k of n values are below the median with the same
-	// probability as n tosses show fewer than k heads. The same holds above the
-	// median.
+	// Each value is below the median with probability 1/2, so fewer than k of n
+	// values are below it as often as n coin tosses give fewer than k heads.
 	n, k := len(values), 0
-	term := math.Pow(0.5, float64(n)) // the probability of exactly k heads
+	term := math.Pow(0.5, float64(n)) // P(exactly k heads)
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
 		k++
 		term *= float64(n-k+1) / float64(k)
@@ -91,13 +85,10 @@ func MedianInterval(values []float64) Interval {
 	return Interval{Low: sorted[k-1], High: sorted[n-k], Known: true}
 }
 
-// Shares returns the smallest and the largest count in relation to an equal share. Both
-// are 1 if all counts are equal, and 0 if all counts are zero.
+// Shares returns the smallest and the largest count divided by an equal share, or
+// zeros if all counts are zero.
 func Shares(counts []int64) (smallest, largest float64) {
-	var sum int64
-	for _, n := range counts {
-		sum += n
-	}
+	sum := Sum(counts)
 	if sum == 0 {
 		return 0, 0
 	}
@@ -105,7 +96,6 @@ func Shares(counts []int64) (smallest, largest float64) {
 	return float64(slices.Min(counts)) / equal, float64(slices.Max(counts)) / equal
 }
 
-// Sum returns the sum of the counts.
 func Sum(counts []int64) (sum int64) {
 	for _, n := range counts {
 		sum += n

@@ -12,11 +12,9 @@ import (
 	"time"
 )
 
-// Serve reads commands and executes them until the input ends. It writes an
-// answer to each command, and uses the library with the name libraryName. It
-// returns an error if the library is unknown, or if the commands cannot be read
-// or the answers cannot be written. If a command fails, the answer says so, and
-// Serve goes on.
+// Serve executes commands with the named library until the input ends. The answer to
+// a command that fails says so. Serve returns an error if the library is unknown, or
+// if reading or writing fails.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {
@@ -39,17 +37,15 @@ func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 
 type child struct {
 	open  library
-	round *round // the present round; nil before the command prepare and after the command end
+	round *round // between the commands prepare and end
 }
 
-// execute executes one command and returns the answer.
 func (c *child) execute(line string) (answer string, err error) {
 	command, argument, _ := strings.Cut(line, " ")
 	switch command {
 	case "prepare":
 		var p Plan
-		// Refuse a plan with an unknown field, because this child would not do what the
-		// field asks for.
+		// An unknown field asks for something that this child would not do.
 		d := json.NewDecoder(strings.NewReader(argument))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
@@ -83,7 +79,6 @@ func (c *child) end() error {
 	return r.close()
 }
 
-// measure starts the measured part and waits until all contenders have finished.
 func (r *round) measure() (Report, error) {
 	r.timedFrom = takeSnapshot()
 	r.deadline = r.timedFrom.at.Add(time.Duration(r.plan.Millis) * time.Millisecond)
@@ -107,14 +102,12 @@ func (r *round) measure() (Report, error) {
 	}, r.err
 }
 
-// usage is what the process has used since it started: processor time and allocations
-// of memory.
+// usage is what the process has used since its start.
 type usage struct {
-	cpu    float64 // processor time in seconds, user and system
+	cpu    float64 // in seconds
 	allocs int64
 }
 
-// snapshot is an instant, and the usage at that instant.
 type snapshot struct {
 	usage
 	at time.Time

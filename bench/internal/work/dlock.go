@@ -12,8 +12,7 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns a library that opens sessions of dlock with these options.
-// The argument named parameters holds further parameters of the data source
+// dlockWith returns dlock with these options. parameters are added to the data source
 // name, such as "&handover=list".
 func dlockWith(parameters string, options ...dlock.Option) library {
 	return func(p Plan) (session, error) {

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdMutex is etcd's concurrency.Mutex. Two mutexes of one concurrency.Session count
-// as one contender. So every contender has a concurrency.Session (a lease) of its
-// own. The contenders of one session share its client.
+// etcdMutex is etcd's concurrency.Mutex. Contenders share the client of their session,
+// but each has a concurrency.Session (a lease) of its own, because two mutexes of one
+// lease do not exclude each other.
 func etcdMutex(p Plan) (session, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{p.Server},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loop does the work of the i-th contender in a plan of kind Loop.
+// loop is the i-th contender in a plan of kind Loop.
 func (r *round) loop(i int, c contender) error {
 	shared, hasShared := c.(reader)
 	if r.plan.Reads > 0 && !hasShared {
@@ -41,22 +41,18 @@ func (r *round) loop(i int, c contender) error {
 	return nil
 }
 
-// thinnedList keeps a bounded number of the values that are added to it. It keeps
-// every value at first, then every second one, then every fourth, and so on. The
-// kept values are spread evenly over the whole time.
+// thinnedList keeps at most maxKept values, evenly spread over all that were added:
+// at first every value, then every second one, every fourth, and so on.
 type thinnedList struct {
 	kept   []int64
 	added  int
-	stride int // 1: every value is kept, 2: every second one, and so on; 0 means 1
+	stride int // every stride-th value is kept; 0 means 1
 }
 
-// maxKept limits how many values a thinnedList keeps.
 const maxKept = 20_000
 
 func (t *thinnedList) add(v int64) {
-	if t.stride == 0 {
-		t.stride = 1
-	}
+	t.stride = max(t.stride, 1)
 	if t.added%t.stride == 0 {
 		t.kept = append(t.kept, v)
 	}
@@ -78,8 +74,8 @@ func lockAndUnlock(lock, unlock func() error) error {
 	return unlock()
 }
 
-// percentages returns a generator of numbers from 0 to 99. The i-th contender
-// gets the same numbers from the children in Go, Java and Python.
+// percentages returns a generator of numbers from 0 to 99, which are the same for the
+// i-th contender in Go, Java and Python.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
@@ -88,7 +84,7 @@ func percentages(i int) func() int {
 	}
 }
 
-// lockOnce does the work of the i-th contender in a plan of kind Drain.
+// lockOnce is the i-th contender in a plan of kind Drain.
 func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
@@ -105,8 +101,7 @@ func (r *round) lockOnce(i int, c contender) error {
 	return c.unlock()
 }
 
-// hold returns when a contender that was granted the lock at that time is to
-// release it.
+// hold waits for Plan.Hold after a grant.
 func (r *round) hold(granted time.Time, timed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +112,7 @@ func (r *round) hold(granted time.Time, timed bool) {
 	r.released = time.Now()
 }
 
-// try does the work of the i-th contender in a plan of kind Try.
+// try is the i-th contender in a plan of kind Try.
 func (r *round) try(i int, c contender) error {
 	trier, can := c.(trier)
 	if !can {
@@ -143,10 +138,9 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass runs the two contenders of a plan of kind Pass. The first one holds the
-// lock when pass begins. Before each release, pass waits for Plan.Millis, so
-// that the other contender can join the queue and become idle. The last holder
-// keeps the lock until the sessions are closed.
+// pass runs the two contenders of a plan of kind Pass, of which the first holds the
+// lock. The pause before each release lets the other join the queue and become idle.
+// The last holder keeps the lock until the sessions are closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]
@@ -173,7 +167,7 @@ func (r *round) pass() {
 	}
 }
 
-// grant says when a call of lock has returned, and with which error.
+// grant is the return of a call of lock.
 type grant struct {
 	at  time.Time
 	err error

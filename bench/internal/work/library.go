@@ -6,17 +6,16 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// library is a function that opens a session of a lock library, in the way that
-// the library's documentation shows.
+// library opens a session in the way that the lock library documents.
 type library func(p Plan) (session, error)
 
-// session is one session with a store. A process usually has one.
+// session is one session with a store.
 type session interface {
 	contender(path string) (contender, error)
 	close() error
 }
 
-// contender takes and releases one lock. Only one goroutine uses it at a time.
+// contender takes and releases one lock. It is not safe for concurrent use.
 type contender interface {
 	lock() error
 	unlock() error
@@ -28,8 +27,7 @@ type reader interface {
 	runlock() error
 }
 
-// trier is a contender of a library that can try to take a lock. tryLock reports
-// whether it took the lock.
+// trier is a contender of a library that can try to take a lock.
 type trier interface {
 	tryLock() (bool, error)
 }

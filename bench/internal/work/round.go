@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// round holds the sessions and the contenders of one round.
 type round struct {
 	plan       Plan
 	sessions   []session
 	contenders []contender
-	holder     contender // holds the lock from the start of a plan of kind Drain, or of kind Try with Held
+	holder     contender // holds the lock from the start, in Drain and with Held
 
-	started   chan struct{} // closed when the command "go" arrives
+	started   chan struct{} // closed by the command "go"
 	timedFrom snapshot      // the start of the measured part
-	granted   atomic.Int64  // in a plan of kind Drain: the number of grants so far
-	deadline  time.Time     // in a plan of kind Loop or Try: when the contenders stop; set before the channel started is closed
+	granted   atomic.Int64  // Drain: grants so far
+	deadline  time.Time     // Loop, Try: set before started is closed
 	running   sync.WaitGroup
 	counts    []int64
 
@@ -26,13 +25,12 @@ type round struct {
 	err       error
 	tries     int64
 	latencies []int64
-	released  time.Time // in a plan of kind Drain: just before the latest unlock of a contender
+	released  time.Time // Drain: just before the latest unlock of a contender
 }
 
-// openRound opens the sessions and starts the contenders. Before it returns, every
-// session has locked and unlocked once, so that the measurement does not contain
-// what a library does once for each session or lock. After an error nothing stays
-// open.
+// openRound opens the sessions and starts the contenders. Every session locks and
+// unlocks once first, which keeps the setup of sessions and locks out of the
+// measurement. After an error nothing stays open.
 func openRound(open library, p Plan) (_ *round, err error) {
 	r := &round{plan: p, started: make(chan struct{}), counts: make([]int64, p.Contenders)}
 	defer func() {
@@ -60,8 +58,7 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession opens one session. It adds the session to r.sessions even if open
-// returned an error as well, so that r.close closes it.
+// openSession adds the session to r.sessions, even after an error, for r.close.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {
@@ -70,9 +67,8 @@ func (r *round) openSession(open library) (session, error) {
 	return s, err
 }
 
-// startContenders starts the contenders. In a plan of kind Drain they wait in
-// the queue, behind the holder. In all other plans they wait until started is
-// closed.
+// startContenders starts the contenders. In Drain they wait in the queue behind the
+// holder, in all other kinds for started.
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
@@ -97,7 +93,7 @@ func (r *round) startContenders(open library) error {
 	return nil
 }
 
-// lockWithHolder opens one more session, which takes the lock.
+// lockWithHolder takes the lock with one more session.
 func (r *round) lockWithHolder(open library) error {
 	s, err := r.openSession(open)
 	if err != nil {
@@ -109,7 +105,6 @@ func (r *round) lockWithHolder(open library) error {
 	return r.holder.lock()
 }
 
-// startAll calls f for each contender, on a goroutine of its own.
 func (r *round) startAll(f func(i int, c contender) error) {
 	for i, c := range r.contenders {
 		r.running.Go(func() {
@@ -120,14 +115,14 @@ func (r *round) startAll(f func(i int, c contender) error) {
 	}
 }
 
-// fail adds an error to those that measure returns.
+// fail adds an error for measure to return.
 func (r *round) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, err)
 }
 
-// close closes all sessions at the same time, as separate processes would.
+// close closes all sessions concurrently, as separate processes would.
 func (r *round) close() error {
 	errs := make([]error, len(r.sessions))
 	var closing sync.WaitGroup

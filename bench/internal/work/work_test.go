@@ -15,16 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a library that keeps its only lock in memory. The tests use it in
-// place of a real library, because the code that runs a plan is the same for
-// every library.
+// memory is a library whose only lock is in memory.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
-	locked  int         // number of exclusive acquisitions; guarded by mu
+	locked  int         // exclusive acquisitions; guarded by mu
 	granted []time.Time // guarded by mu
 
-	fault error // the error that lock returns; if nil, lock takes the lock
+	fault error // returned by lock
 }
 
 func (m *memory) open(Plan) (session, error) { m.closed.Add(1); return memorySession{m}, nil }
@@ -65,8 +63,7 @@ func do(t *testing.T, m *memory, p Plan) Report {
 	return report
 }
 
-// doForATime is do for a plan whose contenders work for a time. On a slow machine this
-// may be over before they have begun. Then doForATime does it again, for longer.
+// doForATime repeats a plan for longer if a slow machine did nothing in time.
 func doForATime(t *testing.T, p Plan) (*memory, Report) {
 	t.Helper()
 	for ; ; p.Millis *= 2 {
@@ -141,9 +138,7 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	// Leave out the first two grants, which come before the measurement:
-	// openRound locks and unlocks once in the session, and then the holder
-	// takes the lock.
+	// The first two grants are those of the session's warm-up and of the holder.
 	granted := m.granted[2:]
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
@@ -230,8 +225,7 @@ func TestChildAnswersEveryCommandWithOneLine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// An older revision reads plans and writes reports with these names: see the
-// package comment.
+// Older revisions read plans and write reports with these names.
 func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	text, err := json.Marshal(Plan{})
 	require.NoError(t, err)

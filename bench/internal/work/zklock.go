@@ -8,8 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock is the lock of go-zookeeper. It has no shared mode, and no call that
-// returns at once if the lock is held.
+// zkLock is go-zookeeper's lock, which has neither a shared mode nor a try.
 func zkLock(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {
