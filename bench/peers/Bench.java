@@ -18,16 +18,13 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
-/**
- * Does the rounds of the benchmark with Curator. Package work does the same with the Go libraries,
- * and describes the commands and the answers. The argument is "mutex" or "rw".
- */
+/** Runs the rounds of the benchmark with Curator, as package work does with the Go libraries. */
 public class Bench {
     interface Task {
         void run() throws Exception;
     }
 
-    /** A contender takes and releases the lock. Only one thread uses it. */
+    /** Takes and releases the lock. Used by one thread. */
     static class Contender {
         final InterProcessMutex exclusive;
         final InterProcessMutex shared;
@@ -44,7 +41,7 @@ public class Bench {
         }
     }
 
-    /** A plan is one flat JSON object. Its strings have no escapes. */
+    /** A flat JSON object whose strings have no escapes. */
     static class Plan {
         final String text;
 
@@ -70,22 +67,22 @@ public class Bench {
     final String kind;
     final boolean held;
     final int reads;
-    final int untimed; // drain: number of grants before the measurement starts
-    final int hold; // drain: how long each contender holds the lock, in milliseconds
+    final int untimed;
+    final int hold;
     final List<CuratorFramework> clients = new ArrayList<>();
     final List<Contender> contenders = new ArrayList<>();
     final List<Thread> threads = new ArrayList<>();
     final List<String> errors = new ArrayList<>();
     final List<Long> latencies = new ArrayList<>();
     final AtomicLong tries = new AtomicLong();
-    final AtomicInteger granted = new AtomicInteger(); // drain: number of grants so far
-    final CountDownLatch started = new CountDownLatch(1); // counted down when the command go arrives
+    final AtomicInteger granted = new AtomicInteger(); // drain: grants so far
+    final CountDownLatch started = new CountDownLatch(1); // by the command go
     final CountDownLatch firstHolds = new CountDownLatch(1); // pass: the first contender holds the lock
     final long[] counts;
     volatile long deadline; // when a loop or a try ends
-    volatile long timedFrom; // the start of the measured part
+    volatile long timedFrom;
     volatile double cpuAtStart;
-    long released; // drain: just before the latest release of a contender; 0 before the first one
+    long released; // drain: just before the latest release; 0 before the first
     Contender holder;
 
     Bench(Plan plan, boolean readWrite) throws Exception {
@@ -130,7 +127,7 @@ public class Bench {
     void startContenders() throws Exception {
         if (kind.equals("drain") || held) {
             holder = new Contender(open(), plan.get("path"), readWrite);
-            // A lock of Curator is released by the thread that took it. This thread also calls measure.
+            // Curator's locks belong to a thread: this one, which also calls measure.
             holder.exclusive.acquire();
         }
         if (kind.equals("pass")) {
@@ -186,7 +183,7 @@ public class Bench {
         counts[i] = n;
     }
 
-    /** Returns a generator of numbers from 0 to 99. The i-th contender gets the same numbers in every language. */
+    /** Generates numbers from 0 to 99, the same for the i-th contender in every language. */
     static IntSupplier percentages(int i) {
         long[] x = {i + 1};
         return () -> {
@@ -215,7 +212,6 @@ public class Bench {
         c.exclusive.release();
     }
 
-    /** Starts the measured part. */
     void startMeasuring() {
         cpuAtStart = cpu();
         timedFrom = System.nanoTime();
@@ -236,13 +232,13 @@ public class Bench {
         counts[i] = won;
     }
 
-    /** Runs two threads that pass the lock to each other. Each thread releases the lock that it took. */
+    /** Runs two threads that pass the lock to each other. */
     void pass() throws Exception {
         int count = plan.number("count");
         long pause = plan.number("millis");
         long[] released = new long[count];
         long[] granted = new long[count];
-        // The n-th latch opens after the n-th grant. Only then the thread that released joins the queue again.
+        // The releasing thread joins the queue again after the n-th grant, when the n-th latch opens.
         List<CountDownLatch> handedOver = new ArrayList<>();
         for (int n = 0; n < count; n++) {
             handedOver.add(new CountDownLatch(1));
@@ -259,7 +255,7 @@ public class Bench {
                         firstHolds.countDown();
                     }
                     started.await();
-                    // Side 0 holds the lock before the hand-overs 0, 2, ..., and side 1 before 1, 3, ...
+                    // Side 0 releases in hand-overs 0, 2, ..., side 1 in 1, 3, ...
                     for (int n = 0; n < count; n++) {
                         if (n % 2 == own) {
                             Thread.sleep(pause);
@@ -345,7 +341,7 @@ public class Bench {
     public static void main(String[] args) throws Exception {
         boolean readWrite = args[0].equals("rw");
         PrintStream answers = System.out;
-        System.setOut(System.err); // libraries that print must not write between the answers
+        System.setOut(System.err); // keeps prints of libraries out of the answers
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         Bench round = null;
         for (String line; (line = commands.readLine()) != null;) {

@@ -1,5 +1,4 @@
-"""Does the rounds of the benchmark with kazoo. Package work does the same with the Go libraries,
-and describes the commands and the answers."""
+"""Runs the rounds of the benchmark with kazoo, as package work does with the Go libraries."""
 
 import json
 import resource
@@ -11,7 +10,7 @@ from kazoo.client import KazooClient
 
 
 class Contender:
-    """A contender takes and releases the lock. Only one thread uses it, for all of its acquisitions."""
+    """Takes and releases the lock. Used by one thread."""
 
     def __init__(self, client, plan):
         if plan["reads"]:
@@ -22,7 +21,7 @@ class Contender:
 
 
 def percentages(i):
-    """Generates numbers from 0 to 99. The i-th contender gets the same numbers in every language."""
+    """Generates numbers from 0 to 99, the same for the i-th contender in every language."""
     x = i + 1
     while True:
         x = (x * 1103515245 + 12345) & 0x7FFFFFFF
@@ -38,9 +37,9 @@ class Round:
         self.latencies = []
         self.tries = 0
         self.tries_lock = threading.Lock()
-        self.started = threading.Event()  # set when the command go arrives
+        self.started = threading.Event()  # by the command go
         self.deadline = 0.0  # when a loop or a try ends
-        self.granted = 0  # drain: number of grants so far
+        self.granted = 0  # drain: grants so far
         self.holder = None
         self.counts = [0] * plan["contenders"]
         for _ in range(plan["sessions"]):
@@ -103,7 +102,6 @@ class Round:
                 self.latencies.append(int((time.perf_counter() - began) * 1e9))
 
     def start_measuring(self):
-        """Starts the measured part."""
         self.cpu_at_start = cpu()
         self.timed_from = time.perf_counter()
 
@@ -111,7 +109,7 @@ class Round:
         c.exclusive.acquire()
         self.counts[i] += 1
         self.granted += 1
-        if self.granted == self.plan["lead"]:  # the first grants are not timed
+        if self.granted == self.plan["lead"]:
             self.start_measuring()
         c.exclusive.release()
 

@@ -1,6 +1,6 @@
 // Command dlock shows what distributed read-write locks do. Run it without
-// arguments to list its commands. It has the drivers for ZooKeeper and for a store
-// within the process. The command contrib/cmd/dlock has all drivers.
+// arguments to list its commands. It has the drivers for ZooKeeper and for memory;
+// contrib/cmd/dlock has all drivers.
 package main
 
 import (

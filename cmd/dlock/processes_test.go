@@ -27,19 +27,19 @@ import (
 	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
 )
 
-// run is a demo with several processes on a store in a directory.
+// run is a demo with three processes on a store in a directory.
 type run struct {
 	*exec.Cmd
 	dir     string    // the store
 	temp    string    // the directory for temporary files
-	out     io.Closer // the end of the pipe from which lines reads
+	out     io.Closer // closes the pipe that lines reads
 	lines   *bufio.Scanner
-	printed strings.Builder // the lines that were read
+	printed strings.Builder // what lines has read
 	stderr  bytes.Buffer
-	pids    map[string]int // the ids of the child processes, by their number
+	pids    map[string]int // of the children, by their number
 }
 
-// start starts a demo with three processes. Sessions last for 5 s.
+// start starts a demo. Sessions last for 5 s.
 func start(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-processes", "3"}, args...)...)
@@ -47,8 +47,7 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	// A child process ignores the signals that its parent ignores, and nohup makes
-	// these tests ignore SIGHUP. A signal that the parent catches ends the child.
+	// Under nohup the children would inherit that SIGHUP is ignored.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -65,7 +64,7 @@ func start(t *testing.T, args ...string) *run {
 
 var startLine = regexp.MustCompile(`process (\d+)  starts    with the id (\d+)$`)
 
-// read reads the output until the function done returns true for a line.
+// read reads the output until done returns true.
 func (r *run) read(t *testing.T, done func(line string) bool) {
 	for r.lines.Scan() {
 		line := r.lines.Text()
@@ -82,8 +81,7 @@ func (r *run) read(t *testing.T, done func(line string) bool) {
 	require.Failf(t, "the output ended early", "%s%s", &r.printed, &r.stderr)
 }
 
-// readUntilAllWait reads until one of the workers holds the lock and all others
-// wait.
+// readUntilAllWait reads until all workers but the holder wait.
 func (r *run) readUntilAllWait(t *testing.T, workers int) {
 	waits := make(map[string]bool)
 	r.read(t, func(line string) bool {
@@ -94,8 +92,8 @@ func (r *run) readUntilAllWait(t *testing.T, workers int) {
 	})
 }
 
-// end reads the rest of the output and returns the error of the process. It checks
-// that neither a child process nor a temporary file is left.
+// end waits for the process and returns its error. It checks that neither a child nor
+// a temporary file is left.
 func (r *run) end(t *testing.T) error {
 	for r.lines.Scan() {
 		fmt.Fprintln(&r.printed, r.lines.Text())
@@ -111,7 +109,6 @@ func (r *run) end(t *testing.T) error {
 	return err
 }
 
-// requireNoNode checks that the processes have left no node in the queue.
 func (r *run) requireNoNode(t *testing.T) {
 	c, err := dlock.Open("file", r.dir+"?session_timeout=5s")
 	require.NoError(t, err)
@@ -155,8 +152,7 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 	}
 }
 
-// The program timeout sends its signal twice, and so does a shell whose terminal is
-// closed.
+// timeout sends its signal twice, and so does a shell whose terminal is closed.
 func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
 	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
@@ -248,8 +244,7 @@ func TestNoProcessOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// isZombie reports whether a process has ended and waits for the process that has
-// taken over the children of its parent.
+// isZombie reports whether a process has ended but was not waited for.
 func isZombie(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return bytes.Contains(stat, []byte(") Z "))

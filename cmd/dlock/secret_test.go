@@ -35,8 +35,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// Every user of a machine can see the arguments of a process. So a data source
-// name with a password belongs in the environment.
+// Every user of a machine can see the arguments of a process.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
@@ -54,7 +53,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 		assert.NotContains(t, string(arguments), "geheim")
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait() // this test does not care how far the run got
+	_ = cmd.Wait() // the result does not matter
 	assert.NotContains(t, out.String(), "geheim")
 	assert.NotContains(t, out.String(), "needs -dsn")
 
@@ -67,8 +66,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
-// Another client of the store can give its nodes any name, even a name that
-// changes what a terminal shows.
+// Other clients can give their nodes names that change what a terminal shows.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
 		server := zktest.Shared(t)

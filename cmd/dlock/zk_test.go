@@ -22,8 +22,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// waitLimit bounds each wait of a test. It is far longer than any such wait
-// takes.
+// waitLimit is far longer than any wait of these tests takes.
 const waitLimit = 2 * time.Minute
 
 // program returns a command that runs dlock in a process of its own.
@@ -35,7 +34,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// contenders returns the paths of all nodes of contenders below root.
+// contenders returns the paths of all contenders' nodes below root.
 func contenders(t *testing.T, server *zktest.Server, root string) (names []string) {
 	for _, p := range server.Tree(t, root) {
 		if _, _, ok := driver.ParseName(path.Base(p)); ok {
@@ -45,8 +44,7 @@ func contenders(t *testing.T, server *zktest.Server, root string) (names []strin
 	return names
 }
 
-// hold takes a lock, so that all other contenders wait. It returns a function
-// that gives the lock back.
+// hold takes a lock, so that all other contenders wait.
 func hold(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
 	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
 	require.NoError(t, err)
@@ -74,7 +72,7 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	assert.Empty(t, contenders(t, server, chroot))
 }
 
-// waitLine is the line by which the demo shows that a writer waits.
+// waitLine shows that a writer waits.
 var waitLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) W  waits `)
 
 func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
@@ -89,14 +87,14 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 	require.NoError(t, cmd.Start())
 
 	var out strings.Builder
-	waits := make(map[string]bool) // the names of the workers that have begun to wait
+	waits := make(map[string]bool) // names of waiting workers
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(&out, lines.Text())
 		if m := waitLine.FindStringSubmatch(lines.Text()); m != nil {
 			waits[m[1]] = true
 		}
-		if len(waits) == 4 { // all workers wait but the fifth, which holds the lock
+		if len(waits) == 4 { // all but the holder
 			clear(waits)
 			assert.Len(t, contenders(t, server, chroot), 5)
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memoryCounter is a counter without a file.
 type memoryCounter struct{ value, writes atomic.Int64 }
 
 func (c *memoryCounter) read() (value, writes int64, err error) {
@@ -30,7 +29,6 @@ func open(t *testing.T, name string) counter {
 	return c
 }
 
-// increment increments the counter once, as a writer does.
 func increment(t *testing.T, c counter) {
 	n, _, err := c.read()
 	require.NoError(t, err)

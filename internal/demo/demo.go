@@ -25,8 +25,7 @@ const (
 	statusUsage = 2
 )
 
-// columns is the width of the output.
-const columns = 80
+const columns = 80 // of the output
 
 var errInterrupted = errors.New("interrupted before it began")
 

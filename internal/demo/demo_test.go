@@ -17,13 +17,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// result is the exit status of a run and what it printed.
 type result struct {
 	status         int
 	stdout, stderr string
 }
 
-// play runs the demo with these arguments. A nil opener means the real lock.
+// play runs the demo. A nil opener means the real lock.
 func play(t *testing.T, ctx context.Context, open opener, args ...string) (r result) {
 	t.Helper()
 	s, err := parse(args)
@@ -79,7 +78,7 @@ func TestAHoldOfNoLengthIsOK(t *testing.T) {
 	})
 }
 
-// noLock grants the lock to every worker at once.
+// noLock excludes no worker.
 type noLock struct {
 	trace *dlock.Trace
 	next  func() int64
@@ -139,9 +138,8 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 		defer interrupt()
 		r := play(t, ctx, nil, "-driver", "mem", "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
 		assert.Equal(t, statusOK, r.status, r.stdout)
-		// A waiter may still get the lock, and release it, before the interrupt
-		// has reached all workers. So only the sum of the two counts is
-		// certain.
+		// A waiter may still get the lock and release it before the interrupt
+		// reaches all workers.
 		assert.Equal(t, 10, strings.Count(r.stdout, "  releases\n")+strings.Count(r.stdout, "  leaves  "))
 		assert.Contains(t, r.stdout, "  releases\n")
 		assert.Contains(t, r.stdout, "none of 0 increments was lost")
@@ -180,7 +178,7 @@ func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// flaky is a locker that fails to connect twice, and then has a session.
+// flaky fails to connect twice.
 type flaky struct {
 	noLock
 	tries int

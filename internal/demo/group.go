@@ -20,7 +20,7 @@ const endWithin = 30 * time.Second
 // attempts, kills one child, and judges.
 type group struct {
 	log      *journal
-	opened   func() // called when all children have opened the counter
+	opened   func() // called once all children have opened the counter
 	children []*child
 
 	mu      sync.Mutex
@@ -91,8 +91,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// start starts the process. The settings go through a pipe, so that neither the
-// arguments nor the environment of the process show the data source name.
+// start starts the process. It gets its settings through a pipe, because every user
+// of the machine can see arguments.
 func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *child) follow(ctx context.Context, out io.Reader) error {
 	return err
 }
 
-// take does what the message says and returns the time of it.
+// take handles a message and returns its time.
 func (c *child) take(ctx context.Context, m message) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (g *group) tellAll(do string) {
 	}
 }
 
-// report adds to the verdict for how long the killed process blocked the others.
+// report adds how long the killed process blocked the others.
 func (g *group) report(v *verdict) {
 	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > g.died })
 	switch {

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each process has a store of its own in its memory. So each process gets the lock
-// whenever it likes.
+// Each process has a store of its own, in memory.
 func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := parse([]string{"-workers", "4", "-rounds", "3", "-shared-ratio", "0", "-seed", "1"})

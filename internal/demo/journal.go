@@ -22,7 +22,7 @@ type attempt struct {
 	Asked      time.Duration
 	Granted    time.Duration // after Lock has returned
 	Ended      time.Duration // before Unlock, or when the lock was last known to be held
-	Held       bool          // false also if the lock was lost at once
+	Held       bool          // also false if the lock was lost at once
 	Token      int64
 	Outcome    outcome
 	Err        string // why the attempt ended early
@@ -102,8 +102,8 @@ func (j *journal) finished(t *attempt) {
 	j.attempts = append(j.attempts, t)
 }
 
-// clean returns text from outside the program, such as a node name that another
-// client chose, as one line that is safe to print on a terminal.
+// clean makes text from outside the program, such as another client's node name, safe
+// to print on a terminal, on one line.
 func clean(text string) string {
 	const most = 2048
 	text = strings.Join(strings.Fields(text), " ")

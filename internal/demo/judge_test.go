@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hold returns an attempt of a worker that held the lock. Times are in
-// milliseconds. The number place is both the sequence of the node and its
-// token.
+// hold returns an attempt that held the lock. Times are in milliseconds. place is
+// both the node's sequence and its token.
 func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 	t := &attempt{Worker: "w" + string(rune('0'+place)), Mode: mode, Held: true, Token: place}
 	t.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(t.Worker+"-"+kind(mode)+"-", place), Seq: place, Epoch: 1}, Token: place}
@@ -28,7 +27,7 @@ func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// right returns the attempts of a run in which every rule was kept.
+// right returns attempts that keep every rule.
 func right() []*attempt {
 	return []*attempt{
 		hold(dlock.Shared, 1, 0, 1, 100),
@@ -40,7 +39,6 @@ func right() []*attempt {
 	}
 }
 
-// counted returns a counter with n increments.
 func counted(n int64) counter {
 	c := new(memoryCounter)
 	c.value.Store(n)
@@ -48,8 +46,7 @@ func counted(n int64) counter {
 	return c
 }
 
-// faultsOf returns the faults that the verdict reports, by the name of the
-// rule.
+// faultsOf returns the reported faults by rule.
 func faultsOf(v *verdict) map[string][]string {
 	m := make(map[string][]string)
 	for _, c := range v.checks {

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. Tests replace it by locks that do not exclude, to see
-// that the verdict reports them.
+// locker is a worker's client. Tests have lockers that do not exclude, which the
+// verdict must report.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)
@@ -55,7 +55,7 @@ func (c client) Lock(ctx context.Context, mode dlock.Mode) (held, error) {
 	}
 	l, err := lock(ctx)
 	if err != nil {
-		return nil, err // not l: a nil *dlock.Lock would become a held that is not nil
+		return nil, err // not l, which would be a non-nil held
 	}
 	return l, nil
 }

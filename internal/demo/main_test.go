@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// TestMain runs the tests, or, in a process that the demo has started, the demo.
+// TestMain runs the demo instead of the tests in a process that the demo started.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{"demo", childArgument}) {
 		os.Exit(Main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))

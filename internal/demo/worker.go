@@ -14,7 +14,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// betweenTries is the pause between two attempts to connect.
 const betweenTries = 50 * time.Millisecond
 
 // longestPause limits the random pauses that keep workers from arriving all at once.
@@ -82,7 +81,7 @@ func newWorkers(s *settings, open opener, count counter, log reporter) (all work
 }
 
 // connect returns nil once every worker has a session. The first worker connects
-// before the others, so that only one client asks a store that is not there.
+// alone, so that only one client tries a store that is down.
 func (all workers) connect(ctx context.Context, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
