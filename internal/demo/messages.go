@@ -67,7 +67,16 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	}
 	p := &parent{out: json.NewEncoder(out), answers: make(chan time.Duration, 1), begun: make(chan struct{}), goOn: make(chan struct{})}
 	go p.obey(orders, stop)
-	if err := p.work(ctx, s); err != nil {
+	last := intent{mode: dlock.Exclusive, await: p.goOn}
+	if s.Victim {
+		last = intent{mode: dlock.Exclusive, holding: func(t *attempt) { p.send(message{Attempt: t, Kill: true}) }}
+	}
+	count, err := openCounter(s.CounterFile)
+	if err == nil {
+		defer count.close()
+		err = runWorkers(ctx, s, s.open, count, p, last)
+	}
+	if err != nil {
 		p.send(message{Failed: secret.Hide(err.Error(), []string{s.DSN})})
 		return statusBad
 	}
@@ -92,19 +101,6 @@ func (p *parent) obey(orders *json.Decoder, stop func()) {
 			stop()
 		}
 	}
-}
-
-func (p *parent) work(ctx context.Context, s *settings) error {
-	count, err := openCounter(s.CounterFile)
-	if err != nil {
-		return err
-	}
-	defer count.close()
-	last := intent{mode: dlock.Exclusive, await: p.goOn}
-	if s.Victim {
-		last = intent{mode: dlock.Exclusive, holding: func(t *attempt) { p.send(message{Attempt: t, Kill: true}) }}
-	}
-	return runWorkers(ctx, s, s.open, count, p, last)
 }
 
 // send returns the time in the answer. It ends the process if the parent has

@@ -21,10 +21,7 @@ const (
 
 const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up, lost, failed or killed"
 
-const (
-	maxRows    = 200
-	minColumns = 20
-)
+const maxRows = 200
 
 // timeline maps times to columns. A column shows the state at the middle of its
 // time, so that two consecutive holds never share a column.
@@ -46,15 +43,10 @@ func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 	for _, t := range attempts {
 		labels = max(labels, len(t.label()))
 	}
-	labels = min(labels, max(width/3, 12))
-	l := newTimeline(attempts, max(minColumns, width-labels-4))
+	l := newTimeline(attempts, max(20, width-labels-4))
 	fmt.Fprintf(w, "\nHolds in order of arrival; a column is %v\n\n  %-*s  %s\n", l.column, labels, "", l.axis())
 	for _, t := range rows[:min(maxRows, len(rows))] {
-		label := t.label()
-		if len(label) > labels { // labels differ at their ends
-			label = "~" + label[len(label)-labels+1:]
-		}
-		fmt.Fprintf(w, "  %-*s  %s\n", labels, label, l.row(t))
+		fmt.Fprintf(w, "  %-*s  %s\n", labels, t.label(), l.row(t))
 	}
 	if more := len(rows) - maxRows; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)

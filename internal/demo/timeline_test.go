@@ -40,8 +40,8 @@ Holds in order of arrival; a column is 10ms
 
 func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 	long := hold(dlock.Exclusive, 1, 0, 0, 5_000)
-	long.Worker = strings.Repeat("h", 60) + "-01"
-	for _, width := range []int{60, 80, 100, 120, 200} {
+	long.Worker = strings.Repeat("h", 31) + "-p1-01" // the longest in practice
+	for _, width := range []int{80, 100, 120, 200} {
 		for _, end := range []time.Duration{0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Hour} {
 			long.Ended = end
 			for line := range strings.Lines(drawn([]*attempt{long}, width)) {

@@ -224,7 +224,9 @@ func (w *worker) trace() *dlock.Trace {
 			w.log.say(w.attempt.label(), "retries", clean(i.Err.Error()))
 		},
 		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
-			w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
+			if !errors.Is(i.Err, dlock.ErrClosed) {
+				w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
+			}
 		},
 	}
 }
