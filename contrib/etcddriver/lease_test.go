@@ -2,10 +2,12 @@ package etcddriver
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -49,6 +51,31 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	require.NoError(t, s.beat(within(t)))
 	newer.Store(true)
 	require.Error(t, s.beat(within(t)))
+}
+
+// A server that lags behind, or a leader that has a successor, answers a serializable
+// read from old data. A contender would be granted the lock beside another.
+func TestNoReadMayBeOld(t *testing.T) {
+	var reads sync.Map // by what was asked for
+	s := connectThrough(t, func(request, _ any, send func() error) error {
+		if r, ok := request.(*pb.RangeRequest); ok {
+			reads.Store([3]bool{r.CountOnly, r.KeysOnly, r.RangeEnd != nil}, nil)
+			assert.False(t, r.Serializable, "%v", r)
+		}
+		return send()
+	})
+	j := create(t, s, "q", "h-W-")
+	require.NoError(t, s.beat(within(t)))
+	_, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	_, err = s.Read(within(t), "q", j.Name)
+	require.NoError(t, err)
+	_, err = s.Walk(within(t), "")
+	require.NoError(t, err)
+	for _, kind := range [][3]bool{{true, false, false}, {false, false, true}, {false, true, true}} {
+		_, found := reads.Load(kind)
+		require.True(t, found, "%v", kind) // a heartbeat, a list, a walk
+	}
 }
 
 // After an old backup is restored, the session's nodes may be missing, and its
