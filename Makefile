@@ -27,7 +27,7 @@ histories: ## record histories of every store, and judge whether they are linear
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh
 
-bench: need-bench ## this library beside other locks, into docs/use/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
+bench: need-bench ## this library beside other locks, tables into docs/use/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
 	cd bench && GOWORK=off go run . $(BENCHFLAGS)
 
 bench-go: need-zookeeper ## the benchmarks of the packages, once each; BENCHTIME sets for how long

@@ -104,6 +104,9 @@ elif [ "${1-short}" = short ]; then
 	tests ./contrib "$two -short" $contrib # the workspace has all modules under contrib, so one command tests them
 	tests ./bench "$alone -short" ./...
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
+elif [ "$1" != long ]; then
+	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
+	exit 2
 else
 	sh scripts/need-peers.sh || exit 1
 	need_all
