@@ -19,14 +19,13 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// unchanged requires that the test leaves the store's tree as it is now.
+// unchanged fails the test unless the store's tree is the same at its end.
 func (w *fixture) unchanged() {
 	w.Helper()
 	before := w.server.Tree(w, "/")
 	w.Cleanup(func() { require.Equal(w, before, w.server.Tree(w, "/"), "the store's tree") })
 }
 
-// requireWords requires that the text of an error contains all the words.
 func requireWords(t testing.TB, err error, words ...string) {
 	t.Helper()
 	require.Error(t, err)
@@ -35,8 +34,7 @@ func requireWords(t testing.TB, err error, words ...string) {
 	}
 }
 
-// callAll calls everything that a lock can do, and returns the errors by the
-// name of the call.
+// callAll calls every method of a lock and returns the errors by method name.
 func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	all := make(map[string]error)
 	_, all["Lock"] = m.Lock(ctx)
@@ -100,8 +98,8 @@ func TestRegisteringNoDriverOrOneTwicePanicsWithItsName(t *testing.T) {
 	require.Equal(t, []string{"mem", "zk"}, dlock.Drivers(), "those that this package imports")
 }
 
-// silentServer returns the address of a server that accepts connections and
-// never answers.
+// silentServer returns the address of a server that accepts connections but
+// never replies.
 func silentServer(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -109,7 +107,6 @@ func silentServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// closedPort returns an address on which no server listens.
 func closedPort(t *testing.T) string {
 	port, err := testenv.FreePort()
 	require.NoError(t, err)
@@ -129,9 +126,8 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 			c, err := dlock.Open("zk", "zk://"+server.addr+"/x"+server.parameters)
 			require.NoError(t, err)
 			defer c.Close()
-			// The call of Ping comes first, and its error need not name the
-			// server: the first attempt to connect may fail only after the call
-			// has given up.
+			// The error of Ping need not name the server: the first
+			// attempt to connect may outlast the call.
 			endsWithItsContext(t, 300*time.Millisecond, func(ctx context.Context) {
 				requireWords(t, c.Ping(ctx), "dlock: ping: ")
 			})
@@ -154,7 +150,7 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
-	c, err := dlock.Open("zk", "zk://"+silentServer(t)) // without the context, the client would try for 10 s
+	c, err := dlock.Open("zk", "zk://"+silentServer(t)) // without a deadline the client would try for 10 s
 	require.NoError(t, err)
 	defer c.Close()
 	endsWithItsContext(t, 100*time.Millisecond, func(ctx context.Context) {
@@ -164,9 +160,8 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// endsWithItsContext makes a call several times, each time with a context that
-// ends after the timeout. It requires that the call returns within 500 ms after
-// that.
+// endsWithItsContext requires that call returns within 500 ms after its context
+// has timed out. It makes several attempts.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration
@@ -325,7 +320,7 @@ func TestWithoutPermissionToDeleteUnlockFailsAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
-	require.NoError(t, c.Close()) // Close ends the session, and the store removes the node with it
+	require.NoError(t, c.Close())
 	w.listed("q")
 }
 
@@ -381,7 +376,7 @@ func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 	require.NoError(t, held.Err())
 	w.listed("q")
 	w.unlock(held)
-	for _, fill := range []string{"x", "\x01", "\xff"} { // text that a record holds as it is, with escapes, and in base64
+	for _, fill := range []string{"x", "\x01", "\xff"} { // stored verbatim, escaped and as base64
 		lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat(fill, 64<<10)))).Lock(w.soon())
 		require.NoError(t, err)
 		w.unlock(lock)

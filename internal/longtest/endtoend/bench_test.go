@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// candidate is one implementation of a lock.
+// candidate is a lock implementation to compare.
 type candidate struct {
 	name string
 	use  func() error
@@ -25,7 +25,6 @@ type candidate struct {
 	requests int64
 }
 
-// dlockCandidate is the lock of this module, in a session of its own.
 func (w *fixture) dlockCandidate(queue string) *candidate {
 	m := w.client("bench").RWMutex(queue)
 	return &candidate{name: "dlock", use: func() error {
@@ -37,8 +36,8 @@ func (w *fixture) dlockCandidate(queue string) *candidate {
 	}}
 }
 
-// bareCandidate sends the fewest requests that a lock on ZooKeeper can: one
-// Multi and one Delete, without any checks.
+// bareCandidate sends the minimum for a lock on ZooKeeper, one Multi and one
+// Delete, and checks nothing.
 func (w *fixture) bareCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
 	_, err := w.raw.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
@@ -55,7 +54,7 @@ func (w *fixture) bareCandidate(queue string) *candidate {
 	}}
 }
 
-// zkLockCandidate is go-zookeeper's own lock.
+// zkLockCandidate is go-zookeeper's own [zk.Lock].
 func (w *fixture) zkLockCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
 	return &candidate{name: "zk.Lock", use: func() error {
@@ -68,14 +67,14 @@ func (w *fixture) zkLockCandidate(queue string) *candidate {
 }
 
 // BenchmarkFreeLock acquires and releases a free lock. The candidates take
-// turns, because the speed of a machine changes within seconds. Compare the
-// medians; ns/op is the sum of all candidates.
+// turns, because the speed of a shared machine changes within seconds. Compare
+// the reported medians: ns/op is the sum over all candidates.
 func BenchmarkFreeLock(b *testing.B) {
 	const turn = 10
 	w := newFixture(b)
 	candidates := []*candidate{w.dlockCandidate("q1"), w.bareCandidate("q2"), w.zkLockCandidate("q3")}
 	for _, r := range candidates {
-		require.NoError(b, r.use()) // the first use makes the queue, and is not measured
+		require.NoError(b, r.use()) // not measured, because the first use creates the queue
 	}
 	for b.Loop() {
 		for _, r := range candidates {
@@ -97,7 +96,7 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions contend for one lock. It measures
+// BenchmarkContendedLock measures a lock that eight sessions contend for, with
 // dlock and zk.Lock in turns.
 func BenchmarkContendedLock(b *testing.B) {
 	const sessions, times = 8, 25
@@ -148,7 +147,7 @@ func fight(b *testing.B, fighters []*candidate, times int) {
 	failures.none(b)
 }
 
-// BenchmarkHandOver passes one lock through fifty writers that wait for it.
+// BenchmarkHandOver passes one lock through a queue of fifty waiting writers.
 func BenchmarkHandOver(b *testing.B) {
 	const n = 50
 	w := newFixture(b)
@@ -170,9 +169,8 @@ func BenchmarkHandOver(b *testing.B) {
 	b.ReportMetric(spent/float64(lines), "requests/hand-over")
 }
 
-// BenchmarkMemory measures how much memory of the process, heap and stacks, a
-// held lock takes and how much a waiter takes. One client holds 10,000 locks,
-// and another client waits for each of them.
+// BenchmarkMemory measures heap and stack per held lock and per waiter. One
+// client holds 10,000 locks and another waits for each of them.
 func BenchmarkMemory(b *testing.B) {
 	const n = 10000
 	w := newFixture(b)
@@ -208,8 +206,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// each calls f with each number from 0 to n-1. Several of the calls run at the
-// same time.
+// each calls f with 0 to n-1 from several goroutines.
 func (w *fixture) each(n int, f func(i int) error) {
 	w.Helper()
 	var group sync.WaitGroup
@@ -225,7 +222,6 @@ func (w *fixture) each(n int, f func(i int) error) {
 	group.Wait()
 }
 
-// memory returns the size of heap and stacks after a garbage collection.
 func memory() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -23,7 +23,7 @@ const (
 	tablesEnd   = "<!-- end of tables -->\n"
 )
 
-// The results of a call while another library holds the lock.
+// What a call does while another library holds the lock.
 const (
 	waits   = "waits"
 	refused = "`ErrLocked`"
@@ -31,10 +31,10 @@ const (
 	fails   = "fails, and leaves its node"
 )
 
-// foreignLock is a kind of lock of another library.
+// foreignLock is one kind of lock of another library.
 type foreignLock struct {
 	label string
-	node  string // what the names of its nodes look like
+	node  string // pattern of its node names
 	note  string
 	start func(w *fixture) foreignLibrary
 	kind  string
@@ -57,14 +57,14 @@ var foreignLocks = []foreignLock{
 	{"go-zookeeper `zk.Lock`", "_c_<uuid>-lock-<seq>", "", goZooKeeper, ""},
 }
 
-// TestLocksOfOtherLibraries tries the locks of other libraries together with
-// this one, on one server and path. It compares the results with
+// TestLocksOfOtherLibraries mixes dlock with the locks of other libraries on
+// one path, and compares the outcome with the tables in
 // docs/use/coming-from.md.
 func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	clients := w.clients(2)
 	libraries := make(map[string]foreignLibrary)
-	// The programs take seconds to start, so they all start at the same time.
+	// Start all programs first, because each takes seconds to come up.
 	for _, f := range foreignLocks {
 		if libraries[f.library()] == nil {
 			libraries[f.library()] = f.start(w)
@@ -94,8 +94,7 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	require.Equal(t, documented, seen, "%s differs from the results", comingFrom)
 }
 
-// markdown returns a function that formats rows as a Markdown table with this
-// head.
+// markdown returns a function that formats rows as a Markdown table under head.
 func markdown(head ...string) func(rows [][]string) string {
 	return func(rows [][]string) string {
 		var b strings.Builder
@@ -110,7 +109,7 @@ func markdown(head ...string) func(rows [][]string) string {
 	}
 }
 
-// comparison tries one foreign lock together with this library's lock.
+// comparison runs dlock against one foreign lock.
 type comparison struct {
 	*fixture
 	theirs  foreignLibrary
@@ -119,8 +118,8 @@ type comparison struct {
 	clients []*dlock.Client
 }
 
-// lockForeign acquires the foreign lock. It returns the lock's node and a
-// function that releases the lock.
+// lockForeign acquires the foreign lock and returns its node and a function
+// that releases it.
 func (d comparison) lockForeign() (node string, release func()) {
 	d.Helper()
 	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
@@ -132,8 +131,9 @@ func (d comparison) lockForeign() (node string, release func()) {
 	return nodes[0], func() { d.theirs.release(id) }
 }
 
-// contendOwn returns the result of Lock or RLock while the foreign lock is held. A
-// call that waits must acquire the lock when the foreign lock is released.
+// contendOwn returns the outcome of Lock or RLock while the foreign lock is
+// held. A call that waits must acquire the lock once the foreign lock is
+// released.
 func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
@@ -160,7 +160,8 @@ func (k *contender) over() bool {
 	}
 }
 
-// try returns the result of TryLock or TryRLock while the foreign lock is held.
+// try returns the outcome of TryLock or TryRLock while the foreign lock is
+// held.
 func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
 	d.Helper()
 	_, release := d.lockForeign()
@@ -174,9 +175,9 @@ func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, 
 	return enters
 }
 
-// contendForeign returns the result of acquiring the foreign lock while this
-// library's lock is held in that mode. If the foreign lock waits, it must be
-// acquired after Unlock.
+// contendForeign returns the outcome of acquiring the foreign lock while dlock
+// holds its lock in the given mode. A foreign lock that waits must be granted
+// after Unlock.
 func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()
@@ -211,8 +212,8 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	return fails
 }
 
-// watchedByAnother reports whether a session watches a node that belongs to
-// another session.
+// watchedByAnother reports whether a session other than the node's owner
+// watches the node.
 func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name
@@ -223,7 +224,7 @@ func (w *fixture) watchedByAnother(queue, name string) bool {
 	for line := range strings.Lines(sessions) {
 		session, isOne := strings.CutPrefix(line, "\t")
 		if !isOne {
-			return false // the line begins the next path
+			return false // start of the next path
 		}
 		if strings.TrimSpace(session) != owner {
 			return true

@@ -14,14 +14,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ZooKeeper keeps each queue as a container node. When the last node of the
-// queue is gone, the server removes the queue too, by default within a minute.
+// The server deletes a queue, which is a container node, some time after its
+// last child is gone (a minute by default).
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also looks for the queue
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also has to look for the queue
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(time.Millisecond)))
 	var (
 		referees [queues]referee
-		made     sync.Map // the epochs that the queues have had: each queue that is made again has a new one
+		made     sync.Map // epochs of all queues; a queue that is created again gets a new one
 		wg       sync.WaitGroup
 	)
 	trace := dlock.WithTrace(&dlock.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
@@ -62,7 +62,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	for i, c := range w.clients(3) {
 		wg.Go(func() {
 			for n := range turns {
-				queue := n * (i + 1) % queues // the clients meet in some queues and leave others empty
+				queue := n * (i + 1) % queues // clients meet in some queues and leave others empty
 				if err := turn(c, queue, n%4 == i); err != nil {
 					referees[queue].add("client %d, turn %d: %v", i, n, err)
 				}

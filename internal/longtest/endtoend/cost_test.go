@@ -11,13 +11,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift is how long a lock may be held while a test counts its requests. It is
-// less than the 300 ms after which a holder watches its own node, because that
-// watch would take requests of its own.
+// swift bounds how long a lock is held while its requests are counted. A holder
+// watches its own node after 300 ms, which would add requests.
 const swift = 200 * time.Millisecond
 
-// swiftly repeats f until f has held each lock for a short time only. A busy
-// machine may need several tries.
+// swiftly repeats f until it held each lock for less than swift, which may take
+// several attempts on a busy machine.
 func (w *fixture) swiftly(f func() (longest time.Duration)) {
 	w.Helper()
 	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
@@ -41,7 +40,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 					w.unlock(lock)
 					return time.Since(began)
 				}
-				round() // the first round makes the queue, and is not counted
+				round() // not counted, because the first round creates the queue
 				var spent int64
 				w.swiftly(func() (longest time.Duration) {
 					before := w.server.Requests(t)
@@ -78,10 +77,10 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 	})
 }
 
-// kinds are the kinds of requests that a lock sends, with their opcodes.
+// kinds maps the requests that a lock sends to their opcodes.
 var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
 
-// spent returns how many requests of each kind f has sent through the proxy.
+// spent returns the requests that f sent through the proxy, by kind.
 func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	t.Helper()
 	all, before := p.Requests(), make(map[string]int)
@@ -101,9 +100,8 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	return counts
 }
 
-// A call that has to wait creates a node, lists the queue, watches its
-// predecessor and its own node, and deletes the node in the end. The grant
-// itself takes no request.
+// A waiter creates its node, lists the queue, watches its predecessor and its
+// own node, and finally deletes its node. The grant costs no request.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
 		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
@@ -119,7 +117,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
-	w.unlock(waiting.granted()) // after this, the client knows the queue and its ACL
+	w.unlock(waiting.granted()) // teach the client the queue and its ACL
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
@@ -127,8 +125,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Node())
-			// The waiter sends the requests for its two watches at the same
-			// time. Wait until the server has handled both.
+			// The two watches are set concurrently.
 			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "the server does not hold both watches of the waiter" })
 		})
 		began := time.Now()
@@ -144,9 +141,9 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// From its second lock of a queue on, a client sends the list right behind the
-// create, without waiting for the reply to the create. So the three requests
-// take two round trips.
+// From its second lock of a queue on, a client sends the list right after the
+// create without waiting for a reply, so that three requests take two round
+// trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()
@@ -157,7 +154,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 		require.NoError(t, err)
 		w.unlock(lock)
 	}
-	turn() // after this, the client knows the queue
+	turn() // teach the client the queue
 	w.swiftly(func() time.Duration {
 		began := time.Now()
 		cost := spent(t, proxy, func() {
@@ -184,11 +181,10 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 		w.unlock(lock)
 	}
 	use()
-	// While a node is retained, the client watches and lists the queue.
-	// go-zookeeper sends the same kind of request for both: it asks for the
-	// children.
+	// The client watches and lists the queue while it retains a node. Both
+	// are GetChildren2 requests.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the client does not watch and list the queue" })
-	// 300 ms after the grant the client also watches the node itself.
+	// After 300 ms the holder also watches its own node.
 	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {
 		for range 1000 {
@@ -220,8 +216,7 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// For the two requests of a free lock go-zookeeper alone allocates 46 times.
-// The driver must add little to that.
+// go-zookeeper alone allocates 46 times for the two requests of a free lock.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")
@@ -234,8 +229,8 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations allows a few more than the 108 allocations of a lock and its
-// unlock at present.
+// maxAllocations leaves a small margin over the 108 allocations of a lock and
+// its unlock at the time of writing.
 const maxAllocations = 115.0
 
 func TestReentrySendsNothing(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package endtoend holds tests only: the read-write lock from end to end, with
-// the sessions of applications, package recipes, package zkdriver and one real
-// ZooKeeper server. The tests also look at the server's own counters and tree,
-// without any of these packages.
+// Package endtoend tests the read-write lock from package dlock down to a real
+// ZooKeeper server. It checks the outcome against the server's own counters and
+// tree.
 package endtoend

@@ -132,7 +132,7 @@ func TestReadersQueuedTogetherAreGrantedTogether(t *testing.T) {
 	last.waitsBehind(readers[3].node())
 	w.unlock(writer)
 	var held []*dlock.Lock
-	for _, k := range readers { // no reader unlocks before all of them hold the lock
+	for _, k := range readers { // all readers hold the lock before the first one unlocks
 		held = append(held, k.granted())
 	}
 	for i := range held {
@@ -208,7 +208,7 @@ func TestChildrenWithoutASequenceAreNoContenders(t *testing.T) {
 func TestASequencedChildOfAnUnknownKindBlocksAsExclusive(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
-	w.unlock(w.lock(c[0]).granted()) // after this, the sequence 0 is used up
+	w.unlock(w.lock(c[0]).granted()) // use up sequence 0
 	const foreign = "other-X-0000000000"
 	_, err := w.raw.Create(w.path("q")+"/"+foreign, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)

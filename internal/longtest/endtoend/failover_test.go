@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-const tick = 500 * time.Millisecond // the tick of the servers of package zktest
+const tick = 500 * time.Millisecond // tickTime of the servers of package zktest
 
 func TestWhenTheHoldersClientIsClosedTheNextHoldsPromptly(t *testing.T) {
 	w := newFixture(t)
@@ -78,7 +78,7 @@ func TestALockWhoseSessionExpiresIsLost(t *testing.T) {
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
 
 	w.listed("q", next.Node())
-	again := w.lock(c) // the client still works, with a new session
+	again := w.lock(c) // with a new session
 	again.waitsBehind(next.Node())
 	require.Greater(t, next.Token(), lock.Token())
 	w.unlock(next)

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// bound is how long a test waits for something before it fails. Nothing
-	// that works takes nearly as long.
+	// bound is the timeout of every wait in a test. Only a failure takes
+	// that long.
 	bound = 30 * time.Second
 
-	// quiet is a session timeout so long that the client sends no heartbeats
-	// during a test.
+	// quiet is a session timeout so long that no heartbeat is sent during a
+	// test.
 	quiet = 10 * time.Minute
 )
 
-// fixture is a path of the test's own on the shared server, and a plain client
-// that looks at the store without the driver.
+// fixture gives a test a path of its own on the shared server, and a plain
+// client to inspect the store without the driver.
 type fixture struct {
 	testing.TB
 	server *zktest.Server
@@ -50,22 +50,21 @@ func newWorldOn(t testing.TB, server *zktest.Server) *fixture {
 
 func (w *fixture) dsn(addr, params string) string { return "zk://" + addr + w.root + "?" + params }
 
-// client opens a client with a session of its own that sends no heartbeats
-// while the test runs.
+// client opens a client with its own session, which sends no heartbeats.
 func (w *fixture) client(host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	return w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), host, opts...)
 }
 
-// proxied opens a client whose requests go through a proxy of its own.
+// proxied is like client, with a proxy between the client and the server.
 func (w *fixture) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zktest.Proxy) {
 	w.Helper()
 	p := zktest.NewProxy(w, w.server.Addr())
 	return w.open(w.dsn(p.Addr(), "session_timeout="+quiet.String()), host, opts...), p
 }
 
-// open opens a client with this host name, and returns it when it has a
-// session. The client is closed when the test ends.
+// open opens a client and waits for its session. The client is closed when the
+// test ends.
 func (w *fixture) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{dlock.WithHostname(host)}, opts...)...)
@@ -84,8 +83,8 @@ func (w *fixture) clients(n int) []*dlock.Client {
 	return clients
 }
 
-// soon returns a context for a call that should return soon. The context ends
-// after bound, so that a call which hangs returns.
+// soon returns a context that ends after bound, so that a hanging call fails
+// the test.
 func (w *fixture) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	w.Cleanup(cancel)
@@ -94,7 +93,7 @@ func (w *fixture) soon() context.Context {
 
 func (w *fixture) path(queue string) string { return w.root + "/" + queue }
 
-// nodes returns the names of the nodes of a queue, sorted by sequence.
+// nodes returns the node names of a queue, sorted by sequence.
 func (w *fixture) nodes(queue string) []string {
 	w.Helper()
 	names, _, err := w.raw.Children(w.path(queue))
@@ -106,19 +105,18 @@ func (w *fixture) nodes(queue string) []string {
 	return names
 }
 
-// sequence returns the last ten characters of a name, which are the sequence of
-// the node.
+// sequence returns the ten digits at the end of a node name.
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
-// listed waits until exactly these nodes are in the queue, in this order.
+// listed waits until the queue holds exactly these nodes, in this order.
 func (w *fixture) listed(queue string, names ...string) {
 	w.Helper()
 	w.eventually(func() bool { return slices.Equal(w.nodes(queue), names) },
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually calls reached() again and again until the result is true. If that
-// takes too long, the test fails with the text that instead() returns.
+// eventually polls reached until it returns true. If that takes longer than
+// bound, the test fails with the text that instead returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -128,9 +126,8 @@ func (w *fixture) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// requirePrompt requires that the median of the times is below a limit and that
-// none is far above it. A busy machine may be late once in a while, but not
-// most of the time.
+// requirePrompt requires a median below limit. Single outliers of up to 5 s are
+// allowed, because the machine may be busy.
 func requirePrompt(t testing.TB, limit time.Duration, took []time.Duration) {
 	t.Helper()
 	slices.Sort(took)
@@ -146,7 +143,7 @@ func (w *fixture) remove(queue, name string) {
 	require.NoError(w, w.raw.Delete(w.path(queue)+"/"+name, -1))
 }
 
-// removeQueue deletes a queue and all nodes in it, in one transaction.
+// removeQueue deletes a queue and all its nodes in one transaction.
 func (w *fixture) removeQueue(queue string) {
 	w.Helper()
 	w.eventually(func() bool {
@@ -166,8 +163,8 @@ func (w *fixture) missing(queue string) bool {
 	return !there
 }
 
-// closes waits until the channel c is closed. The text what says in a failure
-// what has not happened.
+// closes waits until c is closed. If that takes longer than bound, the test
+// fails with the text what.
 func (w *fixture) closes(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
@@ -177,9 +174,9 @@ func (w *fixture) closes(c <-chan struct{}, what string) {
 	}
 }
 
-// expire ends the session of the proxy's client on the server. It keeps the
-// client out meanwhile: the client reconnects so fast that its new connection
-// would take the session over before the server has ended it.
+// expire makes the server expire the session of the proxy's client. It refuses
+// connections meanwhile, because a quick reconnect would move the session to
+// the new connection before the server has expired it.
 func (w *fixture) expire(p *zktest.Proxy) {
 	w.Helper()
 	p.Refuse()
@@ -189,7 +186,7 @@ func (w *fixture) expire(p *zktest.Proxy) {
 	require.NoError(w, zktest.Expire(w.server.Addr(), last.ID, last.Passwd))
 }
 
-// ids returns the ids of the sessions that the client of a proxy has had.
+// ids returns the ids of all sessions of a proxy's client.
 func ids(p *zktest.Proxy) map[int64]bool {
 	seen := make(map[int64]bool)
 	for _, s := range p.Sessions() {
@@ -200,23 +197,22 @@ func ids(p *zktest.Proxy) map[int64]bool {
 	return seen
 }
 
-// contender is a call of Lock or RLock that runs while the test does other
-// things.
+// contender is a call of Lock or RLock in a goroutine of its own.
 type contender struct {
 	w      *fixture
 	cancel context.CancelFunc
 	done   chan struct{}
-	lock   *dlock.Lock // the lock that the call has acquired; set before done is closed
-	err    error       // the error that the call has returned; set before done is closed
+	lock   *dlock.Lock // set before done is closed
+	err    error       // set before done is closed
 	at     time.Time   // when the call returned; set before done is closed
 
 	mu      sync.Mutex
-	queued  []string              // the nodes that the call has had
-	waiting []recipes.WaitingInfo // the nodes that the call has waited for
+	queued  []string              // names of all nodes of the call
+	waiting []recipes.WaitingInfo // all waits of the call, in order
 }
 
-// contend calls Lock or RLock on another goroutine, and returns at once. When
-// the test ends, the call is cancelled.
+// contend starts a call of Lock or RLock in a goroutine. The call is cancelled
+// when the test ends.
 func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -253,7 +249,7 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
 func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
-// granted waits until the call has acquired the lock, and returns the lock.
+// granted waits until the call has acquired the lock.
 func (k *contender) granted() *dlock.Lock {
 	k.w.Helper()
 	k.returned()
@@ -262,7 +258,7 @@ func (k *contender) granted() *dlock.Lock {
 	return k.lock
 }
 
-// failed waits until the call has returned an error, and returns the error.
+// failed waits until the call has returned an error.
 func (k *contender) failed() error {
 	k.w.Helper()
 	k.returned()
@@ -280,8 +276,7 @@ func (k *contender) returned() {
 	}
 }
 
-// waitsBehind waits until the call has listed the queue and waits for that
-// node, and requires that the call has not returned.
+// waitsBehind waits until name is the predecessor of the call's node.
 func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -301,7 +296,7 @@ func (k *contender) waits() {
 	}
 }
 
-// node returns the name of the call's present or last node.
+// node returns the name of the call's latest node.
 func (k *contender) node() string {
 	if nodes := k.nodes(); len(nodes) > 0 {
 		return nodes[len(nodes)-1]
@@ -331,8 +326,8 @@ func (w *fixture) unlock(locks ...*dlock.Lock) {
 	}
 }
 
-// release unlocks, and returns the error of Unlock. On a slow machine, Unlock may not
-// get an answer in its time limit of 2 s. Then release returns nil.
+// release unlocks l and ignores an ErrUnavailable after 2 s, the time limit of
+// Unlock, because a slow machine may exceed it.
 func release(l *dlock.Lock) error {
 	began := time.Now()
 	err := l.Unlock()
@@ -342,14 +337,13 @@ func release(l *dlock.Lock) error {
 	return err
 }
 
-// lost waits until the lock reports that it is lost.
+// lost waits for the loss of a lock.
 func (w *fixture) lost(l *dlock.Lock) {
 	w.Helper()
 	w.closes(l.Lost(), "the loss of "+l.Node())
 	require.ErrorIs(w, l.Err(), dlock.ErrLost)
 }
 
-// errs collects errors that goroutines report.
 type errs struct {
 	mu  sync.Mutex
 	all []error
@@ -368,8 +362,8 @@ func (e *errs) none(t testing.TB) {
 	require.NoError(t, errors.Join(e.all...))
 }
 
-// referee counts the holders of one lock. It reports holders that may not hold
-// the lock together, and tokens of exclusive locks that do not rise.
+// referee counts the holders of one lock. It reports holders that exclude each
+// other, and exclusive tokens that do not increase.
 type referee struct {
 	errs
 	state     sync.Mutex

@@ -33,8 +33,8 @@ func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	// The timeout is long enough for the waiter to list the queue and to set
-	// its watches first.
+	// The timeout leaves the waiter time to list the queue and to set its
+	// watches.
 	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond))
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
@@ -50,7 +50,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	watches := w.server.Watches()
-	w.watched(watches, 1) // the watch of the holder's node; all later watches are the waiters'
+	w.watched(watches, 1) // the holder's own watch; all others belong to waiters
 	began := time.Now()
 	waited, timeout := 0, 500*time.Millisecond
 	goOn := func(total int) {
@@ -58,12 +58,12 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Minute, "only %d have waited", waited)
 			n := w.timedOut(c[1], batch%2 == 0, timeout)
 			if waited += n; n < timedOutCalls/2 {
-				timeout *= 2 // on a busy machine too few calls create a node within the timeout, so double it
+				timeout *= 2 // too few calls got as far as creating a node
 			}
 		}
 		w.listed("q", holder.Node())
-		// At most two watches may stay, both on the holder's node: one of its
-		// own session, and one of the waiters' session.
+		// Two watches may remain on the holder's node: its own, and one
+		// of the waiters' session.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
@@ -72,7 +72,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	before := heap()
 	goOn(enough)
 	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
-	// Wait until the reaper has found that the nodes it was to remove are gone.
+	// The heap shrinks only after the reaper is done with its backlog.
 	var after uint64
 	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
 		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
@@ -81,10 +81,9 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	w.watched(watches, 0)
 }
 
-// startManyGoroutines lets more goroutines live at the same time than the test ever
-// needs. The runtime keeps a descriptor of each for the next goroutine. If the server
-// does not answer for a moment, more calls are under way than before, and their new
-// descriptors would look like a leak.
+// startManyGoroutines makes the runtime allocate more goroutine descriptors
+// than the test will ever need. The runtime never frees them, so descriptors
+// allocated during a slow moment of the server would look like a leak.
 func startManyGoroutines() {
 	var all sync.WaitGroup
 	end := make(chan struct{})
@@ -95,13 +94,12 @@ func startManyGoroutines() {
 	all.Wait()
 }
 
-// timedOutCalls is how many calls time out at the same time.
+// timedOutCalls is the number of calls that time out at the same time.
 const timedOutCalls = 500
 
-// timedOut makes many calls time out at the same time behind a holder. If
-// onlyReaders is false, half of the calls are writers, which also wait for each
-// other. timedOut returns how many of the calls had a node in the queue and
-// waited.
+// timedOut makes many calls time out behind a holder, and returns how many of
+// them had a node and waited. Unless onlyReaders is set, half of the calls are
+// writers, which also wait for each other.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var (
@@ -208,9 +206,8 @@ func TestWhenTheSessionOfAWaiterInTheMiddleEndsNoWaiterIsGrantedEarly(t *testing
 	w.unlock(last.granted())
 }
 
-// A contender that waits needs no goroutine but the caller's. (Requests under
-// way run on workers of the driver. At most 16 of those stay when the requests
-// are done.)
+// Requests in flight use worker goroutines of the driver, of which at most 16
+// stay when idle.
 func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 	const n, spare = 1000, 16 + 4
 	w := newFixture(t)

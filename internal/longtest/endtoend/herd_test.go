@@ -10,15 +10,15 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// waitingWriters is a held lock and writers that wait for it.
+// waitingWriters is a held lock with writers queued behind it.
 type waitingWriters struct {
 	w      *fixture
 	held   *dlock.Lock
 	queued []*contender
 }
 
-// queueWriters queues n writers, in order. The function clients returns the
-// client of the holder for 0, and the clients of the writers for 1 to n.
+// queueWriters queues n writers in order. clients(0) is the holder's client,
+// and clients(1) to clients(n) are the writers'.
 func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *waitingWriters {
 	w.Helper()
 	l := &waitingWriters{w: w, held: w.lock(clients(0)).granted()}
@@ -32,9 +32,9 @@ func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ..
 	return l
 }
 
-// handOver passes the lock from one writer to the next and returns the number
-// of requests for each hand-over. If settle is true, every remaining waiter has
-// to notice a hand-over before the next one.
+// handOver passes the lock through all writers and returns the requests per
+// hand-over. With settle set, it waits after each hand-over until every
+// remaining waiter has noticed.
 func (l *waitingWriters) handOver(settle bool) float64 {
 	l.w.Helper()
 	before := l.w.server.Requests(l.w)
@@ -54,17 +54,15 @@ func (l *waitingWriters) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the number of watches that the server holds is the sum of
-// before and more.
+// watched waits until the server holds before+more watches.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows one request for the release, and now and then one for a
-// watch. A holder may set a watch on its own node when it has held the lock for
-// 300 ms, and a busy machine holds some locks for longer.
+// maxPerHandOver allows one request for the release, and an occasional watch: a
+// holder watches its own node after 300 ms, which happens on a busy machine.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
@@ -74,8 +72,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 			clients := w.clients(n + 1)
 			watches := w.server.Watches()
 			l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
-			// Each waiter watches its predecessor and its own node, and the
-			// holder watches its own node.
+			// Each waiter watches its predecessor and its own node,
+			// the holder only its own.
 			w.watched(watches, 2*int64(n)+1)
 			spent := l.handOver(false)
 			t.Logf("%.2f requests for each hand-over", spent)
@@ -89,7 +87,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 		c := w.client("web1")
 		watches := w.server.Watches()
 		l := w.queueWriters(50, func(int) *dlock.Client { return c })
-		w.watched(watches, 51) // one watch for each of the 51 nodes
+		w.watched(watches, 51) // one for each of the 51 nodes
 		spent := l.handOver(false)
 		t.Logf("%.2f requests for each hand-over", spent)
 		require.LessOrEqual(t, spent, maxPerHandOver)
@@ -97,8 +95,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// With WithWait(WatchQueue()) each release wakes every waiter, so its cost
-// grows with their number. By default a release wakes one writer.
+// A release wakes every waiter under WatchQueue, so its cost grows with the
+// number of waiters. By default it wakes one writer.
 func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	const n = 20
 	w := newFixture(t)
@@ -106,8 +104,9 @@ func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
 	spent := l.handOver(true)
 	t.Logf("%.2f requests for each hand-over", spent)
-	// Each release is one Delete. Then each waiter that still waits, (n-1)/2 of
-	// them on average, sets a watch and lists the queue: n-1 requests.
+	// Each release is one Delete, after which the remaining waiters,
+	// (n-1)/2 on average, each set a watch and list the queue: n-1
+	// requests.
 	require.GreaterOrEqual(t, spent, 1+float64(n+1)-2)
 	w.listed("q")
 }
@@ -131,9 +130,8 @@ func TestAReleaseByAWriterGrantsReadersWithoutARequest(t *testing.T) {
 		k.granted()
 	}
 	spent := w.server.Requests(t) - before
-	// A holder may set a watch on its own node when it has held the lock for
-	// 300 ms. Some readers may have held the lock for that long before the last
-	// reader was granted it. So each reader may have sent one request.
+	// A reader may have sent one request, because a holder watches its own
+	// node after 300 ms and the last grant may come later than that.
 	require.LessOrEqual(t, spent, int64(n))
 	for _, k := range readers {
 		w.unlock(k.lock)

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// login returns a plain client that is logged in with these credentials.
+// login returns a plain client with digest credentials.
 func (w *fixture) login(user string) *zk.Conn {
 	w.Helper()
 	c := zktest.Dial(w, quiet, w.server.Addr())
@@ -21,7 +21,7 @@ func (w *fixture) login(user string) *zk.Conn {
 }
 
 // listedQueue waits until the call has listed the queue n times, and requires
-// that the call has not returned.
+// that it has not returned.
 func (k *contender) listedQueue(n int) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -37,22 +37,21 @@ func (k *contender) listedQueue(n int) {
 	k.waits()
 }
 
-// A superuser may write to every node, also to that of a holder. It can forge
-// the write by which a holder releases its lock. A waiter whose session has
-// handover=list lists the queue after each write, so the forged write grants it
-// nothing, however long it has waited.
+// A superuser can forge the write by which a holder announces its release. With
+// handover=list a waiter lists the queue after each write, so that the forgery
+// grants it nothing.
 func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
-	for _, handover := range []string{"release", "list"} { // the setting of the holder; the waiter always has handover=list
+	for _, handover := range []string{"release", "list"} { // of the holder; the waiter always has handover=list
 		t.Run("holder with handover="+handover, func(t *testing.T) {
 			w := newFixture(t)
 			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web1")
 			waiter := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover=list"), "web2")
 			watches := w.server.Watches()
 			lock := w.lock(holder).granted()
-			w.watched(watches, 1) // the watch of the holder's node
+			w.watched(watches, 1) // the holder's own watch
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // that watch, and the waiter's watches of its own node and of the holder's
+			w.watched(watches, 3) // the holder's, and the waiter's of both nodes
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.listedQueue(2)
@@ -63,10 +62,9 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 	}
 }
 
-// An attacker may add nodes to a queue, but may not remove any. A waiter waits
-// for a node of the attacker, and the attacker makes that node look released.
-// The cases differ in the ACL that an operator gives to the queue at first and
-// later.
+// An attacker that may add but not delete nodes makes a node of its own, which
+// a waiter waits for, look released. The cases differ in the queue's ACL, which
+// an operator may change later.
 func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")
@@ -83,7 +81,7 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 			require.NoError(t, err)
 			dsn := strings.Replace(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), "zk://", "zk://"+alice+"@", 1)
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
-			first := w.lock(waiter).granted() // this lock and the next one let both clients learn of the queue
+			first := w.lock(waiter).granted() // this and the next lock teach both clients the queue
 			behind := w.lock(holder)
 			behind.waitsBehind(first.Node())
 			w.unlock(first)
@@ -95,7 +93,7 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 
 			watches := w.server.Watches()
 			lock := w.lock(holder).granted()
-			w.watched(watches, 1) // the watch of the holder's node
+			w.watched(watches, 1) // the holder's own watch
 			forged, err := w.raw.Create(w.path("q")+"/x-W-", []byte("\n#dlock guarded"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 			if name == "could add" {
@@ -129,7 +127,7 @@ func TestAForgedNodeDoesNotHideALossFromTheHolder(t *testing.T) {
 					watches := w.server.Watches()
 					lock := w.contend(c, "q", mode).granted()
 					if when == "later" {
-						w.watched(watches, 1) // the watch of the holder's node
+						w.watched(watches, 1) // the holder's own watch
 					}
 					path := w.path("q") + "/" + lock.Node()
 					_, err := w.raw.Multi(

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// hostileData is data of nodes that only an attacker would write.
+// hostileData is node data that only an attacker would write.
 var hostileData = map[string]string{
 	"nothing":           "",
 	"binary":            "\x00\x01\x02\xff\xfe\x80",
@@ -80,8 +80,8 @@ func TestHostileDataChangesNothingForWaiters(t *testing.T) {
 	}
 }
 
-// The data of the ZooKeeper node that stands for the queue itself has no
-// meaning for this library. But such data may cost a request or two.
+// The data of the queue's own ZooKeeper node means nothing to dlock, although
+// it may cost a request or two.
 func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 	for name, data := range hostileData {
 		if data == "" {
@@ -106,8 +106,8 @@ func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 }
 
 // With acl=open and handover=list every client may write to a holder's node.
-// That may take the lock away from the holder, as a delete of the node does,
-// but it grants the lock to no second holder.
+// Like a deletion, that may cost the holder its lock, but it must not grant the
+// lock to a second holder.
 func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 			_, err = other.RWMutex("q").TryRLock(w.soon())
 			require.ErrorIs(t, err, dlock.ErrLocked)
 			_ = lock.Unlock()
-			_ = holder.Close() // now the node is gone in any case
+			_ = holder.Close() // the node is gone either way
 			next := k.granted()
 			require.Greater(t, next.Token(), lock.Token())
 			w.unlock(next)
@@ -130,8 +130,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	}
 }
 
-// Queue reads one record after the other and keeps only those that it
-// understands.
+// Queue reads one record at a time and keeps only those that it can parse.
 func TestAQueueFullOfJunkCostsNoMemoryWithoutBound(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")

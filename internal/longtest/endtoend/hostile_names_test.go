@@ -24,9 +24,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable requires that a terminal shows a text as it is: the text has
-// no control character but the given ones, nothing invisible, and nothing that
-// changes the direction of writing.
+// requirePrintable requires that a terminal shows text as it is: no control
+// characters except those in also, nothing invisible, and nothing that changes
+// the direction of writing.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -40,14 +40,14 @@ func requirePrintable(t testing.TB, text string, also ...rune) {
 	}
 }
 
-// plant makes a node that belongs to no session, as an attacker can.
+// plant creates a persistent node, as an attacker could.
 func (w *fixture) plant(queue, name string, data []byte) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue)+"/"+name, data, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err, "%.100q", name)
 }
 
-// made makes an empty queue.
+// made creates an empty queue.
 func (w *fixture) made(queue string) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue), nil, 0, zk.WorldACL(zk.PermAll))
@@ -55,15 +55,14 @@ func (w *fixture) made(queue string) {
 }
 
 const (
-	override  = "\u202e" // shows the text after it from right to left
+	override  = "\u202e" // right-to-left override
 	invisible = "\u200b\u2060\ufeff"
 	lines     = "\u2028\u2029"
 )
 
 var long = strings.Repeat("x", 300_000)
 
-// unsequenced are names that ZooKeeper accepts, but that no node of a contender
-// has.
+// unsequenced are names that ZooKeeper accepts but no contender uses.
 var unsequenced = []string{
 	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "000000000", "lock", "%", "x-W-0000000001-", "...", "x-W-0000000001~", "0000000001~~",
 	"x-W-00000000\uff10\uff11", "x-W-1000000000000000000x",
@@ -99,8 +98,8 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"x-0000000000", "-0000000000", "--0000000000", "-W-0000000000", "x-Q-0000000000", "x-r-0000000000", "x-R0-0000000000",
 		override + "-R" + override + "-0000000000", "x" + invisible + "-0000000000", long + "-0000000000",
-		// ZooKeeper appends ten digits to any prefix, whatever its last
-		// character.
+		// ZooKeeper appends ten digits to any prefix, even one that
+		// ends in a digit.
 		"0000000000", "_c_5f0c4a5d-7e9d-lock-0000000000", "_c_5f0c4a5d-7e9d__WRIT__0000000000", "_c_5f0c4a5d-7e9d__READ__0000000000",
 		"5f0c4a5d7e9d__lock__0000000000", "5f0c4a5d7e9d__rlock__0000000000", "lock-0000000000", "x-R-20240000000000",
 		"x-W-1000000000000000000", "x-W-" + strings.Repeat("9", 30) + "0000000000", strings.Repeat("0", 40), override + "0000000000",
@@ -131,9 +130,8 @@ func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
 	w.unlock(writer.granted())
 }
 
-// The sequence numbers that ZooKeeper gives have 31 bits, but a name may hold a
-// greater number. Every new contender is ahead of such a node, so the node does
-// not block it.
+// ZooKeeper assigns sequences of 31 bits, but a node created by hand may carry
+// a greater number. Every contender is ahead of it.
 func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -150,8 +148,8 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock does not wait, and another node is in the queue")
 }
 
-// Neither an error nor a log contains the control characters of a name, whether
-// the program prints the error, the queue or the argument of a hook.
+// Control characters in a node name are escaped in errors, logs, printed queues
+// and trace events.
 func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	for _, host := range []string{
 		"web1" + override + "1bew", invisible, "x" + lines + "dlock: all is well", "\u061c\u2066x\u2069", "\u00ad", "\u115f\u2800 \u00a0x", `"`, `\x1b[2J`, long,
@@ -193,7 +191,7 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	}
 }
 
-// sharedBuffer is a buffer for many goroutines.
+// sharedBuffer is a bytes.Buffer that is safe for concurrent use.
 type sharedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -211,8 +209,8 @@ func (s *sharedBuffer) String() string {
 	return s.b.String()
 }
 
-// requirePrintableError formats an error in every way in which programs print
-// errors, and logs it.
+// requirePrintableError checks every way in which programs print or log an
+// error.
 func requirePrintableError(t testing.TB, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -225,8 +223,7 @@ func requirePrintableError(t testing.TB, err error) {
 	}
 }
 
-// A client that may add to a queue can put a node there that other clients may
-// not read.
+// A client that may add nodes can add one that others may not read.
 func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -254,8 +251,8 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w.unlock(polled.granted())
 }
 
-// The list of this queue is longer than ZooKeeper's limit jute.maxbuffer. A
-// server sends it all the same.
+// The list of this queue exceeds jute.maxbuffer, which limits requests but not
+// the replies of a server.
 func TestAHugeQueueIsStillALock(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -269,7 +266,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // to send one request for each node would take long
+	w.removeMany("q") // one request per node would take too long
 }
 
 func (w *fixture) plantMany(queue string, n int, name func(int) string) {
@@ -297,8 +294,6 @@ func (w *fixture) removeMany(queue string) {
 	}
 }
 
-// Foreign nodes keep a queue from starting over. The error says so, and no
-// waiter is granted the lock wrongly.
 func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -311,8 +306,7 @@ func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The session of a node says which client it belongs to. The name does not,
-// because any client can write any name.
+// Any client can write any name, so the owner of a node is told by its session.
 func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")
@@ -320,7 +314,7 @@ func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
 	require.NoError(t, err)
 	prefix, seq, _ := driver.ParseName(lock.Node())
-	w.plant("q", driver.FormatName(prefix, seq+1), data) // this node has the holder's record, with the holder's id
+	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, including its id
 	w.plant("q", driver.FormatName("web1-R-", seq), data)
 	next := w.lock(c)
 	next.waits()

@@ -34,13 +34,12 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// passwords have characters with a meaning in data source names, and a word to
-// search for.
+// passwords contain characters with a meaning in data source names, and a word
+// to search for.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
-// forms returns, in lower case, the texts by which output could reveal a
-// password: as it is, as in a data source name, encoded, or hashed. The key
-// says which.
+// forms returns the texts that would reveal a password, in lower case:
+// verbatim, escaped, encoded and hashed, by a description.
 func forms(user, password string) map[string]string {
 	login := user + ":" + password
 	all := map[string]string{}
@@ -55,7 +54,7 @@ func forms(user, password string) map[string]string {
 			all[name+" "+form] = strings.ToLower(text)
 		}
 	}
-	all["the beginning"] = "xyzzy" // every password of these tests begins with this, in capital letters
+	all["the beginning"] = "xyzzy" // common prefix of all passwords in this file
 	return all
 }
 
@@ -72,7 +71,7 @@ type recorder struct {
 	t     testing.TB
 	forms map[string]string
 	sharedBuffer
-	digest string // the digest of user and password, as ZooKeeper shows it in an ACL
+	digest string // digest of user and password, as ZooKeeper shows it in an ACL
 }
 
 func (e *recorder) record(what, text string) {
@@ -85,12 +84,12 @@ func (e *recorder) record(what, text string) {
 	}
 }
 
-// value records a value in every way in which fmt prints it.
+// value records v in every way in which fmt prints it.
 func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
-		formats = formats[:3] // the other formats follow pointers, to values that may change meanwhile
+		formats = formats[:3] // the others follow pointers to values that may change concurrently
 	}
 	for _, format := range formats {
 		e.record(what+" "+format, fmt.Sprintf(format, v))
@@ -139,8 +138,8 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 			e.record("log and trace", e.String())
 			e.record("the standard logger", standardLog.String())
 			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
-			// Print the values now that no goroutine changes them any more,
-			// because printing takes no locks.
+			// Printing takes no locks, so wait until no goroutine
+			// uses the values any more.
 			for what, v := range late {
 				e.value(what, v)
 				e.reach(what, v)
@@ -150,8 +149,8 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 	}
 }
 
-// captureLog captures what go-zookeeper and the standard library log by
-// default.
+// captureLog captures the default loggers of go-zookeeper and the standard
+// library.
 func captureLog(t *testing.T) *sharedBuffer {
 	var said sharedBuffer
 	before, logger, std := log.Writer(), zk.DefaultLogger, slog.Default()
@@ -161,8 +160,7 @@ func captureLog(t *testing.T) *sharedBuffer {
 	return &said
 }
 
-// secretClient opens a client with that password. All its output goes to the
-// recorder.
+// secretClient opens a client whose output all goes to the recorder.
 func (w *fixture) secretClient(e *recorder, password, addr, params string) *dlock.Client {
 	w.Helper()
 	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
@@ -174,7 +172,6 @@ func (w *fixture) secretClient(e *recorder, password, addr, params string) *dloc
 	return c
 }
 
-// traceTo returns a trace that records every event.
 func traceTo(e *recorder) *dlock.Trace {
 	say := func(v any) { fmt.Fprintf(&e.sharedBuffer, "%v %+v %#v\n", v, v, v) }
 	return &dlock.Trace{
@@ -187,7 +184,7 @@ func traceTo(e *recorder) *dlock.Trace {
 }
 
 // useInEveryWay uses a client while its connection and its session fail. It
-// returns values to print in the end.
+// returns values to print at the end.
 func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")
@@ -234,8 +231,8 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 	return late
 }
 
-// recordStore records the paths and the data of all nodes. It leaves out the
-// ACLs, because they contain a digest of the password: see docs/use/guarantees.md.
+// recordStore records the paths and data of all nodes. ACLs are left out,
+// because they contain a digest of the password (see docs/use/guarantees.md).
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
@@ -247,8 +244,7 @@ func (w *fixture) recordStore(e *recorder) {
 	}
 }
 
-// fails causes many of the failures that are possible before there is a
-// session.
+// fails provokes failures that are possible before there is a session.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
@@ -277,8 +273,8 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// A data source name may contain any mistake, or may be given in the place of
-// the driver's name. No error repeats its password.
+// No error repeats the password of a malformed data source name, or of one
+// passed as the driver name.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -294,8 +290,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
 		}
 	}
-	// In each round one byte is missing, or doubled, or replaced by another
-	// byte.
+	// Delete, double and replace each byte in turn.
 	for i := range len(good) {
 		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
 			for _, name := range []string{"zk", "mem"} {
@@ -348,8 +343,7 @@ func TestASessionShowsNoPassword(t *testing.T) {
 	}
 }
 
-// profiles records what a profiler shows: stacks of goroutines, and their
-// labels.
+// profiles records goroutine profiles: stacks and labels.
 func (e *recorder) profiles() {
 	e.t.Helper()
 	for _, debug := range []int{1, 2} {
@@ -359,9 +353,8 @@ func (e *recorder) profiles() {
 	}
 }
 
-// reach records everything that can be reached from a value, unexported fields
-// too, as debugging printers do. It cannot see the variables that a function
-// captures. Debugging printers cannot see them either.
+// reach records everything reachable from a value, including unexported fields,
+// as debugging printers do. Like them, it cannot see captured variables.
 func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
@@ -406,8 +399,8 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 					text = append(text, byte(v.Index(i).Uint()))
 				}
 			}
-			// The buffer holds the last request. If that request has an ACL,
-			// the digest of the password in the ACL is allowed.
+			// The buffer holds the last request, whose ACL may
+			// contain the digest.
 			if strings.HasSuffix(path, ".client.buf") {
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
@@ -420,14 +413,14 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether a type belongs to the test, the runtime or another
-// library. The recorder does not look into values of these types, because locks
-// of their own guard them.
+// foreign reports whether values of a type are skipped, because they belong to
+// the test, the runtime or another library and are guarded by locks of their
+// own.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// The other tests prove something only if the recorder finds a password that is
+// The other tests are worthless unless the recorder finds a password that is
 // there.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
@@ -448,7 +441,7 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// listener is a testing.TB that records a failure and lets the test go on.
+// listener is a testing.TB that records a failure without ending the test.
 type listener struct {
 	testing.TB
 	failed bool

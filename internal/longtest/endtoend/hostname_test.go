@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// nowhere is a name that never resolves (RFC 6761).
+// nowhere never resolves (RFC 6761).
 const nowhere = "no-such-host.invalid"
 
 func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 	found, err := net.LookupHost("localhost")
 	require.NoError(t, err)
 	require.Contains(t, found, ip)
-	for range 5 { // several clients, because each tries the hosts in a random order
+	for range 5 { // each client tries the hosts in a random order
 		c := w.open(w.dsn(nowhere+",localhost:"+port, ""), "web1")
 		lock := w.lock(c).granted()
 		w.listed("q", lock.Node())

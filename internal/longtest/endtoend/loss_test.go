@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// outage cuts a client off for a little longer than its lease, so that its lock
-// is lost.
+// outage cuts a client off until its lease has ended and its lock is lost.
 func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	w.Helper()
 	began = time.Now()
@@ -24,8 +23,7 @@ func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	return began
 }
 
-// cutOffParams ask for a lease that is much shorter than the time for which the
-// server keeps the session.
+// cutOffParams ask for a lease much shorter than the session timeout.
 const cutOffParams = "session_timeout=20s&lease_margin=9s"
 
 func TestAfterAnOutageTheSameClientLocksAgainRightAfterUnlock(t *testing.T) {
@@ -57,7 +55,7 @@ func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	ended := make(chan struct{})
-	end := sync.OnceFunc(func() { close(ended) }) // a second call, for the session that Close ends, has no effect
+	end := sync.OnceFunc(func() { close(ended) }) // SessionEnded is called again when Close ends the session
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
 		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()

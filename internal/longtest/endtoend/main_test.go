@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// childVariable makes the test binary a client in another process. Its value is
-// a data source name.
+// childVariable turns the test binary into a client process. Its value is the
+// data source name.
 const childVariable = "ENDTOEND_CHILD_DSN"
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
-// childMain contends for the lock "q". It prints a line at each step: "queued
-// NODE", "waiting NODE", "held NODE". It ends when its input ends, which also
-// happens if the parent dies.
+// childMain contends for the lock "q" and prints a line at each step: "queued
+// NODE", "waiting NODE", "held NODE". It exits on end of input, and thus also
+// when the parent dies.
 func childMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
 		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
@@ -61,7 +61,7 @@ type child struct {
 	lines chan string
 }
 
-// child starts a child process whose session has that timeout.
+// child starts a child process with the given session timeout.
 func (w *fixture) child(sessionTimeout time.Duration) *child {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -86,7 +86,7 @@ func (w *fixture) child(sessionTimeout time.Duration) *child {
 	return c
 }
 
-// awaitLine waits for a line that begins with that word and returns the rest.
+// awaitLine waits for a line that begins with word and returns the rest of it.
 func (c *child) awaitLine(word string) string {
 	c.w.Helper()
 	timeout := time.After(bound)
@@ -103,7 +103,6 @@ func (c *child) awaitLine(word string) string {
 	}
 }
 
-// kill ends the process with SIGKILL.
 func (c *child) kill() {
 	c.w.Helper()
 	require.NoError(c.w, c.cmd.Process.Kill())

@@ -9,10 +9,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Soon after a grant an operator removes the queue and makes it again. Another
-// goroutine of the same client is about to acquire the lock with a node of the
-// same name, while the first holder's Unlock is under way. That Unlock has to
-// report the loss, and must not remove the other goroutine's node.
+// An operator recreates the queue while Unlock is in flight, and another
+// goroutine of the same client queues with a node of the same name. Unlock must
+// report the loss and leave that node alone.
 func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -20,7 +19,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 		w.removeQueue("q")
 		w.made("q")
 	}
-	w.unlock(w.lock(c).granted()) // after this, the client knows the queue
+	w.unlock(w.lock(c).granted()) // teach the client the queue
 	remake()
 	old := w.lock(c).granted()
 	remake()
@@ -30,8 +29,8 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w.listed("q", old.Node())
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- old.Unlock() }()
-	// On a slow machine Unlock may have returned, because the holder has
-	// learned of the loss.
+	// On a slow machine Unlock may return early, because the holder has
+	// already noticed the loss.
 	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 },
 		func() string { return "the queue still has a node, and Unlock has not returned" })
 	replies.Release()

@@ -31,13 +31,13 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 					locks = append(locks, w.contend(c, queueOf(i), mode).granted())
 				}
 				if when == "later" {
-					w.watched(watches, tries) // the watches of the holders' nodes
+					w.watched(watches, tries) // one per holder
 				}
 				requirePrompt(t, time.Second, w.removeAndAwait(locks))
 				for i, lock := range locks {
 					w.lost(lock)
 					require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
-					w.unlock(w.contend(c, queueOf(i), mode).granted()) // the session still works
+					w.unlock(w.contend(c, queueOf(i), mode).granted()) // the session is still usable
 				}
 			})
 		}
@@ -46,8 +46,8 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 
 func queueOf(i int) string { return fmt.Sprintf("q%d", i) }
 
-// removeAndAwait removes the nodes of all these locks. It returns how long each
-// holder took to learn of it.
+// removeAndAwait removes the nodes of all locks, and returns how long each
+// holder took to notice.
 func (w *fixture) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 	w.Helper()
 	took := make([]time.Duration, len(locks))
@@ -78,7 +78,7 @@ func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
 	w := newFixture(t)
 	watches := w.server.Watches()
 	lock := w.lock(w.client("web1")).granted()
-	w.watched(watches, 1) // the holder's watch of its node, under the name that the node has before the downgrade
+	w.watched(watches, 1) // the holder's own watch, set before the downgrade renames the node
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
 	w.remove("q", lock.Node())
@@ -145,11 +145,11 @@ func TestWhenTheQueueIsRemovedEveryWaiterQueuesAgain(t *testing.T) {
 		waiting = append(waiting, k)
 	}
 	w.removeQueue(queue)
-	w.raw.Delete(w.root+"/stock", -1) // fails if the queue has been made again already
+	w.raw.Delete(w.root+"/stock", -1) // fails if the queue has been created again already
 	w.lost(holder)
 
 	var inside referee
-	for len(waiting) > 0 { // the waiters get the lock in the order in which they have queued again
+	for len(waiting) > 0 { // grants follow the order of the new nodes
 		var lock *dlock.Lock
 		w.eventually(func() bool {
 			i := slices.IndexFunc(waiting, func(k *contender) bool {
@@ -199,9 +199,9 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 	w.unlock(k.granted())
 }
 
-// takenOver lets two clients with the same host name hold the lock, one after
-// the other, with nodes of the same name. An operator removes the queue in
-// between, and the first holder learns of it.
+// takenOver returns two locks of clients with the same host name, whose nodes
+// have the same name because an operator removed the queue in between. The old
+// lock is lost.
 func takenOver(t *testing.T) (w *fixture, old, present *dlock.Lock) {
 	w = newFixture(t)
 	old = w.lock(w.client("web1")).granted()
@@ -235,10 +235,9 @@ func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// The reply to the Delete of an Unlock is lost. Before the client has
-// reconnected, the queue is made again and another client holds a node of the
-// same name. The reaper repeats the Delete and finds that node. It must not
-// remove the node.
+// The reply to the Delete of an Unlock is lost, and before the client
+// reconnects another one holds a recreated queue with a node of the same name.
+// The reaper, which repeats the Delete, must not remove that node.
 func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -246,7 +245,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	hit := proxy.LoseReply(zktest.Op(zktest.OpDelete, zktest.OpMulti))
 	proxy.OnRequest(func(op int32) {
 		if op == zktest.OpDelete || op == zktest.OpMulti {
-			proxy.Refuse() // close new connections from now on, while the Delete is under way
+			proxy.Refuse() // stay disconnected once the Delete is in flight
 		}
 	})
 	unlocked := make(chan error, 1)
@@ -258,7 +257,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	present := w.lock(w.client("web1")).granted()
 	require.Equal(t, old.Node(), present.Node())
 	proxy.Heal()
-	if err := <-unlocked; err != nil { // on a slow machine Unlock may have waited for 2 s in vain
+	if err := <-unlocked; err != nil { // on a slow machine Unlock may time out after 2 s
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
@@ -268,8 +267,8 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// Package recipes relies on what this test shows: however late a Delete is
-// repeated, it removes only its own node, and no other node of the same name.
+// Package recipes relies on this: however late a Delete is repeated, it never
+// removes another node of the same name.
 func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
@@ -291,10 +290,9 @@ func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// In one step the queue is removed and made again, and another client has nodes
-// with the very names that the nodes of the holder and of the waiter had. The
-// waiter must not take such a node for its own. It queues again, and waits for
-// the other client's nodes.
+// One transaction recreates the queue with nodes of another client that have
+// the names of the holder's and the waiter's nodes. The waiter must not take
+// such a node for its own, but queue again behind them.
 func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -304,8 +302,8 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
 			k.waitsBehind(holder.Node())
-			// The three watches: the holder and the waiter watch their own
-			// nodes, and the waiter also watches the holder's node.
+			// The holder watches its own node, the waiter both
+			// nodes.
 			w.watched(watches, 3)
 			first := k.node()
 			prefix := first[:len(first)-10]
@@ -321,7 +319,7 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			require.Equal(t, []string{holder.Node(), first}, w.nodes("q")[:2])
 
 			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "the waiter does not queue again" })
-			blocker := holder.Node() // the node that the waiter waits for, if the waiter is a reader
+			blocker := holder.Node() // the predecessor if the waiter is a reader
 			if mode == dlock.Exclusive {
 				blocker = first
 			}
@@ -358,10 +356,9 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	w.unlock(lock)
 }
 
-// A holder has sent the request that watches its own node. Before the store has
-// handled this request, or before the answer arrives, the queue is made again
-// and another client gets a node of the very same name. The holder has to learn
-// of the loss, and its Unlock must leave that node.
+// While the request that watches the holder's node is in flight, the queue is
+// recreated with another client's node of the same name. The holder must notice
+// the loss, and its Unlock must leave that node alone.
 func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,
@@ -370,7 +367,7 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // after this, the client knows the queue, so its next read of data is the watch of its node
+			w.unlock(w.lock(c).granted()) // teach the client the queue, so that its next data read is the watch of its node
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
@@ -389,11 +386,10 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	}
 }
 
-// A waiter has asked for a list of the queue. Before the answer arrives, the
-// queue is made again, and other clients have nodes of the very same names. The
-// waiter watches the node that has the name of its predecessor, and may wait
-// for it. When that node is removed, the waiter is not granted the lock, and
-// queues again.
+// While a waiter's list is in flight, the queue is recreated with nodes of
+// other clients that have the same names. The waiter may wait for the node that
+// is named like its predecessor, but must not be granted the lock when that
+// node goes.
 func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
 	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()

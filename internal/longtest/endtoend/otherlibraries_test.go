@@ -16,19 +16,18 @@ import (
 
 // foreignLibrary acquires locks of another library.
 type foreignLibrary interface {
-	// take begins to acquire a lock. The channel gets nil when the lock is
-	// held, or an error.
+	// take starts to acquire a lock. The channel receives nil once the lock
+	// is held, or an error.
 	take(kind, path string) (id int, outcome <-chan error)
-	// release releases a lock that is held.
 	release(id int)
 }
 
-// programBound ends a wait for a program that hangs. A busy machine takes long
-// to start Java.
+// programBound is the timeout of a foreign program. Java takes long to start on
+// a busy machine.
 const programBound = 2 * time.Minute
 
-// soonAfter waits for the outcome of a lock that the other library can acquire
-// now, and returns it: nil, or an error.
+// soonAfter waits for the outcome of a lock that the other library is free to
+// acquire.
 func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
@@ -40,13 +39,13 @@ func (w *fixture) soonAfter(outcome <-chan error) error {
 	}
 }
 
-// program is a foreign library in another process. The test and the program
-// exchange lines: see testdata.
+// program is a foreign library in another process, driven by lines of text (see
+// testdata).
 type program struct {
 	w       *fixture
 	in      io.Writer
 	last    int
-	answers [100]chan error // by the id of a lock: first the answer to "take", then the answer to "release"
+	answers [100]chan error // by lock id: the answer to "take", then the answer to "release"
 }
 
 func curator(w *fixture) foreignLibrary {
@@ -81,7 +80,7 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 		p.listen(out)
 	}()
 	w.Cleanup(func() {
-		in.Close() // the program ends when its input ends
+		in.Close() // the program exits on end of input
 		<-finished
 		if err := cmd.Wait(); err != nil || w.Failed() {
 			w.Logf("%s: %v: %s", cmd.Path, err, complaints.String())
@@ -90,8 +89,7 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen passes the answers that the program prints on to the channels in
-// answers, until the output ends.
+// listen dispatches the program's answers to the channels in answers.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string

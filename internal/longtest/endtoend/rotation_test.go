@@ -16,9 +16,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A certificate and its key are replaced, one file after the other. For a
-// moment the two files do not match, and a waiter needs a new session. Its
-// client tries again until the files match, and the waiter queues again.
+// A certificate and its key are replaced one after the other. A client that
+// needs a new session while the files do not match must retry until they do.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
@@ -47,7 +46,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	k.waitsBehind(holder.Node())
 
 	replace(cert, certs.Server.Cert)
-	proxy.Refuse() // keep the client away until its session has ended on the server
+	proxy.Refuse() // keep the client away until the server has expired its session
 	require.NoError(t, zktest.Expire(server.Addr(), w.owner("q", k.node()), nil))
 	proxy.Heal()
 	w.eventually(func() bool { return refused.Load() > 1 }, func() string { return "the client does not read the files again" })
@@ -58,7 +57,6 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	w.unlock(k.granted())
 }
 
-// owner returns the session that a node belongs to.
 func (w *fixture) owner(queue, name string) int64 {
 	w.Helper()
 	_, stat, err := w.raw.Get(w.path(queue) + "/" + name)

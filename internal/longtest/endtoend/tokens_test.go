@@ -13,10 +13,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// acquire lets clients acquire and release the lock "q", until all of them
-// together have acquired it as often as times says. One acquisition in four is
-// shared. After one in ten, the client calls the function between, while it
-// holds no lock.
+// acquire lets the clients acquire and release the lock "q", times times in
+// total. One acquisition in four is shared. After one in ten, the client calls
+// between without holding the lock.
 func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
 	w.Helper()
 	var (
@@ -69,7 +68,7 @@ func TestTokensRiseAcrossRemovalsOfTheQueue(t *testing.T) {
 	var inside referee
 	for range 4 {
 		w.acquire(&inside, clients, 250, func() {
-			err := w.raw.Delete(w.path("q"), -1) // fails in most cases, because the queue is not empty
+			err := w.raw.Delete(w.path("q"), -1) // fails unless the queue is empty
 			if err != nil && !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 				t.Error(err)
 			}
@@ -112,7 +111,7 @@ func TestAWaiterAtTheEndOfTheSequencesIsNotGrantedBesideTheHolder(t *testing.T) 
 	c := w.open(w.dsn(w.server.Addr(), "session_timeout=10m&sequence_limit=1"), "web1")
 	first := w.lock(c).granted()
 	require.Equal(t, "web1-W-0000000000", first.Node())
-	k := w.lock(c) // this call has to wait until the queue is empty
+	k := w.lock(c) // waits until the queue is empty
 	short, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	_, err := w.client("web2").RWMutex("q").TryLock(short)
