@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A server with a full accept queue does not refuse a client and does not
-// answer: the system drops the client's attempts.
+// A server with a full accept queue neither refuses a client nor answers: the
+// operating system drops the connection attempts.
 func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	t.Parallel()
 	server := zktest.Start(t, zktest.WithBacklog(4))
@@ -24,8 +24,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	const timeLimit = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
-	// The call of Ping comes first, and its error need not name the reason: the
-	// first attempt to connect may fail only after the call has given up.
+	// The error of Ping need not name the reason: the first attempt to
+	// connect may outlast the call.
 	err := c.Ping(ctx)
 	t.Logf("ping: %v", err)
 	require.Error(t, err)
@@ -48,8 +48,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	require.Equal(t, []string{"/f", "/f/q"}, server.Tree(t, "/"))
 }
 
-// Every client tries the servers in an order of its own, so the test uses
-// several clients.
+// Each client tries the servers in an order of its own, so the test uses
+// several.
 func TestServerWithAFullAcceptQueueDoesNotDelayClientsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3, zktest.WithBacklog(4))

@@ -10,14 +10,13 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// childVariable makes the test binary a child that holds a lock. Its value is
-// the data source name.
+// childVariable turns the test binary into a child process that holds a lock.
+// Its value is the data source name.
 const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
-// child is the main function of the child process. It takes a lock and then
-// waits for lines of input. For each line it only calls Err of the lock and
-// prints the result. So Err is the first call that it makes after a pause of
-// the process.
+// child is the main function of the child process. It acquires a lock and then
+// prints the result of Lock.Err for each line of input. It makes no other call,
+// so that Err is the first one after a pause of the process.
 func child(dsn string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

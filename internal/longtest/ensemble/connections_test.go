@@ -7,10 +7,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Six clients count under a lock. Their connections break at every moment
-// between Lock and Unlock, so that requests, replies and events get lost at
-// random. No call may fail, no increment may be lost, and no two clients may
-// hold the lock together.
+// Six clients count under a lock while their connections break at random,
+// losing requests, replies and events. No call may fail, no increment may be
+// lost, and no two clients may hold the lock together.
 func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)
@@ -25,7 +24,7 @@ func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	c := startCounting(t, dsns...)
 	for i := range 300 {
 		c.progress(t, 1)
-		time.Sleep(time.Duration(i%7) * 300 * time.Microsecond) // so that each connection breaks at another moment between Lock and Unlock
+		time.Sleep(time.Duration(i%7) * 300 * time.Microsecond) // break each connection at a different stage of Lock and Unlock
 		proxies[i%len(proxies)].DropConnections()
 	}
 	c.progress(t, 50)

@@ -13,15 +13,15 @@ import (
 )
 
 // counting is a group of clients that count under one lock. They read and write
-// the counter in two steps, so that two holders at the same time would lose
-// counts.
+// the counter in two steps, so that two simultaneous holders would lose
+// increments.
 type counting struct {
-	counter  atomic.Int64 // the number that the lock protects; atomic only because the race detector does not know of the lock
-	counts   atomic.Int64 // the number of increments by all clients
+	counter  atomic.Int64 // guarded by the lock under test; atomic only for the race detector
+	counts   atomic.Int64 // increments by all clients
 	inside   atomic.Int32
 	overlaps atomic.Int32
-	refused  atomic.Int32 // writes whose token was not above highest, so that a resource would refuse them
-	highest  atomic.Int64 // the highest token of a write so far
+	refused  atomic.Int32 // writes with a token not above highest, which a resource would refuse
+	highest  atomic.Int64 // highest token so far
 	losses   atomic.Int32
 	errors   chan error
 
@@ -57,16 +57,15 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 			return
 		}
 		c.count(l)
-		// Unlock may fail, because the store is down. In this case the node is
-		// removed later, or when the session ends.
+		// Ignore the error: if the store is down, the node is removed
+		// later, at the latest with the session.
 		l.Unlock()
 	}
 }
 
-// count increments the counter. It takes some milliseconds. A lease ends before
-// the session ends in the store, by a margin that is far longer than that. So
-// even if the lock is lost meanwhile, count has returned before the store
-// grants the lock to the next client.
+// count increments the counter in a few milliseconds. That is far less than the
+// margin between the end of a lease and the end of the session, so a holder
+// whose lock is lost meanwhile is done before the next grant.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -87,8 +86,7 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients have made more increments since the call,
-// all of them together. The parameter more is the number of these increments.
+// progress waits for more further increments by all clients together.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	if !c.goesOn(t, more) {
@@ -96,7 +94,7 @@ func (c *counting) progress(t testing.TB, more int64) {
 	}
 }
 
-// goesOn is like progress, and reports whether the clients have made the increments.
+// goesOn is like progress, but reports whether the clients made the increments.
 func (c *counting) goesOn(t testing.TB, more int64) bool {
 	t.Helper()
 	from := c.counts.Load()

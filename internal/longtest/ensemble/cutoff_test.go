@@ -49,13 +49,12 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// writesOf returns the approximate time between two writes of a session that
-// holds a lock. Every third heartbeat is a write.
+// writesOf returns the approximate time between two writes of a lock holder's
+// session: every third heartbeat is a write.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite waits for a write of the session, then for the time phase, and
-// then calls the function cut. Many runs with different phases together cover
-// every moment between two writes.
+// cutAfterWrite calls cut at the given time after a write of the session. Runs
+// with different phases cover the whole time between two writes.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
@@ -70,7 +69,7 @@ func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)
 	defer p.OnRequest(nil)
 	select {
 	case <-beat:
-	case <-time.After(bound): // no write was seen: cut all the same, because the caller checks the margin in any case
+	case <-time.After(bound): // no write seen; cut anyway, because the caller checks the margin in any case
 	}
 	time.Sleep(phase)
 	cut(p)
@@ -82,7 +81,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	chroot := server.Chroot(t)
 	const (
 		delay   = 50 * time.Millisecond
-		timeout = 3 * cutTimeout // longer than in the other tests, because a slow machine needs more time
+		timeout = 3 * cutTimeout // slow machines need more time here
 	)
 	p := zktest.NewProxy(t, server.Addr())
 	p.SetDelay(delay)

@@ -13,12 +13,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that is cut off from its followers goes on as the leader for
-// syncLimit ticks, ten seconds here, and answers a Sync by itself. The other
-// servers are restarted, so they know nothing of the old leader and elect
-// another leader at once. From its election on, that leader counts the timeouts
-// of all sessions, which are two seconds. It ends them long before the old
-// leader stops answering. So a Sync must not renew the lease of a holder.
+// A leader that is cut off from its followers stays leader for syncLimit ticks,
+// ten seconds here, and answers a Sync on its own. The restarted followers
+// elect another leader at once, which ends all sessions after two seconds, long
+// before the old leader stops answering. Therefore a Sync must not renew a
+// holder's lease.
 func TestHolderOnADeposedLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const syncLimit, timeout = 20, 2 * time.Second
@@ -31,7 +30,7 @@ func deposedLeaderRuns(t *testing.T, syncLimit int, timeout time.Duration, holde
 	leader := e.Leader(t)
 	runs := contendAcross(t, e, leader, "/d", holders, timeout)
 	e.CutServer(leader)
-	restartAllBut(e, leader) // the restarted servers do not wait for the old leader, because they do not know of it
+	restartAllBut(e, leader) // after a restart they no longer wait for the old leader
 	return runs
 }
 
@@ -46,8 +45,8 @@ func restartAllBut(e *zktest.Ensemble, deposed ...int) {
 	wg.Wait()
 }
 
-// The lease of a holder relies on what this test shows: the answer to a write
-// proves that the leader still has followers.
+// A holder's lease relies on this: the answer to a write proves that the leader
+// still has followers.
 func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*zk.Conn) error{
@@ -71,7 +70,7 @@ func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 
 func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 	t.Helper()
-	e := ensemble(t, 60) // a syncLimit of 30s
+	e := ensemble(t, 60) // syncLimit of 30s
 	leader := e.Leader(t)
 	writer := zktest.Dial(t, 20*time.Second, e.Servers[leader].Addr())
 	reader := zktest.Dial(t, 20*time.Second, e.Servers[leader].Addr())
@@ -81,7 +80,7 @@ func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 
 	answer := make(chan error, 1)
 	go func() { answer <- write(writer) }()
-	for range 50 { // in this time the write would be answered, if it were answered at all
+	for range 50 { // long enough for an answer if there were one
 		_, _, err := reader.Exists("/")
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)

@@ -13,11 +13,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// One server after the other is killed and started again. Meanwhile four
-// clients count under a lock, and one client holds another lock all the time.
-// No increment may be lost. The held lock must not be lost in an outage that is
-// not longer than quick. Servers that were killed may diverge, so that clients
-// wait for ever: see package survey. Then the test begins again with new servers.
+// Four clients count under a lock and another client holds a second lock while
+// the servers are killed and restarted one by one. No increment may be lost,
+// and an outage shorter than quick must not cost the held lock. If the killed
+// servers diverge, so that clients wait for ever (see package survey), the test
+// starts over with new servers.
 func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -30,8 +30,7 @@ func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	}
 }
 
-// killOneByOne reports whether the servers have diverged. If not, it has killed all of
-// them.
+// killOneByOne returns early with true if the servers have diverged.
 func killOneByOne(t *testing.T) (diverged bool) {
 	e := ensemble(t, 10)
 	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")
@@ -85,8 +84,8 @@ func killOneByOne(t *testing.T) (diverged bool) {
 	return diverged
 }
 
-// requireDivergence fails unless the servers have diverged, so that clients that wait
-// in the queue may be stuck.
+// requireDivergence fails the test unless the servers have diverged, which is
+// the only accepted reason for clients to be stuck.
 func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Helper()
 	all := survey.Repeat(func() survey.Survey { return survey.Ask(e, []string{queue}) }, func() bool {
@@ -103,8 +102,8 @@ func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 // other returns the third of three servers.
 func other(a, b int) int { return 3 - a - b }
 
-// steadyHolder holds a lock all the time. It reaches each server through a
-// proxy.
+// steadyHolder holds a lock throughout the test. It reaches each server through
+// a proxy.
 type steadyHolder struct {
 	proxies []*zktest.Proxy
 	client  *dlock.Client
@@ -124,7 +123,7 @@ func newSteadyHolder(t *testing.T, e *zktest.Ensemble, path string) *steadyHolde
 	return h
 }
 
-// moveTo moves the holder's session to that server.
+// moveTo moves the holder's session to the given server.
 func (h *steadyHolder) moveTo(t *testing.T, server int) {
 	t.Helper()
 	for i, p := range h.proxies {
@@ -148,14 +147,13 @@ func (h *steadyHolder) await(t *testing.T) {
 }
 
 // quick is the longest outage that a lease must outlast. A lease lasts nine
-// seconds here. The latest write that has renewed it may be 3.75 s old when the
-// outage begins, and reconnecting takes one second. That leaves 4.25 s, and
-// quick is shorter.
+// seconds here; the last write to renew it may be 3.75 s old when the outage
+// begins, and reconnecting takes one second, which leaves 4.25 s.
 const quick = 3 * time.Second
 
-// requireHeld requires that the lock is still held. After a longer outage, such
-// as an election on an overloaded machine, the lock may be lost. Then the
-// holder acquires it again.
+// requireHeld requires that the lock is held after an outage of at most quick.
+// If a longer one, such as an election on an overloaded machine, has cost the
+// lock, the holder acquires it again.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

@@ -14,20 +14,20 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A follower that has lost its leader still answers from its own memory for
-// syncLimit ticks. Meanwhile the leader hears nothing of the sessions on that
-// follower, and ends them. A holder on the follower has to learn of the loss
-// before the leader's side grants the lock to a waiter.
+// A follower that has lost its leader still answers reads for syncLimit ticks,
+// while the leader hears nothing from the follower's sessions and ends them. A
+// holder on the follower must learn of the loss before the majority grants the
+// lock to a waiter.
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
-	e := ensemble(t, 60) // a syncLimit of 30s
+	e := ensemble(t, 60) // syncLimit of 30s
 	follower := e.Follower(t)
 	var all []time.Duration
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newFollowerRound(t, e, follower, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // so that in each round the cut comes at another moment between two writes
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // cut at a different phase in each round
 			defer e.HealServer(follower)
 			e.CutServer(follower)
 			all = append(all, margins(t, r.handovers)...)
@@ -40,9 +40,9 @@ func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T
 
 type followerRound struct {
 	handovers []*handover
-	answered  atomic.Int64 // the number of reads of holders that the follower has answered
-	raw       *zk.Conn     // a plain client with a session on the follower
-	node      string       // the ephemeral node of that session
+	answered  atomic.Int64 // reads by holders that the follower has answered
+	raw       *zk.Conn     // plain client with a session on the follower
+	node      string       // ephemeral node of that session
 	gone      <-chan zk.Event
 }
 
@@ -88,9 +88,9 @@ func (r *followerRound) keepReading(t *testing.T, h *handover) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// readsGoOnAfterTheGrant shows why a read must not renew a lease. The follower
-// still answers a plain session, and still has the session's node, after the
-// majority has ended that session.
+// readsGoOnAfterTheGrant shows why a read must not renew a lease: the follower
+// still answers a plain session, and still has its node, after the majority has
+// ended that session.
 func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	select {
 	case e := <-r.gone:

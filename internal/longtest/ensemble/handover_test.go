@@ -23,18 +23,18 @@ type handover struct {
 	stalls *stalls
 }
 
-// grant says when the waiter was granted the lock, and what the holder's lock
-// reported at that instant.
+// grant records when the waiter was granted the lock, and what the holder's
+// lock reported at that instant.
 type grant struct {
 	err        error
 	at         time.Time
-	holderErr  error // what the holder's Err returned
+	holderErr  error // result of the holder's Err
 	holderLost bool  // whether the holder's Lost was closed
-	stalled    bool  // whether a stall may have delayed that
+	stalled    bool  // whether a stall may have delayed Lost
 }
 
-// contend lets one client hold a lock and another one wait for it. It returns
-// when the second has a node in the queue behind the first.
+// contend lets one client hold a lock and another wait for it. It returns once
+// the waiter has a node in the queue.
 func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
 	t.Helper()
 	h := &handover{holder: open(t, holderDSN), stalls: watchStalls(t)}
@@ -80,8 +80,8 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	return granted
 }
 
-// lockAndUnlock waits for the lock and releases it. It returns what the
-// holder's lock reported when this lock was granted.
+// lockAndUnlock acquires and releases the lock. It returns what the holder's
+// lock reported at the time of the grant.
 func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
 	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}
@@ -89,15 +89,15 @@ func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 		return g
 	}
 	g.stalled = h.stalls.within(time.Second)
-	// On a busy machine the store may confirm the Unlock late. That is no
-	// failure: the lock was granted.
+	// A late confirmation by a busy machine is no failure, because the lock
+	// was granted.
 	if err = l.Unlock(); !errors.Is(err, dlock.ErrUnavailable) {
 		g.err = err
 	}
 	return g
 }
 
-// margin waits for the end of the handover. It returns the time between the
+// margin waits for the end of the hand-over and returns the time between the
 // holder's Lost and the next grant. It returns an error if the holder did not
 // learn of the loss in time, or if the waiter was not granted the lock.
 func (h *handover) margin() (time.Duration, error) {
@@ -126,8 +126,8 @@ func (h *handover) margin() (time.Duration, error) {
 	return margin, nil
 }
 
-// margins waits for the end of several handovers and returns their margins. The
-// test fails if one of the handovers fails.
+// margins waits for several hand-overs and returns their margins. A failed
+// hand-over fails the test.
 func margins(t testing.TB, all []*handover) []time.Duration {
 	t.Helper()
 	var found []time.Duration
@@ -144,7 +144,7 @@ func margins(t testing.TB, all []*handover) []time.Duration {
 func logMargins(t testing.TB, what string, all []time.Duration) {
 	t.Helper()
 	if len(all) == 0 {
-		return // the test has reported the failure already
+		return // already reported
 	}
 	slices.Sort(all)
 	t.Logf("%s: %d runs, from Lost to the next grant at least %v, median %v", what, len(all),

@@ -17,8 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is how long a test waits for something before it fails. Nothing that
-// works takes nearly as long.
+// bound is the timeout of every wait in a test. Only a failure takes that long.
 const bound = 90 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -36,12 +35,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stalls notes when this process got no processor for a moment. Then a timer is late.
+// stalls notes when this process got no CPU time for a moment, which makes
+// timers late.
 type stalls struct {
-	tick, stall atomic.Int64 // the times of the latest tick and of the latest stall, in nanoseconds
+	tick, stall atomic.Int64 // latest tick and latest stall, in Unix nanoseconds
 }
 
-// noticeable is longer than a tick is late on a machine that is only busy.
+// noticeable is more than the usual delay of a tick on a busy machine.
 const noticeable = 100 * time.Millisecond
 
 // watchStalls notes stalls until the test ends.
@@ -70,7 +70,7 @@ func watchStalls(t testing.TB) *stalls {
 	return s
 }
 
-// within reports whether there was a stall in the time d until now.
+// within reports whether there was a stall within the last d.
 func (s *stalls) within(d time.Duration) bool {
 	now := time.Now().UnixNano()
 	return now-s.tick.Load() > int64(noticeable) || now-s.stall.Load() <= int64(d)
@@ -86,24 +86,24 @@ func closed(c <-chan struct{}) bool {
 }
 
 // ensemble starts three servers with a tick of half a second. A server that is
-// cut off from the others goes on as before for syncLimit ticks. An election
-// without a result takes initLimit ticks.
+// cut off carries on for syncLimit ticks, and an election without a result
+// takes initLimit ticks.
 func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	t.Helper()
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn returns the data source name for these servers. The parameter
-// path is the chroot, followed by the parameters of the name if it has any.
+// dsn returns the data source name for these servers. The path is the chroot,
+// with parameters if any.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
 
-// allBut returns the addresses in addrs without that of server i.
+// allBut returns a copy of addrs without element i.
 func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
 
-// open returns a client that is closed when the test ends, whether or not the
-// servers can be reached.
+// open returns a client that is closed when the test ends. It does not wait for
+// a connection.
 func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 	t.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{quiet()}, opts...)...)
@@ -114,7 +114,6 @@ func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// answers reports whether the store answers this client now.
 func answers(c *dlock.Client) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 
 const hungTimeout = 4 * time.Second
 
-// One of three hosts accepts connections and never answers. Every client tries
-// the hosts in an order of its own, so the test uses several clients.
+// One of three hosts accepts connections and never answers. Each client tries
+// the hosts in an order of its own, so the test uses several.
 func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*zktest.Proxy){
@@ -55,8 +55,8 @@ func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	}
 }
 
-// threeHosts is a client with three hosts: two proxies to a server, and a host
-// that never answers.
+// threeHosts is a client with three hosts: two proxies to one server, and a
+// host that never answers.
 type threeHosts struct {
 	proxies               [2]*zktest.Proxy
 	client                *dlock.Client
@@ -105,7 +105,7 @@ func silentHost(t *testing.T) string {
 }
 
 // failOver makes the proxy in use fail, and acquires another lock through the
-// other proxy.
+// other one.
 func (h *threeHosts) failOver(t *testing.T, fail func(*zktest.Proxy)) {
 	used := h.proxies[0]
 	if used.Connections() == 0 {

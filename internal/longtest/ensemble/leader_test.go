@@ -8,20 +8,20 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that has lost its followers goes on as before for syncLimit ticks.
-// The followers wait for their leader for as long, before they elect another
-// one. A holder on the old leader has to learn of the loss before a waiter on
-// the other servers is granted the lock.
+// A leader that has lost its followers carries on for syncLimit ticks, and the
+// followers wait as long before they elect another one. A holder on the old
+// leader must learn of the loss before a waiter on the other servers is granted
+// the lock.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second
-	e := ensemble(t, 6) // a syncLimit of 3s
+	e := ensemble(t, 6) // syncLimit of 3s
 	var all []time.Duration
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			leader := e.Leader(t)
 			runs := contendAcross(t, e, leader, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // so that in each round the cut comes at another moment between two writes
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // cut at a different phase in each round
 			defer e.HealServer(leader)
 			e.CutServer(leader)
 			all = append(all, margins(t, runs)...)
@@ -31,8 +31,8 @@ func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.
 	logMargins(t, "leader cut off from its followers", all)
 }
 
-// contendAcross connects the holders to one server and the waiters to the other
-// servers.
+// contendAcross connects the holders to one server and the waiters to the
+// others.
 func contendAcross(t *testing.T, e *zktest.Ensemble, server int, chroot string, holders int, timeout time.Duration) (all []*handover) {
 	t.Helper()
 	for i := range holders {

@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The packets of one server to another one are lost, while the other direction
-// works. Neither the leader nor the follower can know of the cut before
-// syncLimit has passed. A holder on the server that is cut off has to learn of
-// the loss before a waiter on the other servers is granted the lock.
+// Packets from one server to another are lost in one direction only, which
+// neither server can notice before syncLimit has passed. A holder on the server
+// that is cut off must learn of the loss before a waiter on the other servers
+// is granted the lock.
 func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 3 * time.Second
@@ -44,7 +44,7 @@ func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := ensemble(t, 12) // a syncLimit of 6s
+			e := ensemble(t, 12) // syncLimit of 6s
 			leader, follower := e.Leader(t), e.Follower(t)
 			runs := contendAcross(t, e, c.holdersAt(leader, follower), "/r", holders, timeout)
 			c.cut(e, leader, follower)

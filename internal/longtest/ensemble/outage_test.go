@@ -28,7 +28,7 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 	}
 	require.ErrorIs(t, h.lock.Err(), dlock.ErrLost)
 	t.Logf("the holder learned of the loss %v after the servers were killed", time.Since(began).Round(time.Millisecond))
-	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // by then the sessions of the waiters have ended, too
+	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // the waiters' sessions have ended too by then
 	require.Empty(t, h.next)
 	began = time.Now()
 	for _, s := range e.Servers {
@@ -41,7 +41,7 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 		t.Logf("a waiter was granted the lock %v after the restart began", g.at.Sub(began).Round(time.Millisecond))
 	}
 	require.ErrorIs(t, h.lock.Unlock(), dlock.ErrLost)
-	l, err := h.holder.RWMutex("a/q").Lock(within(t)) // the client acquires this lock in a new session
+	l, err := h.holder.RWMutex("a/q").Lock(within(t)) // in a new session
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock())
 

@@ -10,15 +10,14 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The process of a server is stopped, as by a long garbage collection or by
-// swapping. Its connections stay open, and it answers nothing. When the process
-// goes on, it does not notice for a moment that time has passed. A holder on
-// that server has to learn of the loss before a waiter on the other servers is
-// granted the lock.
+// The process of a server is stopped, as by a long garbage collection or
+// swapping. Its connections stay open, and once it continues it does not notice
+// at first that time has passed. A holder on that server must learn of the loss
+// before a waiter on the other servers is granted the lock.
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second
-	e := ensemble(t, 6) // a syncLimit of 3s
+	e := ensemble(t, 6) // syncLimit of 3s
 	for name, server := range map[string]func(testing.TB) int{"a follower": e.Follower, "the leader": e.Leader} {
 		t.Run(name, func(t *testing.T) {
 			i := server(t)
@@ -31,9 +30,9 @@ func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	}
 }
 
-// All servers have slow disks. With a short delay the holder keeps its lock.
-// With a long delay its writes are not answered in time. Then it has to count
-// the lock as lost, although the servers may still keep its session.
+// All servers have slow disks. A short delay must not cost the holder its lock.
+// After a long delay, which keeps its writes unanswered, it must count the lock
+// as lost although the servers may still keep its session.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)

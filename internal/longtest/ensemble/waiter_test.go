@@ -14,38 +14,36 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The tests below are about this danger: the answers to ZooKeeper's sync
-// requests renew the lease of a session whose nodes only wait. A leader that
-// was deposed, and its followers, still answer sync requests for syncLimit
-// ticks, while the new leader ends the session.
+// While a session has only waiting nodes, its lease is renewed by the answers
+// to ZooKeeper's sync requests. A deposed leader and its followers still answer
+// these for syncLimit ticks, although the new leader ends the session. The
+// tests below check that this grants nobody a lock.
 
-// deposable is an ensemble whose leader can be deposed without noticing it.
+// deposable is an ensemble whose leader can be deposed without noticing.
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
-	deposed []int    // the indexes of the leader and, if there are five servers, of one follower
-	at      int      // the index of the server to which the waiter is connected
-	others  []string // the addresses of the servers that elect another leader
+	deposed []int    // indexes of the leader and, of five servers, one follower
+	at      int      // index of the waiter's server
+	others  []string // addresses of the servers that elect another leader
 }
 
-// The sessions of the other clients last so long that the deposed leader, which
-// hears nothing from those clients, does not end them. A deposed leader that
-// ends a session waits for the quorum, and answers no sync after that.
+// The other clients' sessions outlast the time for which the deposed leader
+// hears nothing from them. If it wanted to end one, it would wait for a quorum
+// and answer no sync from then on.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
 )
 
-// onEachDeposedServer runs a test with a waiter on the leader, and with a
-// waiter on the leader's follower. A leader with one follower is a minority of
-// five.
+// onEachDeposedServer runs a test with a waiter on the leader of three servers,
+// and with one on the leader's follower in a minority of two out of five.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	t.Parallel()
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A server that is cut off from the others goes on answering for
-			// 45s.
+			// A server that is cut off goes on answering for 45s.
 			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
 			d := &deposable{Ensemble: e, t: t, at: e.Leader(t)}
 			d.deposed = []int{d.at}
@@ -63,8 +61,8 @@ func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	}
 }
 
-// depose cuts the leader off. The other servers are restarted and elect another
-// leader.
+// depose cuts off the leader and restarts the other servers, which elect
+// another leader.
 func (d *deposable) depose() {
 	for _, i := range d.deposed {
 		for j := range d.Servers {
@@ -84,8 +82,8 @@ type contender struct {
 	failed  chan error
 }
 
-// wait opens a client, calls Lock with it, and returns when the call waits in
-// the queue.
+// wait opens a client and calls Lock. It returns once the call waits in the
+// queue.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}
@@ -136,8 +134,8 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// A waiter that was granted the lock has the lease of a holder: syncs of the
-// deposed leader do not renew it.
+// Once granted the lock, a waiter has a holder's lease, which syncs do not
+// renew.
 func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
@@ -159,8 +157,8 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// awaitHeartbeats waits until heartbeats have renewed the lease of a waiter for
-// longer than a session timeout. The operation says whether they are writes.
+// awaitHeartbeats waits until heartbeats of kind op have renewed a waiter's
+// lease for longer than a session timeout.
 func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy, op int32) {
 	t.Helper()
 	const looked = 2 // by then the session knows whether the waiter is next in line
@@ -176,17 +174,14 @@ func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy, op int32) {
 	}
 }
 
-// A waiter gets the events of two releases after the store has ended its session
-// and has granted the lock to the next contender: that of the node V, which made
-// the waiter the next in line, and that of its predecessor. The deposed server
-// answers the waiter's syncs all the time, so that the waiter's lease lasts. But
-// before a waiter holds the lock, it needs the answer to a write. This waiter gets
-// no such answer.
+// A waiter that missed two releases, one of which made it next in line,
+// receives their events only after the store has ended its session and granted
+// the lock to the next contender. Its lease is still renewed by the deposed
+// server's answers to syncs, but a grant also takes the answer to a write,
+// which never comes.
 //
-// The test makes the events arrive after answers that the server has sent later.
-// If everything arrives in order, this case cannot happen: the event of a
-// release that was committed before the leader was deposed arrives before the
-// answers to later syncs, while the session is certainly alive.
+// The test delays the events past answers that the server sent later. In order,
+// they would arrive while the session is certainly alive.
 func TestLateReleaseEventsOfADeposedServerGrantNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
