@@ -12,13 +12,12 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// An advisory is a lock in the memory of the PostgreSQL server, on a connection of its
-// own. It is the fastest lock of PostgreSQL, because it writes nothing.
+// An advisory is a lock in the memory of the PostgreSQL server. It is
+// PostgreSQL's fastest lock, because it writes nothing.
 //
-// It belongs to a connection of the server, and not to a process. Behind a proxy that
-// pools transactions, or by the methods of a pool, two processes may use the same
-// connection, and a connection may take its own lock again. A crash of the server
-// forgets it.
+// It belongs to a server connection, not to a process. Behind a proxy or a pool
+// two processes may share a connection, which may take its own lock again. A
+// crash of the server forgets the lock.
 type advisory struct {
 	db     *sql.DB
 	conn   *sql.Conn
@@ -51,17 +50,17 @@ func (l *advisory) unlock(ctx context.Context) error {
 	return l.conn.Close()
 }
 
-// behindPgbouncer returns settings for connections through a proxy that keeps at most
-// the given number of connections to the server. The lock has the number as its key.
+// behindPgbouncer returns settings for connections through a proxy that keeps
+// at most the given number of server connections. The lock's key is number.
 func behindPgbouncer(t testing.TB, server *pgtest.Server, connections, number int) (hand, dlock setting) {
 	addr := server.Pgbouncer(t, connections)
-	const exec = "default_query_exec_mode=exec" // for releases of pgbouncer that keep no prepared statements
+	const exec = "default_query_exec_mode=exec" // for releases of pgbouncer without prepared statements
 	return setting{Lock: "advisory", Number: number, Servers: []string{server.DSNAt(addr, exec)}},
 		useDlock("postgres", server.DSNAt(addr, exec, "schema="+server.Schema(), "session_timeout="+sessionTimeout.String()))
 }
 
-// TestAnAdvisoryLockIsTakenAgain has two processes behind pgbouncer, which sends the
-// statements of both over one connection. Both get the lock.
+// TestAnAdvisoryLockIsTakenAgain has two processes behind pgbouncer, which
+// sends their statements over one connection. Both get the lock.
 func TestAnAdvisoryLockIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	hand, dlock := behindPgbouncer(t, pgtest.Shared(t), 1, 42)
@@ -74,21 +73,21 @@ func TestAnAdvisoryLockIsTakenAgain(t *testing.T) {
 	t.Run("dlock", func(t *testing.T) { requireOrder(t, dlock) })
 }
 
-// TestAnAdvisoryLockIsTakenAgainInAPool has the same without a proxy: the methods of
-// *sql.DB take any connection of the pool.
+// TestAnAdvisoryLockIsTakenAgainInAPool shows the same without a proxy: the
+// methods of *sql.DB use any connection of the pool.
 func TestAnAdvisoryLockIsTakenAgainInAPool(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", pgtest.Shared(t).DSN())
 	require.NoError(t, err)
 	defer db.Close()
-	for range 2 { // two goroutines, one after the other
+	for range 2 { // one goroutine after the other
 		_, err = db.ExecContext(t.Context(), "SELECT pg_advisory_lock(43)")
 		require.NoError(t, err)
 	}
 }
 
-// TestAnAdvisoryUnlockGoesToAnotherConnection makes pgbouncer send the unlock over
-// another connection than the lock. The lock stays, although no process holds it.
+// TestAnAdvisoryUnlockGoesToAnotherConnection makes pgbouncer send the unlock
+// over another connection than the lock, so that the lock outlives its holder.
 func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -99,7 +98,7 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 		other, err := sql.Open("pgx", hand.Servers[0])
 		require.NoError(t, err)
 		defer other.Close()
-		tx, err := other.BeginTx(t.Context(), nil) // takes the only connection, on which A has locked
+		tx, err := other.BeginTx(t.Context(), nil) // occupies the only connection, on which A has locked
 		require.NoError(t, err)
 		_, err = tx.ExecContext(t.Context(), "SELECT 1")
 		require.NoError(t, err)
@@ -116,7 +115,7 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	})
 }
 
-// TestAnAdvisoryLockIsForgotten crashes the server while A works and sends nothing.
+// TestAnAdvisoryLockIsForgotten crashes the server while its holder A is idle.
 func TestAnAdvisoryLockIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -141,9 +140,8 @@ func TestAnAdvisoryLockIsForgotten(t *testing.T) {
 	})
 }
 
-// TestAnAdvisoryLockOfAnotherName makes the number of an advisory lock from its name,
-// with the function hashtext. Two names that have nothing to do with each other have
-// the same number, so each blocks the other.
+// TestAnAdvisoryLockOfAnotherName derives the key of an advisory lock from its
+// name with hashtext. Two unrelated names with the same hash block each other.
 func TestAnAdvisoryLockOfAnotherName(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)

@@ -10,33 +10,32 @@ import (
 	"time"
 )
 
-// childVariable makes the test binary a child: a process that contends for one lock.
-// Its value is a setting in JSON.
+// childVariable turns the test binary into a child process that contends for
+// one lock. Its value is a setting in JSON.
 const childVariable = "DLOCK_TEST_HANDMADE_CHILD"
 
-// A setting says which lock a child uses.
+// A setting selects and configures the lock of a child.
 type setting struct {
-	Lock    string        // the key in the map locks
+	Lock    string        // key in locks
 	Servers []string      // data source names or addresses
 	Expiry  time.Duration // for locks that expire
-	Number  int           // for locks that have a number
-	Ahead   time.Duration // by how much the clock of the process is ahead
+	Number  int           // for locks with a numeric key
+	Ahead   time.Duration // how far the process's clock is ahead
 }
 
-// A locker is the lock as one process uses it.
+// A locker is a lock as used by one process.
 type locker interface {
-	// lock returns when the process holds the lock. It also returns the token, or 0
-	// if the lock has none.
+	// lock blocks until the process holds the lock. The token is 0 if the
+	// lock has none.
 	lock(ctx context.Context) (token int64, err error)
-	// check returns nil as long as the process has to believe that it holds the lock.
-	// Otherwise the error says why it does not. The process asks no server.
+	// check returns an error if the process can know that it does not hold
+	// the lock. It asks no server.
 	check() error
-	// unlock gives the lock back. An error says that the lock was not given back, or
-	// was not held any more, if the lock can tell.
+	// unlock releases the lock. If the lock can tell, the error says that
+	// it was no longer held.
 	unlock(ctx context.Context) error
 }
 
-// locks are the locks that a child can use.
 var locks = map[string]func(s setting, p *points) (locker, error){
 	"dlock":            newDlock,
 	"row":              newRowLock,
@@ -57,26 +56,27 @@ var locks = map[string]func(s setting, p *points) (locker, error){
 type points struct {
 	orders *bufio.Scanner
 	stops  map[string]bool
-	waits  bool // whether the test knows that the process waits
+	waits  bool // "waiting" has been printed
 }
 
-// reach is called by a lock that gets to such a place.
+// reach is called by a lock at the named place. It blocks if the test has asked
+// for a stop there.
 func (p *points) reach(name string) {
 	if p.stops[name] {
 		fmt.Println("at", name)
-		p.orders.Scan() // the order to go on
+		p.orders.Scan() // blocks until the test says go on
 	}
 }
 
-// refused is called by a lock that another process holds. It returns when the lock may
-// try again. The name of the place is "retry".
+// refused is called by a lock that is held by another process. It returns when
+// it is time to try again.
 func (p *points) refused() {
 	p.wait()
 	p.reach("retry")
 	time.Sleep(5 * time.Millisecond)
 }
 
-// wait tells the test once that the process waits for the lock.
+// wait tells the test, once, that the process waits for the lock.
 func (p *points) wait() {
 	if !p.waits {
 		p.waits = true
@@ -84,10 +84,10 @@ func (p *points) wait() {
 	}
 }
 
-// runChild is the main function of a child. It reads orders, a line each, and answers
-// each of them with a line. The order "lock" has the answers "waiting", if another
-// process holds the lock, and in the end "held" with the token. The order "write"
-// stands for a request to a resource: the answer is the request.
+// runChild is the main function of a child. It answers each line of input, an
+// order, with a line. "lock" is answered by "waiting" if another process holds
+// the lock, and finally by "held" and the token. "write" stands for a request
+// to a resource, which is the answer.
 func runChild(text string) int {
 	var s setting
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -128,7 +128,7 @@ func runChild(text string) int {
 	return 0
 }
 
-// say prints the word, or why it is not true.
+// say prints word, or the error.
 func say(word string, err error) {
 	if err != nil {
 		word = "failed: " + strings.ReplaceAll(err.Error(), "\n", " ")

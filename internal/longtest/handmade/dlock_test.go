@@ -17,11 +17,11 @@ import (
 
 const name = "stock/42"
 
-// sessionTimeout is short, because tests wait for it. It is long enough for a process
-// that gets little of a busy machine.
+// sessionTimeout is short because tests wait for it, but long enough for a
+// process on a busy machine.
 const sessionTimeout = 4 * time.Second
 
-// dlocker is the lock of dlock in a child. The one server of the setting is the name
+// dlocker is dlock's own lock in a child. The setting's only server is the name
 // of the driver, a space, and the data source name.
 type dlocker struct {
 	mutex *dlock.RWMutex
@@ -62,12 +62,11 @@ func (l *dlocker) lock(ctx context.Context) (int64, error) {
 func (l *dlocker) check() error                 { return l.held.Err() }
 func (l *dlocker) unlock(context.Context) error { return l.held.Unlock() }
 
-// useDlock returns the setting for dlock on a store.
 func useDlock(driver, dsn string) setting {
 	return setting{Lock: "dlock", Servers: []string{driver + " " + dsn}}
 }
 
-// open returns a client of dlock in the process of the test.
+// open opens a dlock client in the process of the test.
 func open(t testing.TB, s setting) *dlock.Client {
 	t.Helper()
 	client, err := openDlock(s.Servers[0])
@@ -76,8 +75,8 @@ func open(t testing.TB, s setting) *dlock.Client {
 	return client
 }
 
-// awaitQueue waits until the queue consists of these tokens, in this order, and the
-// first of them holds the lock. An unknown token is 0.
+// awaitQueue waits until the queue consists of these tokens, in this order, and
+// its head holds the lock. A token of 0 matches any.
 func awaitQueue(t testing.TB, s setting, tokens ...int64) {
 	t.Helper()
 	mutex := open(t, s).RWMutex(name)

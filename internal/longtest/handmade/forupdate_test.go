@@ -12,16 +12,15 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// A forUpdate is the lock of a row that an open transaction holds. PostgreSQL commits
-// the changes and releases the lock in one step. For work in this database alone that
-// is enough.
+// A forUpdate is a row locked by an open transaction. For work in this database
+// alone it is enough, because PostgreSQL commits the changes and releases the
+// lock in one step.
 //
-// It breaks for work that leaves the database: the lock lasts as long as the
-// connection, and the process does not learn of its end before its next statement. It
-// also lasts no less long: if the machine of the holder disappears, the server keeps
-// the lock for as long as it believes in the connection.
-//
-// (An open transaction also keeps VACUUM from removing rows that were deleted since.)
+// It breaks for work outside the database. The lock ends with the connection,
+// which the process does not notice before its next statement. If the holder's
+// machine disappears, on the other hand, the server keeps the lock for as long
+// as it believes in the connection. An open transaction also keeps VACUUM from
+// removing dead rows.
 type forUpdate struct {
 	db *sql.DB
 	tx *sql.Tx
@@ -54,12 +53,12 @@ func (l *forUpdate) unlock(ctx context.Context) error {
 	return l.tx.Commit()
 }
 
-// A rowStore is a schema of the server that the tests share. Its methods hand and dlock
-// return settings for a process with that name, which reaches the server at addr.
+// A rowStore is a schema of the shared server. Its methods hand and dlock
+// return settings for a named process that reaches the server at addr.
 type rowStore struct {
 	*pgtest.Server
 	schema string
-	limit  string // a parameter of the connections
+	limit  string // connection parameter
 }
 
 const (
@@ -87,9 +86,10 @@ func (s rowStore) terminate(t testing.TB, process string) {
 	s.SQL(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+s.schema+process+"'")
 }
 
-// TestForUpdateEndsWithTheConnection ends the connection of a holder, in the two ways
-// in which servers do that, while the holder works outside of the database. The lock
-// goes to B, and A does not know. A session of dlock outlives a connection.
+// TestForUpdateEndsWithTheConnection ends a holder's connection, in the two
+// ways in which servers do that, while the holder works outside the database. B
+// gets the lock without A's knowledge. A session of dlock outlives a
+// connection.
 func TestForUpdateEndsWithTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"a limit of the server": idleLimit, "an operator": noLimit} {
@@ -119,17 +119,17 @@ func TestForUpdateEndsWithTheConnection(t *testing.T) {
 				end()
 				awaitQueue(t, store.dlock("test", store.Addr()), first, 0)
 				require.NoError(t, a.check())
-				require.Eventually(t, func() bool { return a.unlock() == nil }, bound, 10*time.Millisecond) // the old connections may fail first
+				require.Eventually(t, func() bool { return a.unlock() == nil }, bound, 10*time.Millisecond) // broken connections may fail first
 				require.Greater(t, b.granted(), first)
 			})
 		})
 	}
 }
 
-// TestForUpdateOutlivesItsMachine lets the machine of the holder disappear: the process
-// is dead, and the server never hears of the end of the connection. The server keeps
-// the lock. By default it leaves the search for dead connections to the operating
-// system, which takes hours.
+// TestForUpdateOutlivesItsMachine kills the holder together with its network,
+// so that the server never hears of the end of the connection. The server keeps
+// the lock, because by default it leaves the detection of dead connections to
+// the operating system, which takes hours.
 func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 	store := newRowStore(t, noLimit)
@@ -142,7 +142,7 @@ func TestForUpdateOutlivesItsMachine(t *testing.T) {
 		a := start(t, "A", store.hand("A", network.Addr()))
 		a.lock()
 		disappear(a, network)
-		for range 10 { // and so on
+		for range 10 { // no end in sight
 			_, err := tryForUpdate(t, store.hand("B", store.Addr()))
 			require.ErrorContains(t, err, "could not obtain lock")
 		}
@@ -157,7 +157,7 @@ func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	})
 }
 
-// tryForUpdate asks for the lock of the row, and does not wait for it.
+// tryForUpdate tries to lock the row without waiting.
 func tryForUpdate(t testing.TB, s setting) (sql.Result, error) {
 	db, err := sql.Open("pgx", s.Servers[0])
 	require.NoError(t, err)
@@ -165,9 +165,9 @@ func tryForUpdate(t testing.TB, s setting) (sql.Result, error) {
 	return db.ExecContext(t.Context(), "SELECT balance FROM account WHERE id = 7 FOR UPDATE NOWAIT")
 }
 
-// TestForUpdateOfAHolderThatIsCutOff cuts the network between A and the server for
-// longer than the server waits, and A goes on working. With FOR UPDATE A knows nothing.
-// With dlock A knows of its loss by the time B gets the lock.
+// TestForUpdateOfAHolderThatIsCutOff cuts A off for longer than the server's
+// idle limit while A works. With FOR UPDATE A does not notice. With dlock A
+// knows of the loss by the time B is granted the lock.
 func TestForUpdateOfAHolderThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	store := newRowStore(t, idleLimit)

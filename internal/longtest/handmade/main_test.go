@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// TestMain also runs the processes that tests start.
+// TestMain also is the main function of the child processes.
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -23,19 +23,19 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(pgtest.Main(m)))
 }
 
-// silent drops what go-redis writes when a dial fails.
+// silent drops what go-redis logs about failed dials.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// errStale is the answer of a resource to a writer that a later writer has overtaken.
+// errStale is a resource's answer to a writer with an outdated token.
 var errStale = errors.New("stale token")
 
-// A resource is what the lock protects, for example another service. It compares the
-// tokens of its writers. A lock without tokens has only 0 to offer, so the resource
-// cannot refuse any of its writers.
+// A resource is what the lock protects, for example another service. It refuses
+// a write whose token is below that of an earlier one. Locks without tokens
+// offer 0, so it cannot refuse their writes.
 type resource struct {
-	token   int64 // the highest that a writer has shown
+	token   int64 // highest so far
 	writers []string
 }
 

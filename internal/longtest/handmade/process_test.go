@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound limits whatever a test waits for. A busy machine needs some of it.
+// bound is the timeout of every wait, with some room for a busy machine.
 const bound = 2 * time.Minute
 
-// A process is a child as the test sees it: one contender.
+// A process is a contender in a child process, as seen by the test.
 type process struct {
 	t       testing.TB
 	name    string
@@ -27,7 +27,7 @@ type process struct {
 	answers chan string
 }
 
-// start starts a process, which does nothing before its first order. It is killed when
+// start starts a process, which waits for its first order. It is killed when
 // the test ends.
 func start(t testing.TB, name string, s setting) *process {
 	t.Helper()
@@ -53,14 +53,14 @@ func start(t testing.TB, name string, s setting) *process {
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		for range p.answers { // until the goroutine has read all of them
+		for range p.answers { // until the goroutine has read everything
 		}
 		<-done
 	})
 	return p
 }
 
-// order tells the process to do something.
+// order sends an order without waiting for its answer.
 func (p *process) order(order string) {
 	p.t.Helper()
 	_, err := fmt.Fprintln(p.orders, order)
@@ -81,27 +81,27 @@ func (p *process) answer() string {
 	}
 }
 
-// do gives an order and returns the answer.
+// do sends an order and returns its answer.
 func (p *process) do(order string) string {
 	p.t.Helper()
 	p.order(order)
 	return p.answer()
 }
 
-// lock makes the process take the lock, and returns the token.
+// lock makes the process acquire the lock, and returns the token.
 func (p *process) lock() int64 {
 	p.t.Helper()
 	p.order("lock")
 	return p.granted()
 }
 
-// contend makes the process ask for the lock, and returns when it waits for it.
+// contend makes the process ask for the lock, and returns once it waits.
 func (p *process) contend() {
 	p.t.Helper()
 	require.Equal(p.t, "waiting", p.do("lock"), "process %s need not wait", p.name)
 }
 
-// granted returns when the process has got the lock that it has asked for.
+// granted waits until the process has the lock that it asked for.
 func (p *process) granted() (token int64) {
 	p.t.Helper()
 	for {
@@ -121,7 +121,7 @@ func (p *process) check() error {
 	return p.result("check", "holds")
 }
 
-// unlock makes the process give the lock back.
+// unlock makes the process release the lock.
 func (p *process) unlock() error {
 	p.t.Helper()
 	return p.result("unlock", "unlocked")
@@ -135,14 +135,14 @@ func (p *process) result(order, good string) error {
 	return nil
 }
 
-// write makes the process send a request to the resource, and returns its reply.
+// write makes the process write to the resource, and returns the outcome.
 func (p *process) write(r *resource) error {
 	p.t.Helper()
 	p.order("write")
 	return p.deliver(r)
 }
 
-// deliver takes the request of a write that was ordered before to the resource.
+// deliver takes the request of an earlier "write" order to the resource.
 func (p *process) deliver(r *resource) error {
 	p.t.Helper()
 	var token int64
@@ -154,13 +154,13 @@ func (p *process) deliver(r *resource) error {
 	return err
 }
 
-// stopAt makes the process stop whenever its lock gets to the point.
+// stopAt makes the process stop whenever its lock reaches the point.
 func (p *process) stopAt(point string) {
 	p.t.Helper()
 	require.Equal(p.t, "ok", p.do("stop:"+point))
 }
 
-// at returns when the process has stopped at the point.
+// at waits until the process has stopped at the point.
 func (p *process) at(point string) {
 	p.t.Helper()
 	line := p.answer()
@@ -170,28 +170,27 @@ func (p *process) at(point string) {
 	require.Equal(p.t, "at "+point, line)
 }
 
-// goOn ends the stop at a point.
+// goOn lets the process continue after a point.
 func (p *process) goOn() {
 	p.t.Helper()
 	p.order("go on")
 }
 
-// pause stops the whole process, as a pause of its virtual machine does.
+// pause stops the whole process, as a pause of its virtual machine would.
 func (p *process) pause() {
 	p.t.Helper()
 	p.t.Logf("%s: is stopped", p.name)
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
 }
 
-// resume ends the pause.
 func (p *process) resume() {
 	p.t.Helper()
 	p.t.Logf("%s: goes on", p.name)
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// kill ends the process at once, and returns when it is dead. The process cleans up
-// nothing.
+// kill kills the process and waits until it is gone. The process cannot clean
+// up.
 func (p *process) kill() {
 	if p.cmd.ProcessState != nil {
 		return

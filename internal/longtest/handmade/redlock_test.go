@@ -15,18 +15,18 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// A redlock is the key of stage 4 on several Redis masters that know nothing of each
-// other. A process holds the lock if it has set the key on a majority of them in time.
-// The lock survives the loss of a minority.
+// A redlock is the lock of [comparedByScript] on several independent Redis
+// masters. A process holds it if it has set the key on a majority of them in
+// time. The lock survives the loss of a minority.
 //
-// It breaks if a master forgets a key before the expiry, because it restarts without
-// its data or because its clock jumps: then two processes have a majority. It also
-// breaks by a pause, like any lock without tokens.
+// It breaks if a master forgets a key early, by a restart without its data or a
+// jump of its clock, because then two processes can have a majority. Like any
+// lock without tokens, it also breaks when its holder pauses.
 type redlock struct {
 	masters []*redis.Client
 	value   string
 	expiry  time.Duration
-	until   time.Time // the lock is valid until then
+	until   time.Time // end of validity
 	points  *points
 }
 
@@ -58,7 +58,8 @@ func (l *redlock) lock(ctx context.Context) (int64, error) {
 	}
 }
 
-// onEach asks all masters at once, and counts those for which ask returns true.
+// onEach asks all masters concurrently and counts those for which ask returns
+// true.
 func (l *redlock) onEach(ask func(*redis.Client) bool) (n int) {
 	var mu sync.Mutex
 	var asked sync.WaitGroup
@@ -90,8 +91,8 @@ func (l *redlock) unlock(ctx context.Context) error {
 	return nil
 }
 
-// masters starts five servers that store nothing on their disks, and returns the
-// setting for them.
+// masters starts five servers without persistence, and returns the setting for
+// them.
 func masters(t testing.TB, expiry time.Duration) ([]*redistest.Server, setting) {
 	s := setting{Lock: "redlock", Expiry: expiry}
 	var servers []*redistest.Server
@@ -102,8 +103,9 @@ func masters(t testing.TB, expiry time.Duration) ([]*redistest.Server, setting) 
 	return servers, s
 }
 
-// TestRedlockWithTwoMajorities lets A have the key on the masters 1, 2 and 3, as 4 and
-// 5 do not answer it. Then master 3 forgets the key, and B has it on 3, 4 and 5.
+// TestRedlockWithTwoMajorities lets A set the key on masters 1, 2 and 3, while
+// 4 and 5 do not answer it. Then master 3 forgets the key, and B sets it on 3,
+// 4 and 5.
 func TestRedlockWithTwoMajorities(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(t *testing.T, third *redistest.Server){
@@ -111,7 +113,7 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 			third.Kill()
 			third.Restart()
 		},
-		"a clock that jumps": func(t *testing.T, third *redistest.Server) { // the test moves the expiry, not the clock
+		"a clock that jumps": func(t *testing.T, third *redistest.Server) { // moves the expiry in place of the clock
 			require.Equal(t, int64(1), third.Do("PEXPIREAT", "lock:42", "1"))
 		},
 	} {
@@ -135,9 +137,9 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 			require.NoError(t, a.write(&r), "the resource cannot tell them apart")
 		})
 	}
-	// One master that waits for its disk does not forget. As for its clock, see
-	// TestAStepOfTheServersClock in contrib/redisdriver: the new holder has the higher
-	// token.
+	// A durable master does not forget. A jump of its clock is the topic of
+	// TestAStepOfTheServersClock in contrib/redisdriver: there the new
+	// holder has a higher token.
 	t.Run("dlock on one durable master", func(t *testing.T) {
 		server := redistest.Start(t, redistest.Durable())
 		requireSurvivesRestart(t, useDlock("redis", "redis://"+server.Addr()+"?session_timeout=1m"), func() {
@@ -147,9 +149,9 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 	})
 }
 
-// TestAPausedHolderOfRedlock pauses the holder between its check of the lock and its
-// write. After the pause its clock would show that the lock has expired, but the holder
-// writes without another check. TestAPausedHolderOfAKey does the same with dlock.
+// TestAPausedHolderOfRedlock pauses the holder between its check of the lock
+// and its write. Another check would show that the lock has expired, but the
+// holder writes without one. TestAPausedHolderOfAKey does the same with dlock.
 func TestAPausedHolderOfRedlock(t *testing.T) {
 	t.Parallel()
 	_, long := masters(t, never)
@@ -158,14 +160,13 @@ func TestAPausedHolderOfRedlock(t *testing.T) {
 	require.Equal(t, pause{told: true, lateWrite: true, thirdOne: false}, pausedHolder(t, short, long))
 }
 
-// TestRedlockWithoutAMajority lets each of two processes have the key on a minority,
-// while a master is down. Both have to start again. Which one gets the lock in the end
-// is chance.
+// TestRedlockWithoutAMajority lets two processes set the key on a minority
+// each, while a master is down. Both have to start over, and chance decides.
 func TestRedlockWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	servers, s := masters(t, never)
 	servers[4].Kill()
-	for i, value := range []string{"another", "another"} { // which is on its way, too
+	for i, value := range []string{"another", "another"} { // another process, also halfway
 		servers[i].Do("SET", "lock:42", value)
 	}
 	b := start(t, "B", s)

@@ -15,11 +15,12 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The locks of this file are the stages through which locks in Redis go.
+// The locks in this file are the stages in which locks on Redis usually evolve.
 
+// errNotHeld is returned by an unlock that finds the lock lost.
 var errNotHeld = errors.New("another process has the lock")
 
-// A redisKey is what all stages have: the process that sets the key holds the lock.
+// A redisKey is common to all stages: whoever sets the key holds the lock.
 type redisKey struct {
 	*redis.Client
 	key    string
@@ -32,7 +33,7 @@ func newRedisKey(s setting, p *points) redisKey {
 	return redisKey{server, "lock:42", s.Expiry, p}
 }
 
-// retry tries until a try succeeds or fails.
+// retry calls try until it succeeds or fails.
 func (k redisKey) retry(try func() (bool, error)) (token int64, err error) {
 	for {
 		if ok, err := try(); ok || err != nil {
@@ -42,12 +43,12 @@ func (k redisKey) retry(try func() (bool, error)) (token int64, err error) {
 	}
 }
 
-func (k redisKey) check() error { return nil } // no call says that the key has gone
+func (k redisKey) check() error { return nil } // nothing tells that the key is gone
 
 func (k redisKey) unlock(ctx context.Context) error { return k.Del(ctx, k.key).Err() }
 
-// A setnx is stage 1: SETNX, and DEL to unlock. It gives exclusion. A holder that dies
-// leaves the key for ever.
+// A setnx is stage 1: SETNX, and DEL to unlock. It excludes others, but a
+// holder that dies leaves the key for ever.
 type setnx struct{ redisKey }
 
 func newSetnx(s setting, p *points) (locker, error) { return setnx{newRedisKey(s, p)}, nil }
@@ -56,8 +57,8 @@ func (l setnx) lock(ctx context.Context) (int64, error) {
 	return l.retry(func() (bool, error) { return l.Do(ctx, "SETNX", l.key, 1).Bool() })
 }
 
-// A setnxExpire is stage 2: SETNX, then EXPIRE. The key of a dead holder goes away,
-// unless the process has died between the two.
+// A setnxExpire is stage 2: SETNX, then EXPIRE. A dead holder's key expires,
+// unless the process died between the two.
 type setnxExpire struct{ redisKey }
 
 func newSetnxExpire(s setting, p *points) (locker, error) {
@@ -75,8 +76,8 @@ func (l setnxExpire) lock(ctx context.Context) (int64, error) {
 	})
 }
 
-// setNX sends SET with NX and PX: it sets the key and its expiry, and reports whether
-// the key was not there.
+// setNX sets a key with its expiry (SET NX PX), and reports whether the key was
+// absent.
 func setNX(ctx context.Context, server *redis.Client, key, value string, expiry time.Duration) (bool, error) {
 	err := server.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: expiry}).Err()
 	if errors.Is(err, redis.Nil) {
@@ -85,9 +86,9 @@ func setNX(ctx context.Context, server *redis.Client, key, value string, expiry 
 	return err == nil, err
 }
 
-// A setWithExpiry is stage 3: SET NX PX, and DEL to unlock. The key of a dead holder
-// always goes away. So does that of a slow holder, which then deletes the key of the
-// next one.
+// A setWithExpiry is stage 3: SET NX PX, and DEL to unlock. A dead holder's key
+// always expires. So does that of a slow holder, which then deletes the key of
+// the next one.
 type setWithExpiry struct{ redisKey }
 
 func newSetWithExpiry(s setting, p *points) (locker, error) {
@@ -98,9 +99,9 @@ func (l setWithExpiry) lock(ctx context.Context) (int64, error) {
 	return l.retry(func() (bool, error) { return setNX(ctx, l.Client, l.key, "1", l.expiry) })
 }
 
-// A comparedByClient is stage 4 as it is often written: the value of the key is random,
-// and the holder compares it before it deletes the key. Between the two steps the key
-// may expire and become that of another process.
+// A comparedByClient is stage 4 as it is often written: the key has a random
+// value, which the holder compares before it deletes the key. Between the two
+// steps the key may expire and be set by another process.
 type comparedByClient struct {
 	redisKey
 	value string
@@ -126,9 +127,10 @@ func (l comparedByClient) unlock(ctx context.Context) error {
 	return l.Del(ctx, l.key).Err()
 }
 
-// A comparedByScript is stage 4 as it should be: a script compares and deletes in one
-// step. No process deletes the key of another. But a lock that has expired is still
-// not known as lost, and the random value is no token, because it has no order.
+// A comparedByScript is stage 4 done right: a script compares and deletes in
+// one step, so that no process deletes another's key. Yet a holder does not
+// notice that its lock has expired, and a random value is no token, because it
+// has no order.
 type comparedByScript struct{ comparedByClient }
 
 var compareAndDelete = redis.NewScript(`
@@ -147,9 +149,9 @@ func (l comparedByScript) unlock(ctx context.Context) error {
 	return err
 }
 
-// A watched is stage 5: a goroutine, the watchdog, extends the expiry while the process
-// works. So the work may take long. But a pause stops the watchdog as well, and after
-// the pause the process writes before the watchdog has looked.
+// A watched is stage 5: a watchdog goroutine extends the expiry during long
+// work. A pause stops the watchdog too, and afterwards the process may write
+// before the watchdog has run.
 type watched struct {
 	comparedByScript
 	stop context.CancelFunc
@@ -199,7 +201,7 @@ func (l *watched) unlock(ctx context.Context) error {
 	return l.comparedByScript.unlock(ctx)
 }
 
-// A watchedUntilUnlocked is stage 5 with a mistake: only an unlock that succeeds ends
+// A watchedUntilUnlocked is stage 5 with a bug: only a successful unlock stops
 // the watchdog.
 type watchedUntilUnlocked struct{ watched }
 
@@ -217,7 +219,6 @@ func (l *watchedUntilUnlocked) unlock(ctx context.Context) error {
 	return err
 }
 
-// useRedis returns a setting for a lock on a server.
 func useRedis(server *redistest.Server, lock string, expiry time.Duration) setting {
 	return setting{Lock: lock, Servers: []string{server.Addr()}, Expiry: expiry}
 }
@@ -231,7 +232,8 @@ const (
 	never = time.Hour // longer than any test
 )
 
-// TestSetnxOutlivesItsHolder is stage 1: the holder is killed, and the key stays.
+// TestSetnxOutlivesItsHolder is stage 1: the holder is killed, and the key
+// stays.
 func TestSetnxOutlivesItsHolder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -242,8 +244,8 @@ func TestSetnxOutlivesItsHolder(t *testing.T) {
 	t.Run("dlock", func(t *testing.T) { requireDeadHolderIsReplaced(t, dlockOnRedis(server)) })
 }
 
-// TestSetnxThenExpire is stage 2: the process is killed before it sends EXPIRE. No
-// point of dlock's Lock is like that: the node belongs to a session, which has a
+// TestSetnxThenExpire is stage 2: the process is killed before it sends EXPIRE.
+// dlock has no such window, because a node belongs to a session, which has a
 // deadline from its first script on.
 func TestSetnxThenExpire(t *testing.T) {
 	t.Parallel()
@@ -256,14 +258,15 @@ func TestSetnxThenExpire(t *testing.T) {
 	require.Equal(t, int64(-1), server.Do("TTL", "lock:42"), "the key never expires")
 }
 
-// TestAPausedHolderOfAKey stops the holder in each stage that has an expiry. Its late
-// write always reaches the resource. From the script on, its unlock does no harm.
+// TestAPausedHolderOfAKey stops the holder in each stage with an expiry. Its
+// late write always reaches the resource. From the script on, its unlock is
+// harmless.
 func TestAPausedHolderOfAKey(t *testing.T) {
 	t.Parallel()
 	for lock, thirdOne := range map[string]bool{
 		"setnx, expire":    true,
 		"set nx px":        true,
-		"get, del":         false, // here it takes worse luck, see TestGetThenDelOfAKey
+		"get, del":         false, // takes worse luck here, see TestGetThenDelOfAKey
 		"script":           false,
 		"script, watchdog": false,
 	} {
@@ -272,7 +275,7 @@ func TestAPausedHolderOfAKey(t *testing.T) {
 			came := pausedHolder(t, useRedis(server, lock, soon), useRedis(server, lock, never))
 			require.True(t, came.lateWrite)
 			require.Equal(t, thirdOne, came.thirdOne)
-			if lock != "script, watchdog" { // where it depends on which goroutine runs first
+			if lock != "script, watchdog" { // with a watchdog it depends on which goroutine runs first
 				require.False(t, came.told)
 			}
 		})
@@ -283,8 +286,8 @@ func TestAPausedHolderOfAKey(t *testing.T) {
 	})
 }
 
-// TestAHolderOfAKeyThatWorksForLong lets the work take longer than the expiry. The
-// holder learns of that when it unlocks, or never. A watchdog mends that.
+// TestAHolderOfAKeyThatWorksForLong lets the work take longer than the expiry.
+// The holder notices when it unlocks, or never. A watchdog solves this.
 func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{"set nx px", "script"} {
@@ -304,10 +307,10 @@ func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 	t.Run("dlock", func(t *testing.T) { requireLongWork(t, dlockOnRedis(redistest.Start(t))) })
 }
 
-// TestAWatchdogOutlivesTheWork is stage 5: the network fails for a moment while the
-// holder unlocks. The holder takes its work for done. Its watchdog extends the key for
-// as long as the process lives. With dlock, the client goes on to remove the node, and
-// the session of the holder is not in the way.
+// TestAWatchdogOutlivesTheWork is stage 5: the network fails while the holder
+// unlocks. Its watchdog then extends the key for as long as the process lives.
+// The client of dlock goes on trying to remove the node, although its session
+// lives.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -327,7 +330,7 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 		b.contend()
 		value := server.Do("GET", "lock:42")
 		failToUnlock(t, a)
-		for range 2 { // and so on
+		for range 2 { // no end in sight
 			last := server.Do("PTTL", "lock:42").(int64)
 			require.Eventually(t, func() bool {
 				left := server.Do("PTTL", "lock:42").(int64)
@@ -341,7 +344,7 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 		b.granted()
 	})
 	t.Run("dlock", func(t *testing.T) {
-		const long = "?session_timeout=10m" // so that the session of A does not end
+		const long = "?session_timeout=10m" // A's session must not end
 		a := start(t, "A", useDlock("redis", "redis://"+proxy.Addr()+long))
 		b := start(t, "B", useDlock("redis", "redis://"+server.Addr()+long))
 		first := a.lock()
@@ -351,10 +354,9 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	})
 }
 
-// TestGetThenDelOfAKey is stage 4 without a script: the holder has compared the value,
-// and the key expires before the holder deletes it. Then it deletes the key of another
-// process. The same with a script cannot be played, as there is no point between the
-// steps.
+// TestGetThenDelOfAKey is stage 4 without a script: the key expires after the
+// holder has compared its value, so that the holder deletes another process's
+// key. A script leaves no gap between the steps in which to play this.
 func TestGetThenDelOfAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -365,7 +367,7 @@ func TestGetThenDelOfAKey(t *testing.T) {
 	a.lock()
 	a.order("unlock")
 	a.at("DEL")
-	server.Do("PEXPIRE", "lock:42", "1") // it expires sooner or later, and here now
+	server.Do("PEXPIRE", "lock:42", "1") // stands for the expiry
 	b.lock()
 	a.goOn()
 	require.Equal(t, "unlocked", a.answer())
@@ -373,8 +375,8 @@ func TestGetThenDelOfAKey(t *testing.T) {
 	require.NoError(t, b.check(), "two holders")
 }
 
-// TestAKeyHasNoOrder lets a later contender get the lock before an earlier one, in the
-// last stage as in the first.
+// TestAKeyHasNoOrder lets a later contender overtake an earlier one, in the
+// first stage and in the last.
 func TestAKeyHasNoOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -387,10 +389,10 @@ func TestAKeyHasNoOrder(t *testing.T) {
 	t.Run("dlock", func(t *testing.T) { requireOrder(t, dlockOnRedis(server)) })
 }
 
-// TestAPromotedReplicaHasNoKey promotes a replica that has not received the key. Two
-// processes hold the lock. The same happens to the driver redis, but the second holder
-// has the higher token: see TestAReplicaThatIsPromotedMayGrantALockTwice in
-// contrib/redisdriver.
+// TestAPromotedReplicaHasNoKey promotes a replica that has not received the
+// key, so that two processes hold the lock. The same happens with the redis
+// driver, but there the second holder has a higher token: see
+// TestAReplicaThatIsPromotedMayGrantALockTwice in contrib/redisdriver.
 func TestAPromotedReplicaHasNoKey(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
@@ -403,7 +405,7 @@ func TestAPromotedReplicaHasNoKey(t *testing.T) {
 	const lock = "script, watchdog"
 	a, b := start(t, "A", useRedis(master, lock, never)), start(t, "B", useRedis(replica, lock, never))
 
-	replication.Cut() // the replica lags
+	replication.Cut() // make the replica lag
 	a.lock()
 	master.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")

@@ -7,20 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pause says what came of pausedHolder.
+// A pause is the outcome of pausedHolder.
 type pause struct {
-	told      bool // A's first check after the pause said that the lock is lost
-	lateWrite bool // the resource took the write of A after that of B
-	thirdOne  bool // A's unlock let C in, although B held the lock
+	told      bool // A's first check after the pause reported the loss
+	lateWrite bool // the resource accepted A's write after B's
+	thirdOne  bool // A's unlock let C in although B held the lock
 }
 
-// pausedHolder plays a pause with any lock whose server lets the lock of a silent
-// process go. A has checked its lock and is about to write when its process is
-// stopped. B gets the lock and writes. A goes on where it was stopped: it writes, and
-// unlocks. Then C asks for the lock.
+// pausedHolder pauses a holder for longer than its lock lasts. A has checked
+// its lock and is about to write when its process is stopped. B gets the lock
+// and writes. A resumes with its write, and unlocks. Then C asks for the lock.
 //
-// The lock of A has the setting with a short expiry, those of B and C that with a
-// long one.
+// A's lock has the setting short; those of B and C have the setting long.
 func pausedHolder(t testing.TB, short, long setting) (p pause) {
 	t.Helper()
 	a, b, c := start(t, "A", short), start(t, "B", long), start(t, "C", long)
@@ -34,7 +32,7 @@ func pausedHolder(t testing.TB, short, long setting) (p pause) {
 	a.resume()
 	p.lateWrite = a.deliver(&r) == nil
 	p.told = a.check() != nil
-	_ = a.unlock() // some locks tell here that the lock was not held any more
+	_ = a.unlock() // some locks report here that they were no longer held
 	p.thirdOne = c.do("lock") != "waiting"
 	require.NoError(t, b.check(), "B holds the lock in any case")
 	if !p.thirdOne {
@@ -44,8 +42,8 @@ func pausedHolder(t testing.TB, short, long setting) (p pause) {
 	return p
 }
 
-// requireDeadHolderBlocks plays the death of a holder with a lock that the store keeps
-// for ever. The order to A makes it take the lock, or die on the way.
+// requireDeadHolderBlocks kills the holder of a lock that the store keeps for
+// ever. take makes A acquire the lock, or die on the way.
 func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -53,14 +51,14 @@ func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
 	a.kill()
 	b.stopAt("retry")
 	b.contend()
-	for range 10 { // and so on
+	for range 10 { // no end in sight
 		b.at("retry")
 		b.goOn()
 	}
 	b.at("retry")
 }
 
-// requireDeadHolderIsReplaced plays the death of a holder with dlock.
+// requireDeadHolderIsReplaced kills a holder with dlock.
 func requireDeadHolderIsReplaced(t testing.TB, s setting) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -69,8 +67,9 @@ func requireDeadHolderIsReplaced(t testing.TB, s setting) {
 	require.Greater(t, b.lock(), first)
 }
 
-// requireOvertaken plays the arrival of three contenders with a lock that has no
-// queue: B pauses between two tries, as each waiter does, while A unlocks and C comes.
+// requireOvertaken plays three contenders of a lock without a queue: while B
+// sleeps between two tries, as every waiter does, A unlocks and C gets the
+// lock.
 func requireOvertaken(t testing.TB, s setting) {
 	t.Helper()
 	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
@@ -84,7 +83,7 @@ func requireOvertaken(t testing.TB, s setting) {
 	b.at("retry")
 }
 
-// requireOrder plays the same with dlock: B holds the lock before C, which came later.
+// requireOrder plays the same with dlock, which grants B before C.
 func requireOrder(t testing.TB, s setting) {
 	t.Helper()
 	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
@@ -99,8 +98,8 @@ func requireOrder(t testing.TB, s setting) {
 	require.Greater(t, c.granted(), second)
 }
 
-// requireSurvivesRestart plays a crash of the server with dlock: A holds the lock on
-// both sides of the crash, and B goes on waiting.
+// requireSurvivesRestart crashes the server with dlock: A holds the lock before
+// and after, and B goes on waiting.
 func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -109,13 +108,13 @@ func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 	crash()
 	awaitQueue(t, s, first, 0)
 	require.NoError(t, a.check())
-	require.Eventually(t, func() bool { return a.unlock() == nil }, bound, 10*time.Millisecond) // connections of before the crash may fail first
+	require.Eventually(t, func() bool { return a.unlock() == nil }, bound, 10*time.Millisecond) // broken connections may fail first
 	require.Greater(t, b.granted(), first)
 }
 
-// requireLongWork plays work that takes longer than the session timeout with dlock: A
-// keeps the lock until it unlocks, and B waits. If the machine is so slow that A loses
-// the lock, it plays the same with a longer session timeout.
+// requireLongWork plays work that takes longer than the session timeout with
+// dlock: A keeps the lock until it unlocks, and B waits. On a machine so slow
+// that A loses the lock, it starts over with a longer session timeout.
 func requireLongWork(t testing.TB, s setting) {
 	t.Helper()
 	for timeout := sessionTimeout; !longWork(t, s.lasting(timeout), timeout); timeout *= 2 {

@@ -15,15 +15,15 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// A rowLock is a row with a unique key: the process that inserts the row holds the
-// lock. It gives exclusion in any SQL database, and survives a restart of the server.
+// A rowLock is a row with a unique key: whoever inserts it holds the lock. It
+// works in any SQL database and survives a restart of the server.
 //
-// It breaks when its holder dies: no process deletes the row. With an expiry, a process
-// deletes rows that are too old, and with them the lock of a holder that lives, but is
-// slow. There is no order, because each waiter tries again after a pause.
+// It breaks when its holder dies, because nobody deletes the row. With an
+// expiry, processes delete rows that are too old, and with them the lock of a
+// live but slow holder. Waiters poll, so there is no order among them.
 type rowLock struct {
 	db     *sql.DB
-	expiry time.Duration // 0: the row does not expire
+	expiry time.Duration // 0: never
 	now    func() time.Time
 	points *points
 }
@@ -57,7 +57,7 @@ func (l *rowLock) lock(ctx context.Context) (int64, error) {
 	}
 }
 
-func (l *rowLock) check() error { return nil } // no call says that the row has gone
+func (l *rowLock) check() error { return nil } // nothing tells that the row is gone
 
 func (l *rowLock) unlock(ctx context.Context) error {
 	_, err := l.db.ExecContext(ctx, "DELETE FROM held WHERE name = $1", name)
@@ -66,11 +66,11 @@ func (l *rowLock) unlock(ctx context.Context) error {
 
 // A sqlStore is a database for one test.
 type sqlStore struct {
-	hand  string // driver and data source name for locks made by hand
+	hand  string // driver and data source name of hand-written locks
 	dlock setting
 }
 
-// newPostgres returns an empty schema of the server that the tests share.
+// newPostgres returns an empty schema of the shared server.
 func newPostgres(t testing.TB) sqlStore {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -101,19 +101,17 @@ func (s sqlStore) connect(t testing.TB, statement string) *sql.DB {
 	return db
 }
 
-// newRow makes the table of a rowLock, and returns the setting for it.
+// newRow creates the table of a rowLock, and returns the setting for it.
 func newRow(t testing.TB, store sqlStore, expiry time.Duration) setting {
 	store.connect(t, createHeld)
 	return setting{Lock: "row", Servers: []string{store.hand}, Expiry: expiry}
 }
 
-// onEachDatabase runs a test on PostgreSQL and on SQLite.
 func onEachDatabase(t *testing.T, test func(t *testing.T, store sqlStore)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, newPostgres(t)) })
 	t.Run("SQLite", func(t *testing.T) { test(t, newSQLite(t)) })
 }
 
-// TestARowOutlivesItsHolder kills the holder of a row. The row stays.
 func TestARowOutlivesItsHolder(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
@@ -124,9 +122,9 @@ func TestARowOutlivesItsHolder(t *testing.T) {
 	})
 }
 
-// TestAPausedHolderOfARow stops the holder of a row that expires. Another process
-// deletes the row. Then two processes hold the lock. The unlock of the first one even
-// lets in a third process.
+// TestAPausedHolderOfARow stops the holder of an expiring row. Another process
+// deletes the row and inserts its own, so that two processes hold the lock. The
+// unlock of the first one lets in a third.
 func TestAPausedHolderOfARow(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
@@ -135,16 +133,16 @@ func TestAPausedHolderOfARow(t *testing.T) {
 		long.Expiry = time.Hour
 		require.Equal(t, pause{told: false, lateWrite: true, thirdOne: true}, pausedHolder(t, short, long))
 	})
-	// dlock on SQLite is left out. There a process that is stopped in the middle of a
-	// transaction, such as a heartbeat, blocks the file for all other processes.
+	// Not on SQLite: a process stopped in the middle of a transaction, such
+	// as a heartbeat, blocks the file for all others.
 	t.Run("dlock on PostgreSQL", func(t *testing.T) {
 		s := newPostgres(t).dlock
 		require.Equal(t, pause{told: true, lateWrite: false, thirdOne: false}, pausedHolder(t, s, s))
 	})
 }
 
-// TestAHolderOfARowThatWorksForLong is like the test above, but no process is stopped:
-// the work takes longer than the expiry.
+// TestAHolderOfARowThatWorksForLong shows the same without a pause: the work
+// takes longer than the expiry.
 func TestAHolderOfARowThatWorksForLong(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
@@ -159,9 +157,9 @@ func TestAHolderOfARowThatWorksForLong(t *testing.T) {
 	})
 }
 
-// TestARowExpiresEarlyForAClockThatIsAhead lets the clock of one process be wrong. The
-// processes of a rowLock compare the expiry with their own clocks. In the drivers of
-// dlock one clock decides, that of the server.
+// TestARowExpiresEarlyForAClockThatIsAhead sets the clock of one process wrong.
+// The processes of a rowLock compare the expiry with their own clocks, whereas
+// dlock's drivers rely on the server's clock alone.
 func TestARowExpiresEarlyForAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	s := newRow(t, newPostgres(t), time.Hour)
@@ -173,7 +171,6 @@ func TestARowExpiresEarlyForAClockThatIsAhead(t *testing.T) {
 	require.NoError(t, a.check(), "two holders")
 }
 
-// TestARowHasNoOrder lets a later contender get the lock before an earlier one.
 func TestARowHasNoOrder(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {

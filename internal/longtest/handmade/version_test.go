@@ -10,12 +10,11 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// A versioned is a row with a version: a process reads both, and its update asks for
-// the version that it has read. It gives protection against lost updates of one row,
-// and blocks no process. For one row it is sound.
+// A versioned is a row with a version, which an update must name as it was
+// read. For lost updates of a single row that is sound, and it blocks nobody.
 //
-// It does not protect an effect outside of the row, nor a rule about several rows. A
-// process whose work takes long may lose again and again.
+// It protects neither effects outside the row nor a rule about several rows,
+// and a slow process may lose its work again and again.
 type versioned struct {
 	value, version int
 }
@@ -29,13 +28,13 @@ func read(t testing.TB, db *sql.DB, id int) (row versioned) {
 	return row
 }
 
-// update reports whether the row still had the version.
+// update reports whether the row still had the version that was read.
 func update(t testing.TB, db *sql.DB, id, value int, read versioned) bool {
 	t.Helper()
 	return changed(t, db, "UPDATE item SET value = $1, version = version + 1 WHERE id = $2 AND version = $3", value, id, read.version)
 }
 
-// changed runs a statement and reports whether it has changed a row.
+// changed reports whether a statement has changed a row.
 func changed(t testing.TB, db *sql.DB, statement string, args ...any) bool {
 	t.Helper()
 	result, err := db.ExecContext(t.Context(), statement, args...)
@@ -45,7 +44,7 @@ func changed(t testing.TB, db *sql.DB, statement string, args ...any) bool {
 	return n == 1
 }
 
-// newItems makes the table with rows 1 and 2, which have the value 1.
+// newItems creates the table with rows 1 and 2, both of value 1.
 func newItems(t testing.TB, store sqlStore) *sql.DB {
 	db := store.connect(t, createOrder)
 	_, err := db.ExecContext(t.Context(), "INSERT INTO item (id, value, version) VALUES (1, 1, 1), (2, 1, 1)")
@@ -58,7 +57,8 @@ func reset(t testing.TB, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// lockInBackground asks for the lock, and returns when its node waits in the queue.
+// lockInBackground asks for the lock, and returns once its node waits in the
+// queue.
 func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{}) <-chan *dlock.Lock {
 	t.Helper()
 	granted := make(chan *dlock.Lock, 1)
@@ -73,8 +73,8 @@ func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{})
 	return granted
 }
 
-// contenders returns two clients of a lock, and a channel that tells when the second
-// one waits.
+// contenders returns two clients of a lock, and a channel that receives when
+// the second one waits.
 func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan struct{}) {
 	t.Helper()
 	waiting := make(chan struct{}, 100)
@@ -87,9 +87,9 @@ func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan stru
 	return a, client.RWMutex(name), waiting
 }
 
-// TestAVersionDoesNotProtectAnEffect has two processes send a mail to the customer of
-// an order, and then note that in the order. The mail is sent twice. With dlock the
-// second process reads the note first.
+// TestAVersionDoesNotProtectAnEffect lets two processes mail a customer and
+// then note that in the order. The mail is sent twice. With dlock the second
+// process reads the note first.
 func TestAVersionDoesNotProtectAnEffect(t *testing.T) {
 	t.Parallel()
 	const notSent, sent = 1, 2
@@ -130,9 +130,9 @@ func TestAVersionDoesNotProtectAnEffect(t *testing.T) {
 	})
 }
 
-// TestVersionsDoNotProtectARule has two doctors, of whom one has to be on duty. Each
-// process reads both rows, and then takes another doctor off duty. Both versions are
-// as they were read.
+// TestVersionsDoNotProtectARule has two doctors, one of whom must stay on duty.
+// Each process reads both rows and takes a different doctor off duty, and
+// neither finds that its row's version has changed.
 func TestVersionsDoNotProtectARule(t *testing.T) {
 	t.Parallel()
 	const off, on = 0, 1
@@ -168,15 +168,15 @@ func TestVersionsDoNotProtectARule(t *testing.T) {
 	})
 }
 
-// TestASlowWriterLosesByItsVersion lets a fast process update a row while a slow one
-// works. The work of the slow one is lost each time. With dlock it has a place in the
-// queue, and waits for one turn of the fast one.
+// TestASlowWriterLosesByItsVersion lets a fast process update a row while a
+// slow one works, which costs the slow one its work each time. With dlock the
+// slow one waits in the queue for a single turn of the fast one.
 func TestASlowWriterLosesByItsVersion(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
 		t.Run("by hand", func(t *testing.T) {
 			db := newItems(t, store)
-			for range 10 { // and so on
+			for range 10 { // no end in sight
 				slow := read(t, db, 1)
 				fast := read(t, db, 1)
 				require.True(t, update(t, db, 1, fast.value+1, fast))
@@ -197,7 +197,7 @@ func TestASlowWriterLosesByItsVersion(t *testing.T) {
 				}
 				next <- lock
 			}()
-			second := <-granted // before the next turn of the fast one
+			second := <-granted // granted before the fast one's next turn
 			require.NoError(t, second.Unlock())
 			third := <-next
 			require.Greater(t, third.Token(), second.Token())
@@ -206,15 +206,15 @@ func TestASlowWriterLosesByItsVersion(t *testing.T) {
 	})
 }
 
-// TestTheTokenTakesThePlaceOfTheVersion refuses the late write of a holder that has
-// lost the lock, by one statement. A row that asks for no token takes the write.
+// TestTheTokenTakesThePlaceOfTheVersion refuses the late write of a holder that
+// has lost the lock, in a single statement. A row without a token accepts it.
 func TestTheTokenTakesThePlaceOfTheVersion(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
 		db := newItems(t, store)
 		a, b := start(t, "A", store.dlock), start(t, "B", store.dlock)
 		old := a.lock()
-		a.kill() // its write is in the network
+		a.kill() // its write is in flight
 		next := b.lock()
 		const compare = "UPDATE item SET value = $1, token = $2 WHERE id = 1 AND token <= $2"
 		require.True(t, changed(t, db, compare, 70, next))
