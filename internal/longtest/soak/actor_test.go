@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// actor is a goroutine of a worker that acquires one lock after the other. Each
-// actor has a host name of its own. If two actors shared one, their nodes could
-// have the same name after an operator has removed a whole queue.
+// actor is a goroutine of a worker that acquires locks one after the other.
+// Each has its own host name, so that no two actors create nodes of the same
+// name after an operator has removed a queue.
 type actor struct {
 	*worker
 	random *rand.Rand
@@ -30,8 +30,7 @@ func newActor(w *worker, i int) *actor {
 	return a
 }
 
-// actions are the things that an actor does. The greater the weight of an
-// action, the more often the actor does it.
+// actions are what an actor does, with weights.
 var actions = []struct {
 	weight int
 	do     func(*actor, string)
@@ -53,8 +52,8 @@ func (a *actor) run() {
 	}
 }
 
-// holdLong holds one of the long locks after the other, each for some seconds
-// or until it is lost.
+// holdLong holds random long locks, one at a time, each for some seconds or
+// until it is lost.
 func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
@@ -83,18 +82,17 @@ func (a *actor) holdLong() {
 	}
 }
 
-// delayUnlock delays the Unlock of a lost lock. Every other time it waits until
-// the store must have ended the session by itself. An earlier Unlock would make
-// the client end the session in the store, and the store would then grant the
-// lock sooner. So the time from the loss to that grant would not show how long
-// before the end of its session a client gives up its locks.
+// delayUnlock delays the Unlock of a lost lock in half of the cases, until the
+// store has ended the session by itself. An earlier Unlock makes the client end
+// the session, which would hide how long before the end of its session a client
+// gives up its locks.
 func (a *actor) delayUnlock() {
 	if a.random.IntN(2) == 0 {
 		return
 	}
 	select {
 	case <-a.finish:
-	case <-time.After(5 * time.Second): // by then the session has ended: no session timeout is above 4 s
+	case <-time.After(5 * time.Second): // longer than any session timeout
 	}
 }
 
@@ -112,8 +110,7 @@ func (a *actor) drawAction() func(*actor, string) {
 	panic("unreachable")
 }
 
-// lastRound acquires every lock once, exclusively. Each of these calls must
-// succeed.
+// lastRound acquires every lock exclusively once more, which must succeed.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
 		ctx, cancel := within(waitLimit)
@@ -133,8 +130,7 @@ func (a *actor) lastRound() {
 	}
 }
 
-// write acquires the lock without a time limit, increments its counters and
-// releases it.
+// write increments the counters of a lock, waiting for it without a time limit.
 func (a *actor) write(name string) {
 	if h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
 		a.increment(name, h)
@@ -158,8 +154,7 @@ func (a *actor) tryToWrite(name string) {
 	}
 }
 
-// writeOrGiveUp is like write, but cancels its call of Lock after a random
-// time.
+// writeOrGiveUp is like write, but cancels Lock after a random time.
 func (a *actor) writeOrGiveUp(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -171,8 +166,7 @@ func (a *actor) writeOrGiveUp(name string) {
 	}
 }
 
-// writeInside acquires the lock again with the lock's own context, and writes
-// as the inner holder.
+// writeInside re-enters the lock and writes as the inner holder.
 func (a *actor) writeInside(name string) {
 	h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background())
 	if h == nil {
@@ -232,8 +226,8 @@ func (a *actor) tryToRead(name string) {
 	}
 }
 
-// acquire calls Lock, RLock or one of their variants. It returns nil if the
-// call failed.
+// acquire calls Lock, RLock or one of their variants, and returns nil if that
+// fails.
 func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), ctx context.Context) *hold {
 	id := a.ids.Add(1)
 	a.journal.note(event{Kind: asked, At: now(), Hold: id, Lock: name, How: how})
@@ -255,8 +249,8 @@ func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Cont
 	return h
 }
 
-// release unlocks the lock. It records in the journal whether the lock was held
-// until the call of Unlock, as the error of Unlock says.
+// release unlocks the lock. It notes in the journal whether, according to
+// Unlock, the lock was held until the call.
 func (a *actor) release(h *hold) {
 	h.end()
 	a.watcher.remove(h)

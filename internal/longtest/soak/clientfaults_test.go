@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember draws a member that no fault of the group has hit. The
-// parameter may is a function that reports whether a member is suitable. If no
-// member is, reserveMember returns nil.
+// reserveMember draws a member that no fault of the group has hit and that may
+// accepts. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
@@ -30,7 +29,7 @@ func proxied(m *member) bool { return m.proxies != nil }
 
 const stoppedAtWrite = "client stopped between its last look and its write"
 
-// clientFaults are the faults that hit the process of a worker.
+// clientFaults hit worker processes.
 var clientFaults = []faultKind{
 	{name: "client stopped (SIGSTOP) past its session", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration {
@@ -45,8 +44,8 @@ var clientFaults = []faultKind{
 	{name: "client killed, another one started", inject: killMember},
 }
 
-// stopMember stops a worker for a time, with SIGSTOP. A timer makes the worker
-// go on, and the function that heals the fault waits for that.
+// stopMember stops a worker with SIGSTOP for a time. A timer resumes the
+// worker, and healing waits for that.
 func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string) {
 	m := s.reserveMember(anyMember)
 	if m == nil {
@@ -92,7 +91,7 @@ func killMember(s *round) (func(), string) {
 }
 
 // stopAtWrite stops a worker between its last check of the lock and its write,
-// until another worker has written under the same lock. Fencing tokens are made
+// until another worker has written under the same lock. Fencing tokens exist
 // for this case.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
@@ -108,7 +107,7 @@ func stopAtWrite(s *round) (func(), string) {
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
 	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
-	s.must(m.order("write")) // the worker reads this order when it goes on
+	s.must(m.order("write")) // read once the worker is resumed
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()
 	s.must(err)
@@ -131,8 +130,7 @@ func stopAtWrite(s *round) (func(), string) {
 	return func() {}, fmt.Sprintf("%s stopped just before it wrote under %s", m.id(), name)
 }
 
-// linkFaults are the faults that hit the connections of a worker to the
-// servers.
+// linkFaults hit the connections of a worker to the servers.
 var linkFaults = []faultKind{
 	{name: "client cut off from all servers", inject: links(func(s *round, m *member) string {
 		m.each((*zktest.Proxy).Cut)
@@ -194,8 +192,7 @@ func (m *member) each(f func(*zktest.Proxy)) {
 	}
 }
 
-// connected returns the index of the server to which the member has a
-// connection.
+// connected returns the index of a server that the member is connected to.
 func (m *member) connected() int {
 	for i, p := range m.proxies {
 		if p.Connections() > 0 {
@@ -205,9 +202,8 @@ func (m *member) connected() int {
 	return 0
 }
 
-// lose makes the proxies of the member lose several of the next requests, or
-// the replies to them. The parameter lose is the method of a proxy that loses
-// one of these.
+// lose makes the member's proxies lose several of the next requests or replies.
+// The parameter lose is the proxy's method that loses one of them.
 func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
 	for range 3 + s.random.IntN(6) {
 		m.each(func(p *zktest.Proxy) {

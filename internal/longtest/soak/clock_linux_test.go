@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// now reads the monotonic clock, which all processes of a machine share. It
-// shows the time since the machine was started.
+// now reads the monotonic clock, which all processes of a machine share.
 func now() time.Duration {
 	const monotonic = 1
 	var ts syscall.Timespec

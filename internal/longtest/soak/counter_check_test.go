@@ -13,7 +13,7 @@ func TestCounterRefusesOldTokens(t *testing.T) {
 	c := checkedCounter(t.TempDir(), "a")
 	count, err := c.begin(5)
 	require.NoError(t, err)
-	_, err = c.begin(6) // the next holder begins, with a higher token
+	_, err = c.begin(6) // the next holder has a higher token
 	require.NoError(t, err)
 	require.ErrorIs(t, c.write(count+1, 5), errStale)
 	require.NoError(t, c.write(count+1, 6))
@@ -33,7 +33,7 @@ func TestCounterCountsOverwrittenUpdates(t *testing.T) {
 	c := uncheckedCounter(t.TempDir(), "a/b")
 	require.NoError(t, c.writeUnchecked(1))
 	require.NoError(t, c.writeUnchecked(2))
-	require.NoError(t, c.writeUnchecked(2)) // this writer had read 1, so it overwrites an update
+	require.NoError(t, c.writeUnchecked(2)) // based on 1, so an update is overwritten
 	require.NoError(t, c.writeUnchecked(3))
 	seen, err := c.read()
 	require.NoError(t, err)

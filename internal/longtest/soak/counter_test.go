@@ -12,22 +12,22 @@ import (
 	"syscall"
 )
 
-// counter is a number in a file. A process increments it by reading it and
-// writing it later. The file also counts the writes. Each write should add one,
-// so the difference between the two numbers is the number of lost updates.
+// counter is a number in a file, which processes increment in two steps, read
+// and write. The file also counts the writes. Each write should add one, so the
+// difference is the number of lost updates.
 //
-// Every method is one atomic step, even if the process is killed in it.
+// All methods are atomic, even if the process is killed.
 type counter struct{ name string }
 
 // tally is the content of the file.
 type tally struct {
-	Count   int64 // the number itself
-	Writes  int64 // the number of accepted writes
-	Token   int64 // the highest token of a writer, if the counter checks tokens
-	Refused int64 // the number of refused reads and writes
+	Count   int64
+	Writes  int64 // accepted writes
+	Token   int64 // highest token of a writer, if the counter checks tokens
+	Refused int64 // refused reads and writes
 }
 
-// lost returns how many updates were overwritten by a writer that had not read
+// lost returns the number of updates overwritten by a writer that had not read
 // them.
 func (c tally) lost() int64 { return c.Writes - c.Count }
 
@@ -40,13 +40,12 @@ func counterFile(dir, lock, kind string) string {
 	return filepath.Join(dir, strings.ReplaceAll(lock, "/", "-")+"."+kind)
 }
 
-// begin is the first step of a new holder: it stores the holder's token and
-// reads the number.
+// begin stores a new holder's token and reads the number.
 func (c counter) begin(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.accept(token) })
 }
 
-// write stores a new number for a holder with that token.
+// write stores a new number for the holder with that token.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
 		if err := t.accept(token); err != nil {
@@ -58,13 +57,13 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// readAs reads the number for a reader with that token. The token is compared
-// with the highest token of a writer, and is not stored.
+// readAs reads the number for a reader. Its token is compared with the highest
+// token of a writer, but not stored.
 func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
 
-// writeUnchecked stores a new number, and compares no token.
+// writeUnchecked stores a new number without checking a token.
 func (c counter) writeUnchecked(count int64) error {
 	_, err := c.step(func(t *tally) error {
 		t.Count, t.Writes = count, t.Writes+1
@@ -95,10 +94,9 @@ func (t *tally) accept(token int64) error {
 	return nil
 }
 
-// step calls the function do with the content of the file, and writes what do
-// has changed, even if do returns an error. Meanwhile step holds the file's own
-// lock, which the system releases if the process is killed. The result is the
-// number as it was before.
+// step calls do with the content of the file and writes back the changes, even
+// if do returns an error. It holds a file lock, which the system releases if
+// the process is killed. It returns the number before the step.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -123,7 +121,7 @@ func (c counter) step(do func(*tally) error) (int64, error) {
 	if _, err := binary.Encode(record, binary.BigEndian, t); err != nil {
 		return 0, err
 	}
-	_, err = f.WriteAt(record, 0) // even if the process is killed, one small write happens as a whole or not at all
+	_, err = f.WriteAt(record, 0) // a small write is atomic even if the process is killed
 	return was.Count, errors.Join(refused, err)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/longtest/survey"
 )
 
-// shown returns surveys that each show the same: one node on each of these servers, of
-// three.
+// shown returns identical surveys in which these servers, out of three, show
+// one node.
 func shown(servers ...int) []survey.Survey {
 	s := survey.Survey{survey.View{}, survey.View{}, survey.View{}}
 	for _, server := range servers {
@@ -24,8 +24,7 @@ func shown(servers ...int) []survey.Survey {
 	return slices.Repeat([]survey.Survey{s}, survey.Count)
 }
 
-// judged plays the end of a round whose workers have written these journals into
-// a directory.
+// judged runs the end of a round whose workers have left these journals in dir.
 func judged(t *testing.T, dir string, surveys []survey.Survey, journals ...[]event) (wrong []string, diverged bool) {
 	t.Helper()
 	s := &round{t: t, number: 1, dir: dir, figures: newFigures(1), differences: survey.Differences(surveys)}
@@ -53,9 +52,8 @@ func acquisition(token int64, seq int, from, to time.Duration) []event {
 	}
 }
 
-// The servers agree on a node that a fault of the lock has left behind, and a
-// waiter behind it is stuck. If the servers have diverged, the same journals
-// show no fault of the lock.
+// If the servers agree on a node that blocks a waiter, the lock is at fault. If
+// they have diverged, the same journals prove nothing against the lock.
 func TestAStuckWaiterIsAFaultUnlessTheServersHaveDiverged(t *testing.T) {
 	waiter := []event{{Kind: stuck, Text: "a: not granted"}}
 
@@ -74,7 +72,7 @@ func TestWhatIsUnsafeCountsAlsoIfTheServersHaveDiverged(t *testing.T) {
 	apart := shown(0)
 	for name, c := range map[string]struct {
 		second []event
-		lost   int64 // how many updates the counter lost
+		lost   int64 // updates lost by the counter
 		wrong  string
 	}{
 		"two holders":          {acquisition(6, 2, 15, 30), 0, "two at once"},

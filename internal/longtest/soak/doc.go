@@ -1,6 +1,6 @@
-// Package soak holds tests only: worker processes count under locks, on three
-// ZooKeeper servers, while servers, networks, disks and the workers themselves
-// fail, for as long as the operator of the test likes.
+// Package soak tests locks under every kind of fault, for as long as one likes.
+// Worker processes count under locks on three ZooKeeper servers while servers,
+// networks, disks and the workers themselves fail.
 //
 //	go test -race .                                    one round
 //	go test -race -v -timeout 0 . -soak 30m            rounds for half an hour
@@ -15,22 +15,21 @@
 //
 // A run is a series of rounds. In each round several workers, which are
 // processes of this test binary, acquire and release a few locks through the
-// public interface. Each worker has several goroutines: some write, some read,
-// and they wait, time out, try, re-enter and downgrade. Each writer increments
-// two counters in files: one that checks the fencing token, and one that does
-// not.
+// public interface. The goroutines of a worker write, read, wait, time out,
+// try, re-enter and downgrade. Each writer increments two counters in files,
+// only one of which checks the fencing token.
 //
 // Meanwhile the test injects every kind of fault once, alone or together with
-// others. A seed draws the order and the durations. The test heals each fault,
-// and then every worker has to acquire a lock again.
+// others, in an order and for durations drawn from the seed. After each fault
+// is healed, every worker has to acquire a lock again.
 //
 // # What is judged
 //
-// Every worker writes a journal. All processes are on one machine and share its
-// monotonic clock. A worker reads the clock and then Err. If Err is nil, the
-// lock is confirmed at the instant that the clock showed, because an Err that
-// has turned non-nil stays so. So the journal of a process that was stopped
-// says nothing wrong. At the end of a round the test checks the journals:
+// Every worker writes a journal, with times from the monotonic clock that all
+// processes of the machine share. A worker reads the clock before Err. If Err
+// is nil, the lock is confirmed at the time read, because Err never becomes nil
+// again. That holds even if the process is stopped in between. At the end of a
+// round the test checks the journals:
 //
 //   - No two locks are confirmed at the same instant, unless both are shared or
 //     an operator had removed the node of one.
@@ -50,11 +49,10 @@
 //
 // # Servers that have diverged
 //
-// In about one of 250 rounds, a server of ZooKeeper 3.8.0 disagrees with the
-// two other servers for good, and a waiter that is connected to it may wait for
-// ever: see package survey. So when a round is stuck, the test makes surveys. If
-// the verdict is that the ensemble has diverged, the test prints what each
-// server shows, counts the round, and goes on with a new ensemble. That explains
-// only what was stuck. The checks of two holders, of the order of tokens and of
-// lost updates count all the same.
+// In about one of 250 rounds, a ZooKeeper 3.8.0 server disagrees with the
+// others for good, and a waiter connected to it may wait for ever (see package
+// survey). If a round is stuck for this reason, the test prints what each
+// server shows, counts the round, and continues with a new ensemble. That
+// excuses only what was stuck: simultaneous holders, the order of tokens and
+// lost updates are judged all the same.
 package soak

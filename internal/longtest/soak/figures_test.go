@@ -23,9 +23,9 @@ type figures struct {
 
 	injected   map[string]int
 	violations int
-	diverged   int // the number of rounds that ended because the servers had diverged
+	diverged   int // rounds that ended early because the servers had diverged
 
-	exclusive, shared, tried                      int // numbers of acquisitions; tried counts those by TryLock and TryRLock
+	exclusive, shared, tried                      int // acquisitions; tried counts TryLock and TryRLock
 	entries, downgrades, calls                    int
 	refusals                                      map[string]int
 	writes, uncheckedWrites                       int64
@@ -33,9 +33,9 @@ type figures struct {
 	refusedTokens                                 int64
 	changedUnderReader, processes, losses, judged int
 	sequenceRestarts                              int
-	margin                                        time.Duration // the shortest time from a noticed loss to the next grant
-	removalSeen                                   time.Duration // the longest time that a holder did not notice a removal of its node
-	recovery                                      time.Duration // the longest time from a heal until every member had acquired a lock
+	margin                                        time.Duration // shortest time from a noticed loss to the next grant
+	removalSeen                                   time.Duration // longest time until a holder noticed the removal of its node
+	recovery                                      time.Duration // longest time from a heal until every member had acquired a lock
 	recoveryAfter                                 string
 }
 
@@ -49,7 +49,7 @@ func (f *figures) recovered(took time.Duration, after string) {
 	}
 }
 
-// count adds the events of a worker's journal to the figures.
+// count adds the events of a worker's journal.
 func (f *figures) count(events []event) {
 	f.processes++
 	for _, e := range events {
@@ -79,7 +79,7 @@ func (f *figures) count(events []event) {
 	}
 }
 
-// class returns the kind of an error, as the text of the error shows it.
+// class returns the sentinel error that an error text contains.
 func class(text string) string {
 	for _, known := range []string{dlock.ErrLocked.Error(), "timed out", dlock.ErrLost.Error(),
 		context.Canceled.Error(), driver.ErrUnavailable.Error()} {
@@ -90,15 +90,14 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce limits which losses count in the figures. A loss counts if the worker
-// has learned of it within atOnce after a check that found the lock held. If
-// the worker learns of a loss later, for example because it was stopped, the
-// time of the loss is not known well enough.
+// atOnce limits the losses that count in the figures to those noticed soon
+// after a check that found the lock held. Otherwise, for example after a stop
+// of the process, the time of the loss is not known well enough.
 const atOnce = 60 * time.Millisecond
 
-// measure adds to the figures what the acquisitions of one lock show: how often
-// its sequences started over, how late a holder learned of a removal, and the
-// margin between a loss and the next grant.
+// measure evaluates the acquisitions of one lock: how often its sequences
+// started over, how late a holder noticed a removal, and the margin between a
+// loss and the next grant.
 func (f *figures) measure(all []*holding) {
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	var seq int64
@@ -133,7 +132,7 @@ func nextAfter(all []*holding, h *holding) *holding {
 	return nil
 }
 
-// table returns the figures as a table in Markdown.
+// table returns the figures as a Markdown table.
 func (f *figures) table() string {
 	var b strings.Builder
 	row := func(what string, format string, args ...any) {

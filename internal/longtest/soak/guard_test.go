@@ -9,11 +9,9 @@ import (
 	"syscall"
 )
 
-// guardScript reads the orders "watch PID" and "forget PID". When its input
-// ends, it kills the processes that it has to watch, without those that it was
-// told to forget. Its input ends when the test binary dies. Without
-// guardScript, a worker that is stopped would outlive a test binary that is
-// killed.
+// guardScript kills the workers, including stopped ones, when the test binary
+// dies and thus closes the script's input. It reads the orders "watch PID" and
+// "forget PID".
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM
 pids=' '

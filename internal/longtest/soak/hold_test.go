@@ -9,25 +9,24 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// hold is a lock that a worker has acquired. It is over when the worker learns
-// that the lock is lost, or is about to unlock it.
+// hold is a lock acquired by a worker. It is over when the worker learns of a
+// loss, or is about to unlock.
 type hold struct {
 	id      int64
 	lock    *dlock.Lock
 	journal *journal
 
 	mu    sync.Mutex
-	last  time.Duration // the latest reading of the clock after which Err was nil
-	noted time.Duration // the last instant that the journal shows as confirmed
+	last  time.Duration // latest reading of the clock after which Err was nil
+	noted time.Duration // latest confirmation in the journal
 	over  bool
 }
 
-// noteEvery is how often the journal gets a line while the lock stays held.
+// noteEvery is the interval of journal entries while a lock stays held.
 const noteEvery = 40 * time.Millisecond
 
-// check reads the clock and then Err. It returns the time that the clock
-// showed, and reports whether the lock was held at that instant. It writes to
-// the journal only now and then.
+// check reads the clock and then Err. It returns the time read, and whether the
+// lock was held then. Most checks are not written to the journal.
 func (h *hold) check() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +61,8 @@ func (h *hold) checkLocked(write bool) (at time.Duration, ok bool) {
 	return at, true
 }
 
-// end ends the checks of the watcher, because the caller is about to unlock the
-// lock. end reports whether the lock was held until now.
+// end stops the watcher's checks before an Unlock, and reports whether the lock
+// was held until now.
 func (h *hold) end() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +71,7 @@ func (h *hold) end() bool {
 	return ok
 }
 
-// watcher checks all locks that a worker holds, again and again.
+// watcher continuously checks all locks that a worker holds.
 type watcher struct {
 	mu    sync.Mutex
 	holds map[*hold]bool

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// increment adds one to both counters of a lock. It reads them, works for a
-// while, checks the lock for the last time and writes. Between the last check
-// and the write it waits a moment, as if the write went over a network.
+// increment adds one to both counters of a lock. Between the last check of the
+// lock and the write it waits a moment, as if the write went over a network.
 func (a *actor) increment(name string, h *hold) {
 	checked, unchecked := checkedCounter(a.settings.Dir, name), uncheckedCounter(a.settings.Dir, name)
 	if _, ok := h.check(); !ok {
@@ -43,11 +42,11 @@ func (a *actor) increment(name string, h *hold) {
 	a.journal.note(event{Kind: incremented, At: now(), Hold: h.id})
 }
 
-// waitForStop waits between the last check and the write, if the test has asked
-// for that. While waitForStop waits, the test stops the process, until another
-// worker has written. (The process does not stop itself, because it would go on
-// for a moment after the signal.) When the process goes on, waitForStop checks
-// the lock once more, and the caller writes whatever the check says.
+// waitForStop waits between the last check and the write if the test has asked
+// for it. Meanwhile the test stops the process until another worker has
+// written. (The process cannot stop itself, because it would run on for a
+// moment after the signal.) Once resumed, waitForStop checks the lock, and the
+// caller writes whatever the outcome.
 func (a *actor) waitForStop(name string, h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != name || !a.halt.CompareAndSwap(order, nil) {
@@ -59,9 +58,9 @@ func (a *actor) waitForStop(name string, h *hold) bool {
 	return true
 }
 
-// readTwice reads the checked counter twice, with some time between. A writer
-// that has lost the lock may still change the counter meanwhile, because the
-// token of a reader does not raise the counter's token.
+// readTwice reads the checked counter twice with a pause. A writer that has
+// lost the lock may still change the counter in between, because a reader's
+// token does not raise the counter's token.
 func (a *actor) readTwice(name string, h *hold) {
 	if _, ok := h.check(); !ok {
 		return
@@ -83,9 +82,8 @@ func (a *actor) readTwice(name string, h *hold) {
 	}
 }
 
-// stale records that the counter has refused the token of a lock, and whether
-// the lock was still held after the refusal. The counter may refuse the token
-// only if the lock is lost.
+// stale notes that the counter has refused a token, and whether the lock was
+// still held after that, which would be a fault.
 func (a *actor) stale(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

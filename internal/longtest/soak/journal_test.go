@@ -16,51 +16,51 @@ import (
 type event struct {
 	Kind  kind          `json:"k"`
 	At    time.Duration `json:"t"`
-	Until time.Duration `json:"u,omitempty"` // when the event ended, if it took time
-	Hold  int64         `json:"h,omitempty"` // the number of the acquisition; each worker counts its own
+	Until time.Duration `json:"u,omitempty"` // end of an event that took time
+	Hold  int64         `json:"h,omitempty"` // number of the acquisition within the worker
 	Lock  string        `json:"l,omitempty"`
 	How   string        `json:"how,omitempty"`
 	Mode  string        `json:"m,omitempty"`
 	Node  string        `json:"n,omitempty"`
 	Token int64         `json:"tok,omitempty"`
-	Text  string        `json:"e,omitempty"` // the text of an error or of a fault
+	Text  string        `json:"e,omitempty"` // of an error or of a fault
 	Held  bool          `json:"held,omitempty"`
 }
 
 type kind string
 
-// The kinds of events in the journal of a worker.
+// Events in the journal of a worker.
 const (
-	asked       kind = "asked"       // the worker is about to call Lock, RLock, TryLock or TryRLock
-	granted     kind = "granted"     // the call returned a lock; Held reports whether Err was nil after At
+	asked       kind = "asked"       // about to call Lock, RLock, TryLock or TryRLock
+	granted     kind = "granted"     // the call returned a lock; Held: Err was nil after At
 	refused     kind = "refused"     // the call returned an error that faults explain
 	confirmed   kind = "confirmed"   // Err was nil after At
 	downgrading kind = "downgrading" // the lock was held exclusively until At
-	lossSeen    kind = "lossSeen"    // the worker has read an Err that was not nil, before At
-	// Unlock was called after At. Held reports whether the result of Unlock
-	// says that the lock was held until that call.
+	lossSeen    kind = "lossSeen"    // Err was not nil, before At
+	// Unlock was called after At. Held tells whether, according to Unlock,
+	// the lock was held until then.
 	released    kind = "released"
-	entered     kind = "entered"     // the worker has taken the lock again, as a re-entry
+	entered     kind = "entered"     // the lock was re-entered
 	downgraded  kind = "downgraded"  // the store has confirmed a downgrade
-	incremented kind = "incremented" // the counter that checks tokens has accepted a write
-	// The counter that checks tokens has refused the token. Held reports
-	// whether Err was nil after that.
+	incremented kind = "incremented" // the checked counter has accepted a write
+	// The checked counter has refused the token. Held tells whether Err was
+	// nil after that.
 	stale              kind = "stale"
 	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
-	fault              kind = "fault"              // something has happened that must not happen; Text says what
-	stuck              kind = "stuck"              // in the last round a lock was not granted in time; Text says which
+	fault              kind = "fault"              // an error in the sense of the test; Text describes it
+	stuck              kind = "stuck"              // a lock was not granted in time in the last round; Text names it
 	finished           kind = "finished"           // the worker has closed its client
 )
 
-// The kinds of events in the journal of the test itself.
+// Events in the journal of the test itself.
 const (
 	injected kind = "injected"
 	healed   kind = "healed"
-	removed  kind = "removed" // an operator removed a node, between At and Until
+	removed  kind = "removed" // an operator removed a node between At and Until
 )
 
-// journal is a file with an event in each line. Each event is written at once
-// and as a whole, so that no event is lost if the process is killed.
+// journal is a file with one event per line. Each event is a single write, so
+// that it survives a kill of the process.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -93,8 +93,8 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// readJournal returns the events of a journal. It leaves out a last line that
-// is not complete, because the process was killed while it wrote.
+// readJournal returns the events of a journal. It ignores an incomplete last
+// line, left by a process killed while writing.
 func readJournal(name string) (events []event, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

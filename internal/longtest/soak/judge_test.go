@@ -13,27 +13,27 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// holding is one acquisition of one worker, as its journal shows it. The lock
-// counts as confirmed at an instant if Err was nil after that instant, because
-// an Err that has turned non-nil stays so.
+// holding is an acquisition as shown by a worker's journal. The lock is
+// confirmed at an instant if Err was nil later, because Err never becomes nil
+// again.
 type holding struct {
 	worker    string
 	id        int64
 	lock, how string
 	node      string
 	token     int64
-	exclusive bool // it was acquired exclusively; a downgrade does not change this
-	held      bool // it was confirmed at least once
+	exclusive bool // as acquired, regardless of a downgrade
+	held      bool // confirmed at least once
 
 	asked       time.Duration
-	from, to    time.Duration // the first and the last confirmation; it was held between them
-	downgrading time.Duration // until when it was held exclusively, before a downgrade; 0: it was not downgraded
-	lossSeen    time.Duration // when the worker learned of the loss, or 0
-	unlocked    time.Duration // an instant just before Unlock was called, or 0 if it was not called
+	from, to    time.Duration // first and last confirmation
+	downgrading time.Duration // end of exclusiveness by a downgrade, or 0
+	lossSeen    time.Duration // when the worker noticed the loss, or 0
+	unlocked    time.Duration // an instant just before Unlock, or 0 if it was not called
 	ended       time.Duration // when the worker stopped using the lock; 0 if it was killed before
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
-	refusedAt   time.Duration // when it was confirmed after the counter had refused its token, or 0
+	refusedAt   time.Duration // when it was confirmed after a refusal by the counter, or 0
 	incremented bool
 }
 
@@ -45,9 +45,8 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, confirmed from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
 }
 
-// exclusiveTo returns when the lock was last confirmed as exclusive. If the
-// worker acquired the lock shared, the result is an instant before the first
-// confirmation.
+// exclusiveTo returns when the lock was last confirmed as exclusive. For a lock
+// acquired shared, that is an instant before the first confirmation.
 func (h *holding) exclusiveTo() time.Duration {
 	switch {
 	case !h.exclusive:
@@ -77,9 +76,8 @@ func holdings(worker string, events []event) []*holding {
 	return all
 }
 
-// addEvent adds an event. The events of one holding are in the order in which
-// they happened, except that the watcher may write its events a little later
-// than others.
+// addEvent adds an event. Events of one holding arrive in order, except that
+// the watcher's may be late.
 func (h *holding) addEvent(e event) {
 	confirm := func() { h.to = max(h.to, e.At) }
 	switch e.Kind {
@@ -108,8 +106,8 @@ func (h *holding) addEvent(e event) {
 	}
 }
 
-// remove records that an operator has removed a node. From then on the store
-// may grant the lock to another contender.
+// remove records that an operator has removed a node, after which the store may
+// grant the lock to another contender.
 func remove(all []*holding, e event) {
 	for _, h := range all {
 		if h.lock == e.Lock && sameNode(h.node, e.Node) && h.asked < e.At && (h.ended == 0 || h.ended >= e.At) {
@@ -118,31 +116,29 @@ func remove(all []*holding, e event) {
 	}
 }
 
-// sameNode reports whether two names are names of one node, which a downgrade
-// may have renamed.
+// sameNode reports whether both names belong to one node, which a downgrade may
+// have renamed.
 func sameNode(a, b string) bool {
 	hostA, seqA, _ := driver.ParseName(a)
 	hostB, seqB, _ := driver.ParseName(b)
 	return seqA == seqB && strings.TrimRight(hostA, "RW-") == strings.TrimRight(hostB, "RW-")
 }
 
-// judgeLock returns what was wrong with the acquisitions of one lock.
+// judgeLock returns what is wrong with the acquisitions of one lock.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // how many reports there are at most: the first one fails the test, and the others help to find the reason
+	const enough = 10 // reports per lock; the first one fails the test, more help to find the reason
 	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
-	writers := make(map[int64]*holding) // by token: the last holding of a writer
-	// Among the holdings so far, the variable last has the one with the latest
-	// confirmation. The variable lastExclusive has the one with the latest
+	writers := make(map[int64]*holding) // latest exclusive holding by token
+	// Holdings so far with the latest confirmation, and with the latest
 	// confirmation as exclusive.
 	var last, lastExclusive *holding
-	// Among the holdings so far, the variable highest has the one with the
-	// highest token. The variable highestWriter has the one with the highest
-	// token among those of writers.
+	// Holdings so far with the highest token, and with the highest token of
+	// a writer.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
@@ -179,9 +175,8 @@ func judgeLock(all []*holding) (wrong []string) {
 	return wrong
 }
 
-// cutAtRemoval returns the part of the holding before an operator removed its
-// node. It returns nil if there is no such part, or if the holding was never
-// confirmed.
+// cutAtRemoval returns the part of a holding before an operator removed its
+// node, or nil if there is none.
 func cutAtRemoval(h *holding) *holding {
 	if !h.held {
 		return nil
@@ -197,9 +192,8 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns the instant until which the holding excludes another contender.
-// The parameter exclusively says whether that contender wants the lock
-// exclusively.
+// end returns the instant until which the holding excludes another contender,
+// which may want the lock exclusively.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -221,8 +215,8 @@ func higher(a, b *holding) *holding {
 	return b
 }
 
-// judge returns everything that was wrong in the round, from the journals and
-// counters.
+// judge returns everything that was wrong in the round, according to journals
+// and counters.
 func (s *round) judge() (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	names, err := filepath.Glob(filepath.Join(s.dir, "*.journal"))
@@ -264,9 +258,8 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// If the servers have diverged, calls that were stuck prove nothing
-		// against the lock. And the round was cut short, so nothing follows
-		// from what did not happen in it.
+		// The round was cut short, so that neither stuck calls nor
+		// missing events prove anything against the lock.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

@@ -19,18 +19,18 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is one place for a worker process, with its own connections to the
+// member is a place for a worker process with its own connections to the
 // servers. If a fault kills the process, another one takes its place.
 type member struct {
 	name    string
-	timeout time.Duration // the timeout of its session
+	timeout time.Duration // session timeout
 	actors  int
-	proxies []*zktest.Proxy // the proxies to the servers, one for each; none if the member connects to the servers directly
+	proxies []*zktest.Proxy // one per server; none if the member connects directly
 	addrs   []string
 	guard   *guard
 	dir     string
 
-	life   int // the number of its present process, which grows by one when another process takes its place
+	life   int // number of the current process, incremented by each replacement
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	output chan string
@@ -82,12 +82,12 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	return nil
 }
 
-// id returns the name of the present process.
+// id returns the name of the current process.
 func (m *member) id() string { return fmt.Sprintf("%s-%d", m.name, m.life) }
 
 func (m *member) file(kind string) string { return filepath.Join(m.dir, m.id()+"."+kind) }
 
-// readOutput reads the output of the process until its end.
+// readOutput reads the output of the process until it ends.
 func (m *member) readOutput(stdout io.Reader) {
 	cmd, output, ended := m.cmd, m.output, m.ended
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -111,7 +111,7 @@ var (
 )
 
 // awaitLine waits for a line of output that begins with word, and returns the
-// rest of it.
+// rest.
 func (m *member) awaitLine(word string) (string, error) {
 	select {
 	case line, ok := <-m.output:
@@ -127,14 +127,13 @@ func (m *member) awaitLine(word string) (string, error) {
 
 func (m *member) signal(s syscall.Signal) error { return m.cmd.Process.Signal(s) }
 
-// kill ends the process with SIGKILL.
 func (m *member) kill() error {
 	err := m.signal(syscall.SIGKILL)
 	<-m.ended
 	return err
 }
 
-// acquired returns how many locks the present process has acquired.
+// acquired returns the number of locks that the current process has acquired.
 func (m *member) acquired() uint64 {
 	text, err := os.ReadFile(m.file("progress"))
 	if err != nil || len(text) < 8 {
@@ -143,8 +142,8 @@ func (m *member) acquired() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// awaitEnd waits for the end of a process that was told to finish, and returns
-// its result. When giveUp is closed it kills the process.
+// awaitEnd waits for a process that was told to finish, and returns its result.
+// It kills the process when giveUp is closed.
 func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 	select {
 	case err := <-m.ended:
@@ -158,7 +157,7 @@ func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 			return fmt.Errorf("%w, and the servers have diverged", errNotFinished)
 		}
 	case <-time.After(2 * waitLimit):
-		m.signal(syscall.SIGQUIT) // the process prints its goroutines
+		m.signal(syscall.SIGQUIT) // dumps the goroutines
 		select {
 		case <-m.ended:
 		case <-time.After(10 * time.Second):
@@ -168,14 +167,13 @@ func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 	}
 }
 
-// stderr returns what the process has printed on standard error, such as a data
-// race.
+// stderr returns the standard error output of the process, such as a data race.
 func (m *member) stderr() string {
 	text, _ := os.ReadFile(m.file("stderr"))
 	return strings.TrimSpace(string(text))
 }
 
-// heal ends every fault of the member's connections.
+// heal ends all faults of the member's connections.
 func (m *member) heal() {
 	for _, p := range m.proxies {
 		p.Heal()

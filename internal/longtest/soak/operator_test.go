@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// operatorFaults are what operators do to a store by hand. Each waits for a
-// node that it can remove.
+// operatorFaults are manual interventions of an operator. Each waits for a node
+// that it can remove.
 var operatorFaults = []faultKind{
 	{name: "operator removes the node of a holder", last: true, inject: operatorFault("node of a holder removed", func(o *operator) bool {
 		nodes := o.nodes()
@@ -29,9 +29,9 @@ var operatorFaults = []faultKind{
 	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// operatorFault returns a fault in which an operator calls the function do
-// until do returns true. The first calls may fail, because other faults may
-// keep the servers from answering.
+// operatorFault returns a fault in which an operator calls do until it returns
+// true. Early calls may fail, because other faults may keep the servers from
+// answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("tampered") {
@@ -47,16 +47,15 @@ func operatorFault(what string, do func(*operator) bool) func(*round) (func(), s
 	}
 }
 
-// operator has a ZooKeeper client of its own and knows nothing of locks.
+// operator has a plain ZooKeeper client and knows nothing of locks.
 type operator struct {
 	conn    *zk.Conn
 	queue   string
 	journal *journal
 }
 
-// runOperator calls the function do again and again, on a new connection, until
-// do returns true or five seconds have passed. It reports whether do returned
-// true.
+// runOperator calls do on a new connection until it returns true, for at most
+// five seconds, and reports its last result.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {
@@ -87,9 +86,8 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove removes a node, and reports whether the node is known to be removed.
-// If the outcome is unknown, the journal says all the same that the node was
-// removed.
+// remove reports whether a node is known to be removed. The journal counts an
+// unknown outcome as a removal.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)
@@ -100,7 +98,7 @@ func (o *operator) remove(n driver.Node) bool {
 	return err == nil
 }
 
-// removeQueue removes the queue with everything in it.
+// removeQueue removes the queue with all its nodes.
 func (o *operator) removeQueue() bool {
 	for _, n := range o.nodes() {
 		o.remove(n)

@@ -12,19 +12,18 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. The function inject injects a fault, and
-// returns a function that heals the fault and a text that says what the fault
-// has hit. If other faults have already hit everything that this one could hit,
-// inject returns nil.
+// faultKind is a kind of fault. Its inject method returns a function that heals
+// the fault, and a description of what was hit. The function is nil if other
+// faults have already hit every possible target.
 type faultKind struct {
 	name   string
-	alone  bool // it must not happen together with other faults
-	last   bool // it is healed after the other faults of its group
+	alone  bool // never together with other faults
+	last   bool // healed after the other faults of its group
 	inject func(*round) (heal func(), what string)
 }
 
-// kindsHere returns all kinds of faults that this machine can inject and that
-// the flag selects.
+// kindsHere returns the kinds of faults that this machine can inject and the
+// flag selects.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(serverFaults, peerFaults, clientFaults, linkFaults, operatorFaults)
 	if testenv.CheckSlowDisk() == nil {
@@ -33,9 +32,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserve reserves something that a fault can hit, such as "peers", for one
-// fault of the group. It returns false if another fault has reserved that
-// before.
+// reserve reserves a target, such as "peers", for one fault of the group. It
+// returns false if the target is taken.
 func (s *round) reserve(what string) bool {
 	if s.reserved[what] {
 		return false
@@ -44,8 +42,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer draws a server that no fault of the group has hit. The
-// parameter may is a function that reports whether a server is suitable.
+// reserveServer draws a server that no fault of the group has hit and that may
+// accepts.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {
@@ -67,7 +65,7 @@ func (s *round) serverName(i int) string {
 	return fmt.Sprintf("server %d", i)
 }
 
-// serverFaults are the faults that hit the process of a server.
+// serverFaults hit server processes.
 var serverFaults = []faultKind{
 	{name: "follower killed, started again", inject: killServer((*round).follower)},
 	{name: "leader killed, started again", inject: killServer((*round).theLeader)},
@@ -110,7 +108,7 @@ func stopServer(which func(*round, int) bool) func(*round) (func(), string) {
 }
 
 // fillAcceptQueue pauses a server, breaks its clients' connections and keeps
-// new connections out.
+// new ones out.
 func fillAcceptQueue(s *round) (func(), string) {
 	i, ok := s.reserveServer(s.anyServer)
 	if !ok {
@@ -125,7 +123,7 @@ func fillAcceptQueue(s *round) (func(), string) {
 	return end, s.serverName(i) + " with a full accept queue"
 }
 
-// peerFaults are the faults that hit the connections between servers.
+// peerFaults hit the connections between servers.
 var peerFaults = []faultKind{
 	{name: "follower cut off from all servers", inject: peers(func(s *round) string {
 		i := s.randomFollower()
@@ -166,8 +164,8 @@ var peerFaults = []faultKind{
 	})},
 }
 
-// peers returns a fault that calls the function cut, which cuts or delays
-// connections between servers. It allows one such fault in a group.
+// peers returns a fault that cuts or delays connections between servers by
+// calling cut. A group has at most one such fault.
 func peers(cut func(*round) string) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("peers") {
@@ -185,7 +183,7 @@ func (s *round) randomFollower() int {
 	return i
 }
 
-// diskFaults are the faults that make servers wait longer for their disks.
+// diskFaults make servers wait longer for their disks.
 var diskFaults = []faultKind{
 	{name: "slow disk of one server", inject: func(s *round) (func(), string) {
 		return s.slowDisks([]int{s.random.IntN(len(s.ensemble.Servers))})

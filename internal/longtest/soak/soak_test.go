@@ -39,7 +39,7 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 		ok := t.Run(fmt.Sprint("round ", number), func(t *testing.T) { diverged = playRound(t, e, f.seed, number, dir, f) })
 		f.rounds++
 		if !ok {
-			f.violations = max(f.violations, 1) // also a round that ended before it was judged counts as a violation
+			f.violations = max(f.violations, 1) // a round that was not judged counts, too
 			t.Errorf("the journals are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
 			break
 		}
@@ -58,9 +58,8 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// servers starts the ensemble. A server that is cut off from the others goes on
-// serving clients for syncLimit ticks. That is 5 s, and longer than the timeout
-// of any session.
+// servers starts the ensemble. A server that is cut off goes on serving clients
+// for syncLimit ticks, which is 5 s and longer than any session timeout.
 func servers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{
@@ -77,7 +76,6 @@ func servers(t *testing.T) *zktest.Ensemble {
 	return zktest.StartEnsemble(t, 3, opts...)
 }
 
-// replaceServers kills an ensemble that has diverged and starts another one.
 func replaceServers(t *testing.T, old *zktest.Ensemble) *zktest.Ensemble {
 	for _, s := range old.Servers {
 		s.Kill()
@@ -85,7 +83,7 @@ func replaceServers(t *testing.T, old *zktest.Ensemble) *zktest.Ensemble {
 	return servers(t)
 }
 
-// roundDir makes a directory for the files of a round.
+// roundDir creates a directory for the files of a round.
 func roundDir(t *testing.T, number int) string {
 	if *journals != "" {
 		if err := os.MkdirAll(*journals, 0o755); err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// team lists the workers of a round. The team is small, so that it does not
-// overload a machine with two cores that also runs other tests.
+// team lists the workers of a round, few enough for a machine with two cores
+// that also runs other tests.
 //
-// Some workers have no actors for the brief locks and so write seldom. While a
-// session has no write under way, a server that has lost the other servers
-// answers the session's reads. Those answers must not prolong a lease.
+// Workers without actors for the brief locks write seldom. A server that is cut
+// off from the others answers reads as long as a session does not write, and
+// those answers must not prolong a lease.
 var team = []struct {
-	timeout time.Duration // the timeout of its session
+	timeout time.Duration // session timeout
 	actors  int
-	direct  bool // it connects to the servers without proxies
+	direct  bool // connects without proxies
 }{
 	{2 * time.Second, 3, false},
 	{2 * time.Second, 0, false},
@@ -37,13 +37,13 @@ var team = []struct {
 
 const (
 	longestTimeout = 4 * time.Second
-	seqLimit       = 100 // the sequence number after which the sequences of a queue start over
+	seqLimit       = 100 // sequence number after which a queue starts over
 )
 
-const testJournal = "team" // the name of the test's own journal
+const testJournal = "team" // name of the test's own journal
 
-// round is one series in which the team works while every kind of fault is
-// injected once.
+// round is a series in which every kind of fault is injected once while the
+// team works.
 type round struct {
 	t        *testing.T
 	ensemble *zktest.Ensemble
@@ -51,25 +51,25 @@ type round struct {
 	seed     uint64
 	number   int
 	chroot   string
-	dir      string // the directory of the journals and counters
+	dir      string // for journals and counters
 	journal  *journal
 	members  []*member
 	guard    *guard
 	figures  *figures
 
-	leader   int // the index of the server that led when the present group of faults began
+	leader   int // index of the leader when the current group of faults began
 	reserved map[string]bool
 
-	// stuck lists what did not happen in time. Each of these is a fault of the
-	// lock, unless the servers have diverged.
+	// stuck lists what did not happen in time, a fault of the lock unless
+	// the servers have diverged.
 	stuck       []string
-	differences []string // what the servers disagree about; empty unless they have diverged
+	differences []string // between the servers; empty unless they have diverged
 	lastSurvey  survey.Survey
 }
 
-// playRound plays one round and judges it. It reports whether the servers have
-// diverged. If they have, that says nothing about the lock, but the round ends
-// early, and the ensemble must not be used again.
+// playRound plays and judges one round. It reports whether the servers have
+// diverged, which proves nothing against the lock but ends the round early and
+// makes the ensemble unusable.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -86,14 +86,13 @@ func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir st
 	return s.diverged()
 }
 
-// divergedVerdict says what the servers disagree about, and what each shows.
+// divergedVerdict describes how the servers disagree.
 func (s *round) divergedVerdict() string {
 	return fmt.Sprintf("round %d: the ensemble has diverged, so that this is no fault of the lock:\n  %s\n%s\n%v",
 		s.number, strings.Join(s.stuck, "\n  "), strings.Join(s.differences, "\n"), s.lastSurvey)
 }
 
-// violation fails the test, because something has happened that must not
-// happen.
+// violation fails the test.
 func (s *round) violation(format string, args ...any) {
 	s.t.Helper()
 	s.figures.violations++
@@ -140,9 +139,8 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await polls until the function ok returns true. If that takes longer than
-// waitLimit, await calls s.notWithin. If the servers have diverged, await
-// returns at once.
+// await polls ok until it returns true, or the servers have diverged. It calls
+// s.notWithin after waitLimit.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -153,9 +151,9 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin is called when something has not happened in time. It fails the
-// test and ends the round. But if the servers have diverged, it returns, and
-// the rest of the round is cut short.
+// notWithin handles something that did not happen in time. It fails the test
+// and ends the round, but returns if the servers have diverged, so that the
+// caller can cut the round short.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -167,9 +165,9 @@ func (s *round) notWithin(what string) {
 	}
 }
 
-// allAcquire returns a function that reports whether each member with actors
-// has acquired a lock since the call of allAcquire. The other members only ask
-// for the long locks, and may have to wait for those although nothing is wrong.
+// allAcquire returns a function that reports whether every member with actors
+// has acquired a lock since the call of allAcquire. Other members only contend
+// for the long locks, for which they may have to wait.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -192,15 +190,15 @@ func (s *round) work() {
 	for len(kinds) > 0 && !s.diverged() {
 		kinds = s.injectGroup(kinds)
 	}
-	// The round goes on until enough locks were granted, however long a slow
-	// machine takes for that. But every member has to go on acquiring locks.
+	// A slow machine gets as long as it needs, provided that every member
+	// keeps acquiring locks.
 	for *faults == "" && !s.longEnough() && !s.diverged() {
 		s.await("every member gets a lock", s.allAcquire())
 	}
 }
 
-// longEnough reports whether so many locks were granted that the sequences of
-// several queues must have started over.
+// longEnough reports whether enough locks were granted for the sequences of
+// several queues to start over.
 func (s *round) longEnough() bool {
 	var sum uint64
 	for _, m := range s.members {
@@ -210,7 +208,7 @@ func (s *round) longEnough() bool {
 }
 
 // injectGroup injects some of these faults, heals them and checks that every
-// member acquires a lock again. It returns the faults that are left.
+// member acquires a lock again. It returns the remaining faults.
 func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	s.leader = s.ensemble.Leader(s.t)
 	s.reserved = make(map[string]bool)
@@ -227,15 +225,15 @@ func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	return g.left
 }
 
-// injection is a group of faults that inject has injected.
+// injection is a group of injected faults.
 type injection struct {
 	what        []string
-	heals, last []func() // functions that heal the faults: first those in heals, then those in last
+	heals, last []func() // functions that heal the faults, those in last after the others
 	alone       bool
-	left        []faultKind // faults that were not injected
+	left        []faultKind // not injected
 }
 
-// inject injects some of these faults, one after the other. It draws how many.
+// inject injects a random number of these faults, one after the other.
 func (s *round) inject(kinds []faultKind) (g injection) {
 	size := 3 + s.random.IntN(3)
 	for _, k := range kinds {
@@ -244,7 +242,7 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 			continue
 		}
 		heal, what := k.inject(s)
-		if heal == nil { // other faults have already hit everything that a fault of this kind could hit
+		if heal == nil { // no target is left for this kind
 			g.left = append(g.left, k)
 			continue
 		}
@@ -263,9 +261,9 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves each member to a server that it draws. Otherwise, after a
-// while, all members would be connected to the server that has failed least,
-// and faults of the other servers would hit no member.
+// distribute moves each member to a random server. Otherwise all members would
+// end up on the server that has failed least, and faults of the others would
+// hit nobody.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))
@@ -291,9 +289,9 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong draws how long the faults of a group last. Half of the times are
-// shorter than the longest session timeout, so that sessions can outlive the
-// faults. The others are longer than every session timeout.
+// howLong draws how long the faults of a group last: in half of the cases less
+// than the longest session timeout, so that sessions can survive, and otherwise
+// more than any.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -320,7 +318,7 @@ func (s *round) recover(after string) {
 func (s *round) close() {
 	s.finishWorkers()
 	s.must(s.journal.close())
-	for i := range s.ensemble.Servers { // each of them, because servers may have diverged
+	for i := range s.ensemble.Servers { // each of them, because they may have diverged
 		s.await(fmt.Sprintf("only queues are left on server %d", i), func() bool { return len(s.nodesBelowQueues(i)) == 0 })
 	}
 	s.await("no watch is left", func() bool {
@@ -332,8 +330,8 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers tells every worker to finish and waits for its end. If the
-// servers have diverged, it kills the workers: they could wait for ever.
+// finishWorkers tells every worker to finish and waits for it. If the servers
+// have diverged, it kills the workers, which could wait for ever.
 func (s *round) finishWorkers() {
 	if s.diverged() {
 		for _, m := range s.members {
@@ -356,10 +354,9 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// surveyIfLate is for waits that may never end if the servers have diverged.
-// The caller calls stop when such a wait is over. If stop is not called for
-// some time, surveyIfLate asks the servers, on another goroutine, whether they
-// have diverged. If they have, it closes the channel diverged.
+// surveyIfLate covers a wait that never ends if the servers have diverged.
+// Unless the caller calls stop in time, it asks the servers in another
+// goroutine, and closes diverged if they have.
 func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -378,8 +375,8 @@ func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	}
 }
 
-// findDivergence asks the servers whether they have diverged. It stores in
-// s.differences the differences that stay. It gives up when stop is closed.
+// findDivergence stores lasting differences between the servers in
+// s.differences. It gives up when stop is closed.
 func (s *round) findDivergence(stop <-chan struct{}) {
 	var queues []string
 	for _, name := range lockNames {
@@ -399,11 +396,10 @@ func (s *round) findDivergence(stop <-chan struct{}) {
 	}
 }
 
-// diverged reports whether the servers were found to have diverged.
 func (s *round) diverged() bool { return len(s.differences) > 0 }
 
-// nodesBelowQueues returns the paths of all nodes in the queues, as one server
-// shows them.
+// nodesBelowQueues returns the paths of all nodes in the queues, as shown by
+// one server.
 func (s *round) nodesBelowQueues(server int) (left []string) {
 	queues := map[string]bool{s.chroot + "/b": true, s.chroot + "/long": true}
 	for _, name := range lockNames {

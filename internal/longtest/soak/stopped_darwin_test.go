@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// stopped reports whether a process has stopped, which takes some time after
+// stopped reports whether a process has stopped, which takes a while after
 // SIGSTOP.
 func stopped(pid int) bool {
 	state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()

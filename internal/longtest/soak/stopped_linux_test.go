@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// stopped reports whether every thread of a process has stopped. Each thread
+// stopped reports whether all threads of a process have stopped, each of which
 // takes its own time after SIGSTOP.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range threads {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return false // the thread has ended meanwhile
+			return false // the thread has ended
 		}
-		_, state, _ := bytes.Cut(text, []byte(") ")) // the state follows the name of the program, which is in brackets
+		_, state, _ := bytes.Cut(text, []byte(") ")) // the state follows the program name in parentheses
 		if !bytes.HasPrefix(state, []byte("T")) {
 			return false
 		}

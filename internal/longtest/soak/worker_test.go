@@ -24,25 +24,25 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// workerVariable makes the test binary a worker. Its value is the worker's
+// workerVariable turns the test binary into a worker. Its value is the worker's
 // settings.
 const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
-// settings are the settings of a worker.
 type settings struct {
 	DSN      string
-	Name     string // the name of the worker; the host names of its actors begin with it
-	Dir      string // the directory of the counters
+	Name     string // name of the worker, and prefix of its actors' host names
+	Dir      string // directory of the counters
 	Journal  string
-	Progress string // the file with the number of acquisitions
-	Log      string // the file for its client's log
+	Progress string // file with the number of acquisitions
+	Log      string // file for the client's log
 	Seed     uint64
 	Actors   int
 }
 
-// Many actors hold the brief locks, each for milliseconds. An operator removes
-// nodes of one of these locks. One goroutine of each worker holds the long
-// locks, each for seconds, so that every fault finds a lock that can be lost.
+// The brief locks have many actors, which hold them for milliseconds. The long
+// locks are held for seconds by one goroutine of each worker, so that every
+// fault finds a lock that can be lost. An operator removes nodes of
+// tamperedLock.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}
@@ -52,22 +52,22 @@ var (
 const tamperedLock = "tampered"
 
 // waitLimit bounds each wait of the test, and the last acquisition of each lock
-// when all servers work. It is this long because the servers of a busy machine with a
-// slow disk may elect leaders for minutes, and grant no lock meanwhile.
+// when all servers work. Servers on a busy machine with a slow disk may need
+// minutes to elect a leader.
 const waitLimit = 5 * time.Minute
 
-// worker is a process with one client, several goroutines that use the client,
-// and one that checks the locks that they hold.
+// worker is a process with one client, several goroutines that use it, and one
+// that checks the locks that they hold.
 type worker struct {
 	settings settings
 	journal  *journal
 	client   *dlock.Client
 	watcher  *watcher
 	progress *os.File
-	acquired atomic.Int64 // how many locks the worker has acquired
+	acquired atomic.Int64 // locks acquired by the worker
 	ids      atomic.Int64
-	halt     atomic.Pointer[string] // the lock whose next writer waits before it writes
-	goOn     chan struct{}          // receives a value when that writer may write
+	halt     atomic.Pointer[string] // lock whose next writer pauses before its write
+	goOn     chan struct{}          // receives a value when that writer may continue
 	finish   chan struct{}
 }
 
@@ -76,7 +76,7 @@ type worker struct {
 //
 //	halt <lock>  the next writer under that lock waits just before it writes
 //	write        that writer goes on
-//	finish       end the calls that are under way, check that nothing is left, and exit
+//	finish       end the calls in flight, check that nothing is left, and exit
 //
 // If the input ends without "finish", the test binary is dead, and the worker
 // exits at once.
@@ -127,7 +127,7 @@ func (w *worker) readOrders(orders io.Reader) {
 	os.Exit(3)
 }
 
-// run works until it is told to finish. In the end it acquires each lock once
+// run works until it is told to finish, and finally acquires each lock once
 // more.
 func (w *worker) run() error {
 	log, err := os.OpenFile(w.settings.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -150,7 +150,7 @@ func (w *worker) run() error {
 	actors.Go(w.ping)
 	actors.Wait()
 	longHolder.lastRound()
-	// On a slow machine Close may fail with ErrUnavailable.
+	// Close may fail with ErrUnavailable on a slow machine.
 	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		w.fault("Close: %v", err)
 	}
@@ -158,8 +158,8 @@ func (w *worker) run() error {
 	return nil
 }
 
-// ping reads from the store all the time, like the health check of an
-// application. A server that has lost the other servers goes on answering it.
+// ping reads from the store all the time, like an application's health check. A
+// server that has lost the other servers goes on answering it.
 func (w *worker) ping() {
 	for !w.finishing() {
 		ctx, cancel := within(time.Second)
@@ -188,8 +188,8 @@ func (w *worker) fault(format string, args ...any) {
 func (w *worker) countAcquisition() {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
-	// Two goroutines may write in the wrong order. That does no harm, since the
-	// test only looks whether the number has changed.
+	// Concurrent writes may be out of order, which is harmless: the test
+	// only looks for a change.
 	w.progress.WriteAt(n[:], 0)
 }
 
@@ -202,7 +202,7 @@ func (w *worker) finishing() bool {
 	}
 }
 
-// pause waits for the time d, or until the worker is told to finish.
+// pause sleeps for d, or until the worker is told to finish.
 func (w *worker) pause(d time.Duration) {
 	select {
 	case <-w.finish:
@@ -216,7 +216,7 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 
 func source(seed uint64, stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 
-// between draws a duration. Short ones are more likely.
+// between draws a duration, favouring short ones.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	x := r.Float64()
 	return least + time.Duration(x*x*float64(most-least))
