@@ -1,13 +1,13 @@
-// Package longtest is the parent of the packages with tests that take long. It
-// is a module of its own, for the sake of the libraries that these tests need.
-// Each package below it proves one thing about the lock:
+// Package longtest is the parent of the packages with slow tests. It is a
+// module of its own so that users of dlock do not inherit the dependencies of
+// these tests.
 //
-//   - endtoend: the lock works from end to end on one ZooKeeper server.
-//   - ensemble: the lock keeps its promises while the servers of an ensemble,
-//     their links and the clients' processes fail.
-//   - histories: what clients did and saw is linearizable, as a search
-//     through the records of internal/histories shows.
-//   - handmade: locks that programs make by hand break where dlock does not.
-//   - soak: nothing is lost while processes count under locks and every kind of
-//     fault happens.
+//   - endtoend: the lock against one ZooKeeper server.
+//   - ensemble: the lock while servers of an ensemble, the links between them
+//     and client processes fail.
+//   - histories: a search through the records of internal/histories for an
+//     explanation by a linearizable lock.
+//   - handmade: hand-written locks that break in situations where dlock does
+//     not.
+//   - soak: counters under locks in many processes, under every kind of fault.
 package longtest

@@ -11,12 +11,11 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// searchLimit is how long Porcupine may search for an order of the operations
-// that the model allows. A search that does not end in time counts as a
-// failure.
+// searchLimit is the time limit of a search. A search that exceeds it counts as
+// a failure.
 var searchLimit = time.Minute
 
-// search returns whether the model allows an order of the operations.
+// search looks for an order of the operations that the model allows.
 func search(r *histories.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var ops []porcupine.Operation
 	for _, o := range r.Operations {
@@ -26,7 +25,7 @@ func search(r *histories.Record) (porcupine.CheckResult, porcupine.Linearization
 }
 
 // judge fails the test if the history is not linearizable or breaks another
-// rule, and draws such a history.
+// rule. It draws such a history.
 func judge(t testing.TB, r *histories.Record, dir string) {
 	t.Helper()
 	result, info := search(r)
@@ -47,7 +46,7 @@ func refused(r *histories.Record) bool {
 	return result != porcupine.Ok || len(r.Wrong) > 0
 }
 
-// draw writes a picture of a history and returns the name of its file.
+// draw writes a picture of a history and returns its file name.
 func draw(t testing.TB, r *histories.Record, info porcupine.LinearizationInfo, dir string) string {
 	t.Helper()
 	var notes []porcupine.Annotation

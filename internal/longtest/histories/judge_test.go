@@ -13,14 +13,14 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// stores are what every complete set of records is of.
+// stores are the stores in a complete set of records.
 var stores = []string{
 	"memory", "shared nodes", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",
 }
 
-// broken is how many locks that are broken on purpose a complete set of records
-// has.
+// broken is the number of deliberately broken locks in a complete set of
+// records.
 const broken = 22
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
@@ -33,7 +33,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := histories.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // by name of a broken lock: how many more histories have to be refused
+	missing := make(map[string]int) // by broken lock: number of histories still to be refused
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {
@@ -63,7 +63,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	t.Logf("%d histories: %v", len(records), judged)
 }
 
-// mute stands for a test. It collects errors in place of failing.
+// mute is a testing.TB that collects errors instead of failing.
 type mute struct {
 	testing.TB
 	text string
@@ -71,8 +71,8 @@ type mute struct {
 
 func (m *mute) Errorf(format string, args ...any) { m.text += fmt.Sprintf(format, args...) + "\n" }
 
-// judged checks that judge fails the test with a text that contains verdict,
-// and draws the history. It returns the picture.
+// judged requires that judge draws the history and fails with a text that
+// contains verdict. It returns the picture.
 func judged(t *testing.T, r *histories.Record, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +114,7 @@ func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
 	judged(t, &histories.Record{Wrong: []string{"the client was closed at 2"}}, "the client was closed at 2")
 }
 
-// A search that does not end proves nothing, and so counts as a failure.
+// An unfinished search proves nothing.
 func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
 	defer func(was time.Duration) { searchLimit = was }(searchLimit)
 	searchLimit = 20 * time.Millisecond

@@ -11,13 +11,13 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// resume is the kind of an operation that sets the state, see segments.
+// resume is an extra kind of operation that sets the state (see segments).
 const resume = histories.Clearing + 1
 
 // operation is an operation of a history, for Porcupine.
 type operation struct {
 	histories.Operation
-	from state // of a resume: the state that the operations before it have left
+	from state // of a resume: the state left by the operations before it
 }
 
 func forPorcupine(o histories.Operation) porcupine.Operation {
@@ -47,30 +47,28 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
-// holder is one Lock, of type *dlock.Lock, that is held. A contender that has
-// re-entered has several. If its node is removed, all of them are lost.
+// holder is a *dlock.Lock that is held. A contender that has re-entered has
+// several, and loses all of them with its node.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	token        int64 // the token of the grant; 0 for a re-entry
-	sharer       int   // the number of the client, if its actors share the node; otherwise 0; also 0 for a re-entry
+	token        int64 // of the grant; 0 for a re-entry
+	sharer       int   // number of the client if its actors share the node; 0 otherwise and for a re-entry
 }
 
 func (h holder) compare(o holder) int {
 	return cmp.Or(cmp.Compare(h.hold, o.hold), cmp.Compare(h.handle, o.handle))
 }
 
-// state is the state of one lock in the model. A state is never changed, only
-// replaced.
+// state is the state of one lock in the model. It is immutable.
 type state struct {
-	holders []holder // the Locks that are held, sorted by contender and then by Lock
-	top     int64    // the highest token granted
-	// sharer is the number of the client that was granted the token top, if its
-	// actors share nodes. Otherwise it is 0. This client may be granted the
-	// token top again.
+	holders []holder // sorted by contender and then by Lock
+	top     int64    // highest token granted
+	// sharer is the number of the client that was granted the token top, or
+	// 0 unless its actors share nodes. It may be granted the token again.
 	sharer  int
-	fence   int64 // the highest exclusive token granted
-	cleared int64 // the highest token of a node that was removed with its queue; no node with this token or a smaller one can be granted the lock any more
+	fence   int64 // highest exclusive token granted
+	cleared int64 // highest token of a node removed with its queue; new nodes must have higher ones
 }
 
 func (s state) String() string {
@@ -88,7 +86,7 @@ func (s state) equal(o state) bool {
 	return s.top == o.top && s.sharer == o.sharer && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
-// hash returns the same number for equal states.
+// hash returns equal numbers for equal states.
 func (s state) hash() uint64 {
 	h := uint64(s.top)*31 + uint64(s.sharer)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
@@ -97,8 +95,7 @@ func (s state) hash() uint64 {
 	return h
 }
 
-// mode returns the strongest mode in which a contender holds the lock, or 0 if
-// it does not hold the lock.
+// mode returns the strongest mode in which a contender holds the lock, or 0.
 func (s state) mode(hold int) (mode dlock.Mode) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -108,7 +105,7 @@ func (s state) mode(hold int) (mode dlock.Mode) {
 	return mode
 }
 
-// locks returns how many Locks a contender holds.
+// locks returns the number of Locks that a contender holds.
 func (s state) locks(hold int) (n int) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -118,7 +115,6 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-// exclusive reports whether any contender holds the lock exclusively.
 func (s state) exclusive() bool {
 	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
 }
@@ -133,8 +129,8 @@ func (s state) add(o operation) state {
 	return s
 }
 
-// step reports whether the model allows an operation in the state s, and
-// returns the state after the operation.
+// step returns whether the model allows an operation in state s, and the state
+// after it.
 func (s state) step(o operation) (bool, state) {
 	switch o.Kind {
 	case histories.Grant:
@@ -159,13 +155,11 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.Mode, s
 }
 
-// turn reports whether o may be a grant with a node that its client has used
-// for a grant before: the goroutines of the client share that node. There are
-// two such cases. In the first, the token of that node is still the highest one
-// granted. In the second, another goroutine of the client holds the lock with
-// that node. Its token may then be lower than that of the latest grant: after a
-// downgrade, readers of other clients are granted the lock with higher tokens,
-// and then readers of the same client join the downgraded node.
+// turn reports whether o may be a repeated grant on a node that the goroutines
+// of its client share. That requires the node's token to be the highest granted
+// so far, or another goroutine of the client to hold the lock with that node.
+// In the second case other clients' readers may have higher tokens, granted
+// after a downgrade.
 func (s state) turn(o operation) bool {
 	if o.Sharer == 0 {
 		return false
@@ -174,8 +168,8 @@ func (s state) turn(o operation) bool {
 		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.Sharer && h.token == o.Token })
 }
 
-// grant grants the lock to a contender whose node is its own, or is shared with
-// other goroutines of its client (see turn).
+// grant grants the lock to a contender with a node of its own or a shared one
+// (see turn).
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
 	if s.exclusive() || o.Token <= s.fence && !turn || o.Token <= s.cleared {
@@ -186,7 +180,7 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.granted(o).add(o)
 }
 
-// granted returns the state in which the token of a grant is recorded.
+// granted returns the state with the token of a grant recorded.
 func (s state) granted(o operation) state {
 	if o.Token > s.top {
 		s.top, s.sharer = o.Token, o.Sharer
@@ -197,8 +191,8 @@ func (s state) granted(o operation) state {
 	return s
 }
 
-// reenter gives a contender one more Lock. A contender that holds the lock
-// shared cannot get it exclusively.
+// reenter gives a contender one more Lock. A shared lock cannot be re-entered
+// exclusively.
 func (s state) reenter(o operation) (bool, state) {
 	switch held := s.mode(o.Hold); {
 	case held == 0:
@@ -209,10 +203,10 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower carries out an Unlock, which takes a Lock from a contender, or a
-// Downgrade, which makes the Lock shared. If o.Maybe is true, the lock may have
-// been lost before the Unlock. In that case lower leaves the contender its last
-// Lock, and the operation of the loss removes that Lock.
+// lower applies an Unlock, which takes a Lock from a contender, or a Downgrade,
+// which makes the Lock shared. With o.Maybe the lock may have been lost before
+// the Unlock; lower then leaves the contender's last Lock to the operation of
+// the loss.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {
@@ -230,8 +224,7 @@ func (s state) lower(o operation) (bool, state) {
 	return true, s
 }
 
-// model is the model of a lock. Porcupine checks the history of each queue
-// against this model.
+// model is the model of a lock. Porcupine checks each queue separately.
 var model = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },

@@ -16,8 +16,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// The functions below make operations of the queue "q". The parameters call and
-// ret are the ticks at which an operation is called and returns.
+// The functions below make operations on the queue "q". The parameters call and
+// ret are the ticks of a call and of its return.
 
 func at(call, ret int64, o histories.Operation) porcupine.Operation {
 	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret
@@ -28,8 +28,7 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
-// turn makes an operation: a grant on a node that the goroutines of a client
-// share.
+// turn makes a grant on a node that the goroutines of a client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
 }
@@ -157,12 +156,12 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 	}
 }
 
-// A history that is cut at quiet instants gets the same verdict as the whole.
+// A history cut at quiet instants gets the same verdict as the whole.
 func TestCutsChangeNoVerdict(t *testing.T) {
 	whole := operations{
-		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // the history can be cut here: hold 1 has the lock shared
+		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // may be cut here: hold 1 is shared
 		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: the lock is free
-		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 has the lock shared
+		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 is shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
 	shared := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}

@@ -10,9 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// partition separates the queues, because every lock is linearizable by itself.
-// It cuts the history of each queue at instants at which no operation was under
-// way.
+// partition separates the queues, because linearizability is local, and cuts
+// each queue's history at instants without an operation in flight.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
 	for _, o := range history {
@@ -25,23 +24,20 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// segmentSize is the least number of operations in a segment. It is large
-// enough for a picture to show what led to a failure.
+// segmentSize is the minimum number of operations in a segment, enough for a
+// picture to show what led to a failure.
 const segmentSize = 200
 
-// segments cuts a history wherever no operation is under way. The verdict stays
-// the same, for two reasons. In every order that agrees with the times of the
-// calls, everything before a cut comes before everything after it. And the
-// state at the cut is the same in each of these orders: all grants, losses,
-// unlocks and downgrades before the cut are over, so the Locks that are still
-// held and the highest token do not depend on their order. So each segment
-// begins with the state that the segments before it must have left.
+// segments cuts a history wherever no operation is in flight. The verdict stays
+// the same: no valid order moves an operation across such a cut, and the state
+// at the cut, held Locks and highest token, is the same for every order. Each
+// segment begins with the state that its predecessors must have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var part []porcupine.Operation
 	var now state
-	var over int64 // the tick at which the last of the operations so far has returned
+	var over int64 // when the last operation so far returned
 	for _, o := range history {
 		if len(part) >= size && over < o.Call {
 			now = now.after(part)
@@ -54,8 +50,8 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 	return append(parts, part)
 }
 
-// after returns the state of the lock after the operations of a segment. It
-// does not check that the model allows these operations.
+// after returns the state after the operations of a segment, without checking
+// that the model allows them.
 func (s state) after(part []porcupine.Operation) state {
 	lost := make(map[int]bool)
 	var lowered []operation

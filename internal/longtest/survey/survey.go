@@ -1,12 +1,13 @@
-// Package survey finds out whether the servers of an ensemble of ZooKeeper have
+// Package survey detects that the servers of a ZooKeeper ensemble have
 // diverged.
 //
-// A server of ZooKeeper 3.8.0 that was killed may disagree with the two other servers
-// for good: it shows a node that they do not have, or does not show a node that they
-// have (see the faults of ZooKeeper in docs/operate/operating.md). A waiter that is
-// connected to it may then wait for ever, which no lock can prevent. So a test that
-// kills servers and is stuck asks every server, several times over some 40 seconds. If
-// the servers disagree about the same node each time, they have diverged.
+// A ZooKeeper 3.8.0 server that was killed may disagree with the other servers
+// for good: it shows a node that they do not have, or lacks one that they have
+// (see the faults of ZooKeeper in docs/operate/operating.md). A waiter
+// connected to it may wait for ever, which no lock can prevent. Therefore a
+// test that kills servers and gets stuck asks every server several times over
+// some 40 seconds. Servers that disagree about the same node each time have
+// diverged.
 package survey
 
 import (
@@ -22,28 +23,27 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Node is a node as a server shows it. A node that is removed and made again
-// differs from the first one in its transaction.
+// Node is a node as shown by a server. The transaction tells a node from one
+// that was created again under the same name.
 type Node struct {
 	Path        string
-	Transaction int64 // the id of the transaction that made the node
-	Session     int64 // the id of the session that the node belongs to; 0 for the node of a queue
+	Transaction int64 // id of the transaction that created the node
+	Session     int64 // id of the owning session; 0 for the node of a queue
 }
 
 func (n Node) String() string {
 	return fmt.Sprintf("%s (made by transaction %#x, of session %#x)", n.Path, n.Transaction, uint64(n.Session))
 }
 
-// View is the set of nodes that one server shows. It is nil if the server did not
-// answer.
+// View is the set of nodes that one server shows. It is nil if the server did
+// not answer.
 type View map[Node]bool
 
-// Survey holds what the servers showed when each of them was asked once: one View for
-// each server, in the order of the servers.
+// Survey holds the views of all servers, asked once each.
 type Survey []View
 
-// A difference between servers counts only if all of [Count] surveys show it. Between
-// two surveys the caller waits for [Pause].
+// [Differences] takes [Count] surveys, between which the caller waits for
+// [Pause].
 const (
 	Count = 8
 	Pause = 5 * time.Second
@@ -52,13 +52,12 @@ const (
 // sessionTimeout is the timeout of the sessions that ask the servers.
 const sessionTimeout = 4 * time.Second
 
-// Differences returns the lasting differences between servers: the nodes that one
-// server shows in every survey, and another server in none.
+// Differences returns the lasting differences: nodes that one server shows in
+// every survey and another one in none.
 //
-// A survey asks one server after the other while clients go on, and each server first
-// catches up with the leader. So one survey alone may differ between servers that
-// agree, but no node stays different over all surveys. If any survey lacks the answer
-// of a server, Differences returns nothing, because that server may be behind.
+// A single survey may differ between servers that agree, because they are asked
+// one after the other while clients carry on. If any answer is missing,
+// Differences returns nothing, because that server may merely be behind.
 func Differences(all []Survey) (differences []string) {
 	if len(all) < Count {
 		return nil
@@ -103,9 +102,9 @@ func timesShown(all []Survey, server int, n Node) (times int) {
 	return times
 }
 
-// Repeat makes as many surveys as [Differences] needs, by calls of ask. Between two of
-// them it calls the function pause, which reports whether to go on. It stops at the
-// first survey in which all servers agree.
+// Repeat makes as many surveys as [Differences] needs by calling ask. Between
+// two of them it calls pause, which reports whether to go on. It stops early if
+// all servers agree.
 func Repeat(ask func() Survey, pause func() bool) []Survey {
 	all := []Survey{ask()}
 	for len(all) < Count && !all[len(all)-1].Agree() && pause() {
@@ -119,7 +118,8 @@ func (s Survey) Agree() bool {
 	return !slices.ContainsFunc(s, func(v View) bool { return v == nil || !maps.Equal(v, s[0]) })
 }
 
-// Ask asks every server for queues, which are paths, and for what is in them.
+// Ask asks every server for the given queues, which are paths, and for their
+// nodes.
 func Ask(e *zktest.Ensemble, queues []string) Survey {
 	var all Survey
 	for _, server := range e.Servers {
@@ -132,7 +132,7 @@ func Ask(e *zktest.Ensemble, queues []string) Survey {
 	return all
 }
 
-// viewOf lists queues on one server, after the server has caught up with the leader.
+// viewOf lists queues on one server after it has caught up with the leader.
 func viewOf(server *zktest.Server, queues []string) (View, error) {
 	conn, end, err := zktest.Connect(sessionTimeout, server.Addr())
 	if err != nil {
@@ -160,7 +160,7 @@ func viewOf(server *zktest.Server, queues []string) (View, error) {
 	return view, nil
 }
 
-// add adds the node with this path to the view, if the server still shows the node.
+// add adds the node to the view if the server still has it.
 func (v View) add(conn *zk.Conn, path string) error {
 	exists, stat, err := conn.Exists(path)
 	if err == nil && exists {
@@ -169,7 +169,7 @@ func (v View) add(conn *zk.Conn, path string) error {
 	return err
 }
 
-// String lists what each server shows, a line for each node.
+// String lists the nodes of each server, one per line.
 func (s Survey) String() string {
 	var b strings.Builder
 	for i, view := range s {

@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }
 
-// node returns a node that the transaction of that number has made.
 func node(transaction int64) Node {
 	return Node{Path: "/soak1/a/h-W-0000000001", Transaction: transaction, Session: 7}
 }
@@ -35,7 +34,7 @@ func TestOnlyADifferenceThatStaysIsADivergence(t *testing.T) {
 	last := func(s Survey, n int, last Survey) []Survey {
 		return append(slices.Repeat([]Survey{s}, n-1), last)
 	}
-	var busy []Survey // each survey shows a different node that is on one server only
+	var busy []Survey // each shows a different node on one server only
 	for i := range int64(Count) {
 		busy = append(busy, views(view(), view(i), view()))
 	}
@@ -74,8 +73,7 @@ func TestSurveysEndWhenTheServersAgree(t *testing.T) {
 	require.Len(t, all, 1, "the caller has stopped it")
 }
 
-// Servers that have not diverged are found to agree, although one of them may have to
-// catch up with the leader first.
+// Servers that have not diverged agree, although one may lag behind the leader.
 func TestServersOfAnEnsembleAgree(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	conn := zktest.Dial(t, sessionTimeout, e.Addrs()...)
