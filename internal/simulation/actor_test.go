@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// actor is one goroutine that uses a client's locks. It draws what it does from
-// random numbers of its own, so that its actions do not depend on the other
-// actors.
+// actor is a goroutine that uses a client's locks. It has its own random
+// source, so that its actions do not depend on the other actors.
 type actor struct {
 	run    *run
 	id     int
@@ -25,14 +24,15 @@ type actor struct {
 
 	mu      sync.Mutex
 	calls   int  // calls of Lock, RLock, TryLock and TryRLock so far
-	calling bool // one of these calls is under way
+	calling bool // one of these calls is in flight
 	want    want
 }
 
 func newActor(r *run, c *client, id int) *actor {
 	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
-	// In every third seed all actors have the same host name. The nodes of a
-	// queue that was removed and made again then have the same names as before.
+	// In every third seed all actors share a host name, so that the nodes
+	// of a queue that was removed and recreated have the same names as
+	// before.
 	if a.host = "h"; r.seed%3 != 0 {
 		a.host = []string{"h", "h", "a", "b"}[c.number]
 	}
@@ -43,7 +43,7 @@ func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. No other actor draws the same duration.
+// span draws a duration that differs from those of all other actors.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
@@ -59,8 +59,7 @@ func (a *actor) play() {
 	}
 }
 
-// mutex returns an RWMutex for the lock with this name, with a random way of
-// waiting.
+// mutex returns an RWMutex that waits in a random way.
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.ownData(), recipes.WithWait(a.wait()))
 	if a.run.retains() {
@@ -69,9 +68,8 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// wait draws a way of waiting. With a pause, Poll draws random numbers that do
-// not come from the seed. So in a run that must be repeatable, Poll has no
-// pauses.
+// wait draws a way of waiting. In a run that must be repeatable, Poll has no
+// pauses, because it draws their jitter from a random source without a seed.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -89,8 +87,8 @@ type attempt struct {
 	name      string
 	call      func(ctx context.Context) (*recipes.Lock, error)
 	try       bool
-	cancelled bool          // the context may be cancelled before the lock is granted
-	limit     time.Duration // the timeout of the call; 0 for none
+	cancelled bool          // the context may be cancelled before the grant
+	limit     time.Duration // timeout of the call; 0 for none
 	queue     string
 	mode      recipes.Mode
 }
@@ -132,7 +130,7 @@ func (a *actor) round() {
 	}
 }
 
-// tryRepeatedly tries a lock several times without a pause.
+// tryRepeatedly tries a lock several times in a row.
 func (a *actor) tryRepeatedly() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
 	m := a.mutex(queue)
@@ -145,13 +143,13 @@ func (a *actor) tryRepeatedly() {
 	}
 }
 
-// slack is how long a call may take after its timeout or cancellation. The call
-// may wait 50 ms for the clean-up of its node, or for the end of an attempt to
+// slack is how long a call may take after its timeout or cancellation. It may
+// wait 50 ms for the clean-up of its node, or for the end of an attempt to
 // connect.
 const slack = 110 * time.Millisecond
 
-// acquire makes the call that t describes, and judges its result. It returns
-// nil if the lock was not granted.
+// acquire makes the call described by t and judges its result. It returns nil
+// if the lock was not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
 	a.begin(t.queue, t.mode)
@@ -177,12 +175,11 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
-	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try does not repeat a request that fails
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try does not retry failed requests
 		a.run.count("try: store unavailable")
-		// If the sequences of a queue are used up, every Create fails as long
-		// as nodes are left in the queue. If an operator removes the node of a
-		// try, the try makes another node, and fails only if the operator
-		// removes that node, too.
+		// While the sequences of a queue are used up, every Create
+		// fails. A try whose node an operator removes creates another
+		// one, and fails only if that is removed, too.
 		usedUp := strings.Contains(err.Error(), "sequences are used up")
 		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
@@ -206,7 +203,7 @@ func (a *actor) begin(queue string, mode recipes.Mode) {
 	a.want = want{queue, mode, time.Now()}
 }
 
-// wanted returns what the actor's present call waits for, if there is one.
+// wanted returns what the actor's current call waits for, if there is one.
 func (a *actor) wanted() (w want, calling bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,8 +216,7 @@ func (a *actor) end() {
 	a.calling = false
 }
 
-// call returns the number of the actor's present call, or 0 if no call is under
-// way.
+// call returns the number of the actor's current call, or 0.
 func (a *actor) call() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

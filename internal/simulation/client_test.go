@@ -18,12 +18,12 @@ type client struct {
 
 	mu             sync.Mutex
 	locks          *recipes.Client
-	present        driver.Session // the session that was made last, as the store returned it: without faults
-	session        int            // the number of that session
-	cuts           map[int]cut    // which directions of a session are cut off, by the number of the session
+	present        driver.Session // latest session of the store, without injected faults
+	session        int            // number of that session
+	cuts           map[int]cut    // by session number: directions that are cut off
 	paused         bool
-	disturbedUntil time.Time // until this time a fault may keep the client from noticing a loss
-	lostAt         time.Time // when a request or a reply of the client was last lost
+	disturbedUntil time.Time // until then a fault may hide a loss from the client
+	lostAt         time.Time // when a request or reply of the client was last lost
 }
 
 // cut says which directions of a session are cut off.
@@ -36,8 +36,8 @@ func (r *run) newClient(number int) *client {
 	return c
 }
 
-// Connect makes a session with the store itself, without faults. The connector
-// in c.faults calls it, and adds the faults.
+// Connect connects to the store itself. It is called by the connector in
+// c.faults, which adds the faults.
 func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.run.store.Connect(ctx)
 	if err != nil {
@@ -64,9 +64,8 @@ func (c *client) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without random numbers, so that a run with the same
-// seed repeats. The field odd is a small duration that differs from one
-// back-off to the next, so that no two timers fire at the same instant.
+// constant is a back-off without jitter, so that runs repeat. The odd duration
+// differs between back-offs, so that no two timers fire at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -84,8 +83,8 @@ func (c *client) current() *recipes.Client {
 	return c.locks
 }
 
-// liveSession returns the client's session and its number. It returns nil if
-// the client has no session, or is paused.
+// liveSession returns the client's session and its number, or nil if the client
+// has none or is paused.
 func (c *client) liveSession() (s driver.Session, number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,15 +94,15 @@ func (c *client) liveSession() (s driver.Session, number int) {
 	return c.present, c.session
 }
 
-// connected records the number of the session that was made last.
+// connected records the number of the latest session.
 func (c *client) connected(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = number
 }
 
-// replace returns the dlock client, which the caller closes, and opens another
-// one.
+// replace returns the dlock client, which the caller must close, and opens
+// another.
 func (c *client) replace() *recipes.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,9 +145,8 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether the request r, or the reply to it, has to wait at
-// the gate: the client is paused, or its session is cut off in the direction in
-// which the message goes.
+// holdsBack reports whether a request or reply must wait at the gate, because
+// the client is paused or its session is cut off in that direction.
 func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,15 +157,14 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that a fault may keep the client from noticing a loss until
-// the given time.
+// disturb records that a fault may hide a loss from the client until then.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
-// loses records that a request or a reply of the client is lost now.
+// loses records the loss of a request or a reply.
 func (c *client) loses() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,9 +172,8 @@ func (c *client) loses() {
 }
 
 // disturbedSince reports whether anything has kept the client from the store
-// since t, or a message of the client was lost after t or in the second before
-// t. That second counts because a call may share an attempt to connect that
-// began earlier.
+// since t, or a message was lost less than a second before t or later. The
+// second counts because a call may join an earlier attempt to connect.
 func (c *client) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true
@@ -188,7 +184,7 @@ func (c *client) disturbedSince(t time.Time) bool {
 }
 
 // calmSince returns the instant since which nothing has kept the client from
-// the store, or t if t is later.
+// the store, at the earliest t.
 func (c *client) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

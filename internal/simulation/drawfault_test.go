@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// pass draws the fault that hits a message, if any. It lets the message pass
-// the gate with that fault, or delays the message at the gate.
+// pass draws the fault for a message, and lets the message pass the gate with
+// it unless it is to be delayed.
 func (r *run) pass(p *message) {
 	f := r.drawFault(p)
 	if f.Delay > 0 {
@@ -34,8 +34,8 @@ func (r *run) pass(p *message) {
 	p.verdict <- f
 }
 
-// drawFault draws the fault that hits a message, if any. A message that gets a
-// Delay stays at the gate for that time.
+// drawFault draws the fault for a message, if any. A Delay keeps the message at
+// the gate.
 func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
@@ -62,26 +62,25 @@ func (r *run) drawFault(p *message) (f faults.Fault) {
 	return f
 }
 
-// repeatable reports whether the network may carry a request of that kind
-// twice.
+// repeatable reports whether the network may duplicate requests of that kind.
 func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether a request of that kind may set a watch in the store.
+// arms reports whether a request of that kind may set a watch.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span draws a duration. Its end is never the same instant as the end of a
-// duration that is drawn elsewhere.
+// span draws a duration that never ends at the same instant as one drawn
+// elsewhere.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful reports whether a request was lost that removes or renames the node
-// of l. If that node is gone later, either that request or another client may
-// have removed it.
+// doubtful reports whether a request that removes or renames the node of l was
+// lost. If so, a missing node does not prove that another client has removed
+// it.
 func (r *run) doubtful(l *recipes.Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

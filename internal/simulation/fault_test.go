@@ -34,8 +34,8 @@ func (r *run) expire(c *client) {
 	r.store.Faults().Expire(s)
 }
 
-// cut cuts a session off for a while, perhaps for longer than the session
-// lasts: in both directions or in one, and then with or without its heartbeats.
+// cut cuts a session off for a while, perhaps for longer than it lasts, in both
+// directions or in one, and then with or without its heartbeats.
 func (r *run) cut(c *client) {
 	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {
@@ -58,10 +58,10 @@ func (r *run) cut(c *client) {
 	time.AfterFunc(d, heal)
 }
 
-// pause pauses a process for a while, perhaps for longer than its lease. When
-// pause returns, the time has passed for the store and for the clocks of the
-// process. But none of its timers has fired yet. Its timers fire and its messages
-// are delivered only after the other processes have taken some steps.
+// pause pauses a process for a while, perhaps past its lease. When pause
+// returns, time has passed for the store and for the clocks of the process. Its
+// timers fire and its messages arrive only after other processes have taken
+// some steps.
 func (r *run) pause(c *client) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
@@ -75,7 +75,7 @@ func (r *run) pause(c *client) {
 	r.store.Faults().Pause(s, d)
 }
 
-// wakeUp resumes the process that is paused.
+// wakeUp resumes the paused process.
 func (r *run) wakeUp() {
 	for _, c := range r.clients {
 		if c.setPaused(false) {
@@ -86,11 +86,9 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it. The actors go on with
-// another client. In a run that must be repeatable, closeClient does so only if
-// no message of the client is under way: a message that arrives later would
-// come together with the news of the close, and the seed does not decide the
-// order of the two.
+// closeClient closes a client while its actors use it, and gives them another.
+// In a run that must be repeatable it does so only without messages in flight,
+// because the seed does not order their arrival and the close.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

@@ -12,11 +12,11 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// gate is where requests, replies and the ends of watches wait until the run
-// lets them pass.
+// gate holds requests, replies and ends of watches until the run lets them
+// pass.
 type gate struct {
 	mu      sync.Mutex
-	step    int // the number of the present step of the run
+	step    int // number of the current step of the run
 	open    bool
 	came    int // messages that have arrived so far
 	waiting []*message
@@ -26,21 +26,21 @@ type gate struct {
 type message struct {
 	client  *client
 	request faults.Request
-	born    int // the step in which it arrived; for a reply, the step in which the store has answered
+	born    int // step of its arrival; for a reply, step in which the store answered
 	after   time.Time
 	verdict chan faults.Fault
 }
 
-// plan returns a function that package faults calls for each message of the
-// client's sessions. The function waits until the run lets the message pass,
-// and returns the fault that the run has drawn for it.
+// plan returns the hook that package faults calls for each message of the
+// client's sessions. It blocks until the run lets the message pass, and returns
+// the fault drawn for it.
 func (g *gate) plan(c *client) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // no node can be created, because the queue's sequences are used up
+			c.disturb(time.Now()) // no node can be created while the queue's sequences are used up
 		}
 		p := g.arrive(c, r)
 		select {
@@ -86,7 +86,7 @@ func (g *gate) openForGood() {
 	g.waiting = nil
 }
 
-// arrived returns how many messages have arrived at the gate so far.
+// arrived returns the number of messages that have arrived so far.
 func (g *gate) arrived() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,8 +100,8 @@ func (g *gate) next() {
 	g.step++
 }
 
-// ready returns the messages that may pass, in an order that does not depend on
-// which goroutine has run first.
+// ready returns the messages that may pass, in an order independent of the
+// scheduler.
 func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()
@@ -116,7 +116,7 @@ func (g *gate) ready() []*message {
 	return ready
 }
 
-// has reports whether a message of a client waits at the gate.
+// has reports whether a message of the client waits.
 func (g *gate) has(c *client) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,16 +136,15 @@ func (p *message) compare(q *message) int {
 		a.Nth-b.Nth)
 }
 
-// watchKey identifies a watch by the request that has armed it.
+// watchKey identifies a watch by the request that has set it.
 type watchKey struct {
 	client, session, nth int
 	op                   faults.Op
 	queue                string
 }
 
-// watch returns the key of the watch that the message is about. A request and
-// its reply are about the watch that the request arms. The end of a watch is
-// about this watch.
+// watch returns the watch that a request or its reply sets, or whose end the
+// message reports.
 func (p *message) watch() watchKey {
 	q := &p.request
 	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}

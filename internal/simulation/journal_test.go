@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// journal records what happens in a run. It formats its entries only when it is
+// journal records what happens in a run. Entries are formatted only when
 // printed.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
 	failure string
-	counts  map[string]int // how often each thing has happened, from calls of count
+	counts  map[string]int // by event: how often it has happened
 }
 
 type entry struct {
@@ -23,12 +23,12 @@ type entry struct {
 	args   []any
 }
 
-// note records what the run has done: it let a message pass, or injected a
-// fault. If the run is repeated with the same seed, it makes the same notes.
+// note records what the run has done, such as letting a message pass or
+// injecting a fault. Notes repeat with the seed.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark records a result of a step. A step may have several results, in an
-// order that the seed does not decide.
+// remark records a result of a step. The seed does not decide the order of
+// remarks within a step.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {
@@ -37,7 +37,7 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// count records that something has happened once more.
+// count counts an event.
 func (j *journal) count(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -64,7 +64,7 @@ func (j *journal) failed() bool {
 	return j.failure != ""
 }
 
-// epoch is the instant at which virtual time begins.
+// epoch is when virtual time begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // String returns all notes and remarks.

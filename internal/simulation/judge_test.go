@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// learnLimit is the longest time that a client may take to learn that one of
-// its nodes is gone. The time starts anew whenever something has kept the
-// client from the store.
+// learnLimit is the longest time in which a client must notice that one of its
+// nodes is gone. It starts anew whenever something keeps the client from the
+// store.
 const learnLimit = 10 * time.Second
 
 // holding is a lock that an actor has acquired and not unlocked.
@@ -23,16 +23,15 @@ type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
-	fresh bool // whether judgeGrant has still to judge the grant
+	fresh bool // the grant has not been judged yet
 
-	joined bool // when the lock was granted, another actor held it with the same node
+	joined bool // at the grant another actor held the lock with the same node
 
-	missing time.Time // since when its node is gone; zero if the node is there
-	// notDowngraded is the time since when the store shows the node as
-	// exclusive although the lock is shared. It is zero if the store does not
-	// show that.
+	missing time.Time // since when its node is gone; zero if it is there
+	// notDowngraded is since when the store shows the node of a shared lock
+	// as exclusive, or zero.
 	notDowngraded time.Time
-	blocking      time.Time // since when the lock blocks a reader of its own client; zero if it blocks none
+	blocking      time.Time // since when it blocks a reader of its own client, or zero
 }
 
 // removal records when an operator removed a node.
@@ -48,8 +47,8 @@ type nodelessWaiter struct {
 	at    time.Time
 }
 
-// granted records that an actor has acquired a lock. It is called in the same
-// step as the grant, so no time has passed and no session has ended since.
+// granted records a grant. It is called in the step of the grant, before time
+// passes or a session ends.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
@@ -59,13 +58,13 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	if err := ctx.Err(); err != nil {
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
-	_ = l.Lost() // the first call of Lost makes the channel, which a loss closes
+	_ = l.Lost() // the first call of Lost makes the channel
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
 }
 
-// entered records a re-entry of an actor.
+// entered records a re-entry.
 func (r *run) entered(a *actor, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s again, %v", a, queue, l.Mode())
 	r.count("re-entry")
@@ -79,8 +78,8 @@ func (r *run) hold(h *holding) {
 	r.held[h.lock] = h
 }
 
-// giving records that an actor is about to unlock, and reports whether no actor
-// holds another Lock with the same node.
+// giving records that an actor is about to unlock, and reports whether no other
+// Lock with the same node is held.
 func (r *run) giving(l *recipes.Lock) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,11 +92,10 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 	return true
 }
 
-// judge judges all locks that actors hold. It leaves out paused processes,
-// because they cannot learn of anything. It calls Err of a Lock only if another
-// actor holds the same lock. Err compares the clocks with the lease and so may
-// be the first to notice a loss. A holder that is alone must learn of its loss
-// without a call of Err.
+// judge judges all held locks except those of paused processes, which cannot
+// learn of anything. Err compares the clocks with the lease, and thus may be
+// first to notice a loss. It is called only if another actor holds the same
+// lock, because a lone holder must learn of its loss without it.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -130,9 +128,9 @@ func (r *run) heldBy(c *client) []*holding {
 	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run if the locks of a client that is being closed do not
-// report at once that they are lost. It is called before any message of the
-// close has passed the gate.
+// judgeClose fails the run unless the locks of a closing client report at once
+// that they are lost. It is called before any message of the close has passed
+// the gate.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !unlockedBefore(h.lock) {
@@ -195,8 +193,8 @@ func (r *run) judgePair(a, b *holding) {
 }
 
 // judgeLoss fails the run if the node of a holder has been gone for longer than
-// learnLimit and the holder has not learned of that. The node is gone because
-// an operator has removed it or because the session has ended.
+// learnLimit, removed by an operator or with its session, and the holder has
+// not noticed.
 func (r *run) judgeLoss(h *holding) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
@@ -210,10 +208,10 @@ func (r *run) judgeLoss(h *holding) {
 	}
 }
 
-// judgeDowngraded fails the run if a holder has downgraded its lock and the
-// store goes on showing its node as exclusive, for longer than learnLimit:
-// readers of other clients would wait for no reason. A retained node may stay
-// exclusive while no other client waits.
+// judgeDowngraded fails the run if the store shows the node of a downgraded
+// lock as exclusive for longer than learnLimit, which would block other
+// clients' readers for no reason. A retained node may stay exclusive while no
+// other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
@@ -238,9 +236,8 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if a lock was granted wrongly: if the store shows a
-// node that blocks the lock, or no node of its holder, or if the tokens do not
-// rise.
+// judgeGrant fails the run if a lock was granted wrongly: the store shows a
+// node that blocks it, or none of its holder, or the tokens do not increase.
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
@@ -261,7 +258,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may have joined while the request that renames the node was under way
+	if r.retains() { // a reader may have joined while the rename of the node was in flight
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -283,12 +280,10 @@ func (r *run) judgeGrant(h *holding) {
 	}
 }
 
-// releasedAfter reports whether p is the message that a node was released, and
-// the store sent it after the removal. The gate records only when the message
-// arrived at the gate. That may be long after the store sent it: package faults
-// passes on the end of a watch only after the reply to the request that set the
-// watch. If that reply passed after the removal, the message proves nothing,
-// and releasedAfter returns false.
+// releasedAfter reports whether p is the news of a release that the store sent
+// after the removal. The time at which p reached the gate does not prove that:
+// package faults delivers the end of a watch only after the reply to the
+// request that set it, so that reply must have passed before the removal.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
@@ -313,10 +308,10 @@ func (r *run) judgeNodeless() {
 }
 
 // judgeEmptiness fails the run if a node, a watch or a session is left.
-// Goroutines that are left keep the bubble of package synctest from ending,
-// which fails the test.
+// Leftover goroutines fail the test by themselves, because they keep the
+// synctest bubble from ending.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // wait until the store has dropped the sessions that could not be closed
+	time.Sleep(time.Minute) // until the store has expired sessions that could not be closed
 	synctest.Wait()
 	if s := r.store.Stats(); !r.failed() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)

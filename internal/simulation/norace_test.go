@@ -2,5 +2,4 @@
 
 package simulation
 
-// raced reports whether the race detector is on.
 const raced = false

@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// removeNode removes a node of a holder or of a waiter, as an operator does.
+// removeNode removes a node of a holder or of a waiter.
 func (r *run) removeNode(queue string) {
 	nodes := r.nodes(queue)
 	if len(nodes) == 0 {
@@ -28,8 +28,8 @@ func (r *run) removeQueue(queue string) {
 	r.store.Faults().RemoveQueue(queue)
 }
 
-// excuse records that an operator has removed a node. The judge then gives the
-// owner of the node some time to notice it.
+// excuse records the removal of a node, so that the judge gives the node's
+// owner time to notice it.
 func (r *run) excuse(queue string, n driver.Node) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()
@@ -55,8 +55,7 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued reports whether an actor has a node in any of the queues with a higher
-// token than the given one.
+// queued reports whether an actor has a node with a higher token in any queue.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

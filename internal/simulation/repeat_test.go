@@ -7,15 +7,13 @@ import (
 	"testing/synctest"
 )
 
-// An even seed repeats: the same requests in the same order, and the same
+// An even seed repeats with the same requests in the same order and the same
 // faults.
 //
-// Three things can still differ. If two goroutines of one client wake at the
-// same instant, either may run first. If two channels are ready, a select may
-// take either. And a call that gives up may or may not have begun to dial. Few
-// seeds have such an instant. In the first 300, one or two seeds differ from
-// one run to the next. If a run depended on the order of goroutines, or on
-// random numbers that are not drawn from the seed, many seeds would differ.
+// A few seeds differ, one or two of the first 300: goroutines of a client may
+// wake at the same instant, a select may find two channels ready, and a call
+// that gives up may or may not have begun to dial. Dependence on the scheduler,
+// or on random numbers not drawn from the seed, would affect many more.
 func TestEvenSeedsRepeat(t *testing.T) {
 	const seeds, allowed = 300, 10
 	differ := 0

@@ -25,34 +25,34 @@ type run struct {
 	seed         uint64
 	rand         *rand.Rand
 	store        *memdriver.Store
-	wrap         func(driver.Session) driver.Session // replaces the sessions of the store; nil: they stay as they are
+	wrap         func(driver.Session) driver.Session // replaces the sessions of the store; may be nil
 	gate         *gate
 	queues       []string
-	judgeSession driver.Session // the session with which the judge reads the store
+	judgeSession driver.Session // the judge's own session
 	clients      []*client
 	actors       []*actor
-	faults       int // how many faults are still to be injected
+	faults       int // number of faults still to be injected
 
 	passing *message         // the message that this step has let pass, or nil
-	armed   map[watchKey]int // by watch: the step in which the reply to the request that sets it passed the gate
-	resume  int              // the step in which a paused client goes on; 0 if none is paused
-	warned  []*holding       // the locks of the client that this step closes, see judgeClose
+	armed   map[watchKey]int // by watch: step in which the reply to the request that sets it passed the gate
+	resume  int              // step in which a paused client resumes; 0 if none is paused
+	warned  []*holding       // locks of the client that this step closes, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 
 	mu          sync.Mutex
 	held        map[*recipes.Lock]*holding
-	highest     map[string]int64          // the highest exclusive token granted, by queue
-	removed     map[int64]removal         // nodes that an operator has removed, by token
-	doubts      map[int64]bool            // nodes about which a request or a reply was lost, by token
-	nodeless    map[*actor]nodelessWaiter // by actor: its call that waits although its node was removed
-	closers     map[*client]bool          // the clients whose dlock client a fault has closed
-	sharedNodes map[int64]*sharedNode     // nodes that the actors of a client share, by token
+	highest     map[string]int64          // by queue: highest exclusive token granted
+	removed     map[int64]removal         // by token: nodes removed by an operator
+	doubts      map[int64]bool            // by token: nodes about which a request or a reply was lost
+	nodeless    map[*actor]nodelessWaiter // calls that wait although their node was removed
+	closers     map[*client]bool          // clients whose dlock client a fault has closed
+	sharedNodes map[int64]*sharedNode     // by token: nodes shared by the actors of a client
 }
 
-// play runs a seed and returns its journal, which says what went wrong. It has
-// to be called in a bubble of package synctest. If wrap is not nil, the clients
-// use the sessions that wrap returns for those of the store.
+// play runs a seed in a synctest bubble, and returns its journal with the
+// outcome. If wrap is not nil, the clients use the sessions that it returns for
+// those of the store.
 func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *journal {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
@@ -85,8 +85,7 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	return &r.journal
 }
 
-// bare is a session without the optional interfaces of package driver. In some
-// runs the clients use such sessions.
+// bare hides the optional interfaces of a session.
 type bare struct{ driver.Session }
 
 // options returns the options of the store. In some runs the sequences start
@@ -114,7 +113,7 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			// Close the clients one after the other, so that no two of them act
+			// Close one after the other, so that no two clients act
 			// at the same instant.
 			time.Sleep(time.Duration(i))
 			_ = c.replace().Close()
@@ -124,17 +123,16 @@ func (r *run) perform() {
 	r.healAll()
 }
 
-// sharing returns how many actors share a client: one in even seeds, and two in
-// odd seeds. Two actors may run at the same time, in an order that the seed
-// does not decide, so only even seeds repeat exactly.
+// sharing returns the number of actors per client. Only even seeds have a
+// single one and thus repeat exactly.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
-// retains reports whether the actors of a client share their nodes. Then a
-// token and a node may belong to several actors.
+// retains reports whether the actors of a client share their nodes, and thus
+// tokens.
 func (r *run) retains() bool { return r.seed%8 == 7 }
 
-// until makes steps until all goroutines of the group have ended. If they have
-// not ended after many steps, the run is stuck and fails.
+// until makes steps until all goroutines of the group have ended. A run that
+// takes too many steps is stuck and fails.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
@@ -168,8 +166,8 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	// The method pause lets the whole time of a pause pass at once. Then no
-	// more time passes until the paused process goes on.
+	// A pause advances the clock by its whole length at once. No more time
+	// may pass until the paused process resumes.
 	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return
@@ -177,8 +175,7 @@ func (r *run) next() {
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort ends a run that has failed: from then on every message passes the gate,
-// and the clients close.
+// abort ends a failed run by letting all messages pass and closing the clients.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

@@ -6,9 +6,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is the longest time that a client may take to learn that another
-// client waits. The time starts anew whenever something has kept the client
-// from the store.
+// knowsAfter is the longest time in which a client must notice that another
+// client waits. It starts anew whenever something keeps the client from the
+// store.
 const knowsAfter = 4 * time.Second
 
 // want says which lock a call waits for, and in which mode.
@@ -18,9 +18,9 @@ type want struct {
 	since time.Time
 }
 
-// judgePeer fails the run if the holder of a shared node blocks a reader of its
-// own client for longer than knowsAfter: the reader neither joins nor has a
-// node in the queue.
+// judgePeer fails the run if the holder of a shared node keeps out a reader of
+// its own client for longer than knowsAfter, so that the reader neither joins
+// nor queues.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {
@@ -60,13 +60,13 @@ func (r *run) hasAnotherNode(h *holding) bool {
 
 // sharedNode is a node that the actors of a client share.
 type sharedNode struct {
-	waiter int64     // the token of the first node of another client that waits for this one; 0 if there is none
+	waiter int64     // token of the first other client's node that waits for this one, or 0
 	since  time.Time // when that node was first seen
-	turns  int       // how many times the lock was granted with this node since then, the present grant included
+	turns  int       // grants with this node since then, including the current one
 }
 
-// turns returns how many times in a row a client may pass a lock on among its
-// actors while another client waits.
+// turns returns the limit for consecutive grants within a client while another
+// client waits.
 func (r *run) turns() int { return 1 + int(r.seed/8%3) }
 
 // seeWaiters records whether another client waits for the node of a holder.
@@ -82,7 +82,7 @@ func (r *run) seeWaiters(h *holding) {
 	*p = sharedNode{waiter: waiter, since: time.Now(), turns: 1}
 }
 
-// waiterBehind returns the token of the first node of another client that waits
+// waiterBehind returns the token of the first other client's node that waits
 // for the node of a holder, or 0.
 func (r *run) waiterBehind(h *holding) int64 {
 	behind, exclusive := false, false
@@ -111,9 +111,8 @@ func (r *run) isShared(h *holding) bool {
 	return false
 }
 
-// judgeTurns fails the run if the actors of a client pass a lock on among
-// themselves more often than they may. It judges only if another client has
-// waited for so long that the client of these actors must know of it.
+// judgeTurns fails the run if the actors of a client exceed their turns,
+// provided that their client has had the time to notice that another one waits.
 func (r *run) judgeTurns(h *holding) {
 	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
@@ -121,8 +120,7 @@ func (r *run) judgeTurns(h *holding) {
 		return
 	}
 	if h.joined || r.isShared(h) {
-		// The holder has joined readers that hold the lock with the same node,
-		// which begins no turn.
+		// Joining readers on the same node begins no turn.
 		return
 	}
 	if p.waiter == 0 || time.Since(h.actor.client.calmSince(p.since)) <= knowsAfter {

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The judge reads the store with a session of its own, which no fault hits.
+// The judge reads the store in a session of its own, which no fault hits.
 
 // nodes returns the nodes of a queue, oldest first.
 func (r *run) nodes(queue string) []driver.Node {
@@ -22,7 +22,7 @@ func (r *run) nodes(queue string) []driver.Node {
 	return nodes
 }
 
-// info returns the store's record of a node, if the node is there.
+// info returns the store's record of a node, if it exists.
 func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
 	info, err := driver.Read(context.Background(), r.judgeSession, queue, name)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
@@ -31,7 +31,7 @@ func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
 	return info, err == nil
 }
 
-// stands returns the name of the node with that token, if it is there.
+// stands returns the name of the node with that token, if it exists.
 func (r *run) stands(queue string, token int64) (name string, is bool) {
 	for _, n := range r.nodes(queue) {
 		if info, there := r.info(queue, n.Name); there && info.Token == token {
@@ -41,20 +41,19 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// ownData is the data in the nodes of an actor. It distinguishes them from the
-// nodes of other actors.
+// ownData is the data that identifies an actor's nodes.
 func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
-// contendsWith reports whether the actor's present call made the node. It
+// contendsWith reports whether the actor's current call created the node. It
 // compares times, because the store may handle a delayed Create of an earlier
-// call after a Create of the present call.
+// call late.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
 	want, calling := a.wanted()
 	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
 }
 
-// ownerOf returns the actor whose call made the node.
+// ownerOf returns the actor whose call created the node.
 func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record
 	if err := json.Unmarshal(info.Data, &record); err != nil {
@@ -68,5 +67,5 @@ func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	panic("a node of no actor: " + record.Data)
 }
 
-// isWriter reports whether a node with that name stands for an exclusive lock.
+// isWriter reports whether a node of that name stands for an exclusive lock.
 func isWriter(name string) bool { return !strings.Contains(name, "-R-") }

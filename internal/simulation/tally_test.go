@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// everything lists what has to happen in a thousand runs, so that no part of
-// the simulation drops out unnoticed.
+// everything lists the events that must occur in a thousand runs, so that no
+// part of the simulation drops out unnoticed.
 var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
 	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
@@ -28,7 +28,7 @@ func (t *tally) wantEverything(tt *testing.T) {
 	}
 }
 
-// tally adds up what has happened in the runs.
+// tally adds up the events of all runs.
 type tally struct {
 	mu     sync.Mutex
 	runs   int

@@ -13,7 +13,7 @@ import (
 // unlockLimit is how long Unlock may take: it waits 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// use holds a lock for a while, perhaps enters it again, and unlocks it.
+// use holds a lock for a while, perhaps re-enters it, and unlocks it.
 func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	ctx := l.Context(context.Background())
 	a.hold(ctx)
@@ -36,8 +36,8 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// unlockedBefore reports whether the Lock l was unlocked already. That happens
-// because reenter sometimes unlocks the outer Lock first.
+// unlockedBefore reports whether l was unlocked already, which reenter
+// sometimes does with the outer Lock.
 func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
 // hold waits for a while, or until the lock is lost.
@@ -47,7 +47,7 @@ func (a *actor) hold(ctx context.Context) {
 		limit = 2 * time.Second
 	}
 	long := 4
-	if a.run.retains() { // hold for long more often: meanwhile the client learns that another client waits
+	if a.run.retains() { // long enough for the client to notice other clients' waiters
 		long = 12
 	}
 	if a.chance(long) {
@@ -61,9 +61,9 @@ func (a *actor) hold(ctx context.Context) {
 	}
 }
 
-// nest acquires another lock with the context of the first lock, and enters the
-// first lock again with the context of the second. Only an actor that holds "p"
-// asks for "q", so that actors cannot wait for each other in a circle.
+// nest acquires another lock with the context of the first one, and re-enters
+// the first with the context of the second. Only holders of "p" ask for "q",
+// which rules out deadlocks.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
 	a.begin("q", recipes.Shared)
@@ -81,8 +81,8 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 	}
 }
 
-// reenter takes a lock again with a context of the outer Lock, and judges the
-// result. It unlocks the inner Lock, and sometimes the outer Lock before it.
+// reenter takes a lock again with a context of the outer Lock and judges the
+// result. It unlocks the inner Lock, sometimes after the outer one.
 func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
 	attempt, wants := m.RLock, recipes.Shared
 	if a.chance(50) {
@@ -112,7 +112,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 	}
 	a.run.entered(a, queue, inner)
 	a.hold(ctx)
-	if a.chance(50) { // unlock the outer Lock first; if only that one is exclusive, this is a downgrade
+	if a.chance(50) { // a downgrade if only the outer Lock is exclusive
 		a.unlock(queue, outer)
 		a.hold(inner.Context(context.Background()))
 	}
@@ -149,7 +149,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: held after Unlock", a)
 	}
 	switch {
-	case errors.Is(again, recipes.ErrNotHeld): // the Lock was unlocked before, so this is the second Unlock
+	case errors.Is(again, recipes.ErrNotHeld): // this was the second Unlock
 		if err == nil {
 			a.run.fail("%v: a second Unlock succeeds", a)
 		}
@@ -159,7 +159,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: unlock of a lost lock: %v", a, err)
 	case err != nil:
 		a.run.fail("%v: unlock: %v", a, err)
-	case a.run.retains(): // a retained node stays for a while, and other actors may use it
+	case a.run.retains(): // a retained node stays for a while, and others may use it
 	case last && removed && !a.run.doubtful(l) && a.client.calmSince(began).Equal(began):
 		a.run.fail("Unlock of %v did not report that its node %s had been removed", a, l.Node())
 	case last:

@@ -26,12 +26,12 @@ var (
 )
 
 const (
-	root       = "../../.." // the root of the module
+	root       = "../../.." // root of the module
 	simulation = "./internal/simulation"
-	atLeast    = 37 // the test fails if the directory has fewer faults than this, so that none gets lost
-	enough     = 3  // how many seeds are written into the patch of each fault
+	atLeast    = 37 // minimum number of patches, so that none gets lost
+	enough     = 3  // seeds written into each patch
 	batch      = 900
-	patience   = time.Minute // how long a batch of seeds may take; it takes some seconds
+	patience   = time.Minute // timeout of a batch of seeds, which usually takes seconds
 )
 
 func TestFaults(t *testing.T) {
@@ -64,8 +64,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkApplies fails the test if the fault cannot be put in, or if the changed
-// files would not be valid Go.
+// checkApplies fails the test unless the patch applies and the changed files
+// are valid Go.
 func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	t.Helper()
 	files, err := p.apply(root)
@@ -129,8 +129,7 @@ func isTest(t *testing.T, p *patch) bool {
 	return false
 }
 
-// lockIsSound fails the test if a seed of the simulation fails although no
-// fault was put in.
+// lockIsSound fails the test if a seed fails without any fault.
 func lockIsSound(t *testing.T) {
 	t.Helper()
 	sim := build(t, nil)
@@ -139,7 +138,8 @@ func lockIsSound(t *testing.T) {
 	}
 }
 
-// seeIt puts the fault in and fails the test if neither its seeds nor its test see it.
+// seeIt puts the fault in and fails the test if neither its seeds nor its test
+// see it.
 func (p *patch) seeIt(t *testing.T, files map[string]string) {
 	if len(p.seeds) == 0 {
 		p.seeInTest(t, files)
@@ -170,9 +170,8 @@ func (p *patch) seeInTest(t *testing.T, files map[string]string) {
 	}
 }
 
-// findSeeds writes the seeds that see the fault into the patch. A seed counts
-// only if it sees the fault in a second run too, because some seeds do not
-// repeat.
+// findSeeds writes the seeds that see the fault into the patch. A seed must see
+// it twice, because some seeds do not repeat.
 func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	p.seeds, p.none, p.says = nil, *limit, ""
 	sim := build(t, files)
@@ -209,10 +208,10 @@ func (p *patch) write(t *testing.T) string {
 	return text
 }
 
-// simulator is a test binary of the simulation.
+// simulator is the path of a test binary of the simulation.
 type simulator string
 
-// build builds the simulation with these files in place of those of the module.
+// build builds the simulation with these files replacing those of the module.
 func build(t *testing.T, files map[string]string) simulator {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "simulation.test")
@@ -222,7 +221,7 @@ func build(t *testing.T, files map[string]string) simulator {
 	return simulator(binary)
 }
 
-// goTool runs the Go command with these files in place of those of the module.
+// goTool runs the Go command with these files replacing those of the module.
 func goTool(t *testing.T, files map[string]string, verb string, args ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -252,9 +251,8 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 	return string(out), err
 }
 
-// firstOf runs seeds in their order, from the given one up to the limit. It
-// returns the first seed that fails, and what the simulation says with it. If
-// no seed fails, it returns 0.
+// firstOf returns the first failing seed between from and the limit, and what
+// the simulation says with it, or 0.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -269,10 +267,9 @@ func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed (\d+): (.*)$`)
 
-// first runs n seeds, from the given one on. It returns the first seed that
-// fails and what the simulation says with it, or 0 if none fails. If the output
-// does not say which seed has failed, first runs the seeds again in smaller
-// portions.
+// first runs n seeds and returns the first that fails, with what the simulation
+// says, or 0. If the output names no seed, it narrows the range down by running
+// smaller portions.
 func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	t.Helper()
 	out, err := s.run(t, from, n)
@@ -294,9 +291,8 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds, from the given one on, and returns the output. A thousand
-// seeds or more would fail unless each kind of event happened in one of them.
-// The callers pass a smaller n.
+// run runs n seeds and returns the output. n must be below a thousand: from
+// there on the simulation also requires that every kind of event occurs.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -315,8 +311,7 @@ func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	return string(out), err
 }
 
-// reason returns why a test binary has ended. It is for an output that names no
-// seed.
+// reason returns why a test binary ended whose output names no seed.
 func reason(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

@@ -12,28 +12,28 @@ import (
 
 // patch is one fault.
 type patch struct {
-	path string // the path of the patch's file
+	path string // of the patch file
 	name string
 
 	fault string // what the lock does wrong, in plain words
-	seeds []int  // the first seeds of the simulation that see the fault
-	none  int    // if no seed sees it: how many seeds were tried
-	says  string // what the simulation says with the first of the seeds
-	test  string // the name of a test that sees the fault
-	pkg   string // the package of the test
+	seeds []int  // first seeds of the simulation that see the fault
+	none  int    // number of seeds tried, if none sees it
+	says  string // what the simulation says with the first seed
+	test  string // name of a test that sees the fault
+	pkg   string // package of the test
 	files []fileDiff
 }
 
-// fileDiff is what a patch changes in one file.
+// fileDiff is the part of a patch for one file.
 type fileDiff struct {
-	path  string // the path of the file, relative to the root of the module, with slashes
+	path  string // relative to the root of the module, with slashes
 	hunks []hunk
 }
 
-// hunk replaces the lines old by the lines new. Both begin and end with the
-// same lines, which are the lines around the change.
+// hunk replaces the lines old by the lines new, both including the context
+// lines.
 type hunk struct {
-	lines    []string // the lines of the patch, each with its first character: ' ', '-' or '+'
+	lines    []string // with their first character: ' ', '-' or '+'
 	old, new []string
 }
 
@@ -77,7 +77,7 @@ func (p *patch) parseHeader(header string) error {
 		value = strings.TrimSpace(value)
 		var err error
 		switch key {
-		case "", "Run": // the line Run is not read, because it is made from the other lines
+		case "", "Run": // Run is generated from the other lines
 		case "Fault":
 			p.fault = value
 		case "Says":
@@ -134,8 +134,8 @@ func (p *patch) parseDiff(diff string) error {
 }
 
 func (h *hunk) add(line string) {
-	// An empty line of the file has a leading space in the patch. An editor may
-	// have trimmed it.
+	// An editor may have trimmed the leading space of an empty context
+	// line.
 	if line == "" {
 		line = " "
 	}
@@ -148,8 +148,7 @@ func (h *hunk) add(line string) {
 	}
 }
 
-// apply returns the contents of the files that the patch changes, with the
-// fault put in, by their paths.
+// apply returns the contents of the changed files by path.
 func (p *patch) apply(root string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, f := range p.files {
@@ -170,10 +169,8 @@ func (p *patch) apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// find returns the index of the only place with the lines h.old, and the hunk
-// to use there, which is h itself. If only the lines around the change are not
-// as they were, find looks for the hunk without these lines, h.core(), and
-// returns that.
+// find returns the index of the only place that h applies to, and h itself. If
+// the context lines have changed, it returns h.core() instead.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
@@ -191,7 +188,7 @@ func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	return 0, hunk{}, fmt.Errorf("these lines are there %d times:\n%s", found, strings.Join(h.old, "\n"))
 }
 
-// core returns the hunk without the lines around the change.
+// core returns the hunk without context lines.
 func (h hunk) core() hunk {
 	changes := func(line string) bool { return line[0] != ' ' }
 	first := slices.IndexFunc(h.lines, changes)
@@ -206,13 +203,14 @@ func (h hunk) core() hunk {
 	return core
 }
 
-// stale returns the error for a fault that cannot be put in any more.
+// stale returns the error for a patch that no longer applies.
 func (p *patch) stale(file, why string) error {
 	return fmt.Errorf("%s no longer applies, because the code has changed. Write it anew, for the code as it is now:\n"+
 		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)
 }
 
-// text returns the file of the patch, with the line numbers of the files below root.
+// text returns the text of the patch, with line numbers from the files below
+// root.
 func (p *patch) text(root string) (string, error) {
 	var b strings.Builder
 	b.WriteString(fold("Fault: " + p.fault))
@@ -246,8 +244,8 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 		if err != nil {
 			return err
 		}
-		// If the hunk was found without the lines around the change, add the
-		// line before the change and the line after it.
+		// A hunk found without its context gets one new context line on
+		// each side.
 		if h.lines[0][0] != ' ' {
 			end := at + len(h.old)
 			around := hunk{}
@@ -262,7 +260,7 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 	return nil
 }
 
-// fold breaks a line of a header into lines of at most 88 columns.
+// fold wraps a header line at 88 columns.
 func fold(line string) string {
 	const width = 88
 	var b strings.Builder
