@@ -14,12 +14,11 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// bound is how long the test waits for a call that seems to hang. A call that
-// works takes far less.
+// bound is the timeout of a call that seems to hang.
 const bound = 2 * time.Minute
 
-// slot is the position of a client in a history. When the client is closed,
-// another one takes the slot, and the actors of the slot use that one.
+// slot is the position of a client in a history. A client that is closed is
+// replaced in its slot by another one, which the slot's actors then use.
 type slot struct {
 	number int
 	shared bool
@@ -48,8 +47,8 @@ func (s *slot) client() *client {
 	return s.now
 }
 
-// replace closes the client and opens another one for the slot. Until the other
-// client is open, the actors use the closed one, which refuses their calls.
+// replace closes the client and opens another one in its slot. Meanwhile the
+// actors use the closed one, which refuses their calls.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -58,11 +57,10 @@ func (s *slot) replace(r *recorder) error {
 	return err
 }
 
-// quiet discards the log of the clients.
+// quiet discards the clients' log.
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// actor is a goroutine that uses a client's locks. It draws all that it does
-// from random numbers of its own.
+// actor is a goroutine that uses a client's locks, with its own random source.
 type actor struct {
 	*recorder
 	id     int
@@ -70,18 +68,17 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	// When the channel stop is closed, the actor makes no further round. If
-	// stop is nil, the actor makes all its rounds.
+	// stop ends the actor early when closed. It may be nil.
 	stop  <-chan struct{}
-	unit  time.Duration // about how long a lock is held
-	long  time.Duration // how long a lock is sometimes held: for longer than a session lasts without a connection
+	unit  time.Duration // approximate time for which a lock is held
+	long  time.Duration // occasional longer time, past the end of a disconnected session
 	wrong *complaints
 	nasty nasty
-	alone bool // the actor makes no re-entry, which would look like a grant on a shared node
+	alone bool // no re-entries, which would look like grants on a shared node
 }
 
-// nasty has functions that make a client fail at the worst moment. If a
-// function is nil, the client does not fail at that moment.
+// nasty has hooks that make a client fail at the worst moments. They may be
+// nil.
 type nasty struct {
 	write func() // called when the client is about to write
 	hold  func() // called when the client is about to hold a lock for long
@@ -93,7 +90,7 @@ func (a *actor) perhaps(happens func()) {
 	}
 }
 
-// complaints collects texts that say what calls have done wrong.
+// complaints collects descriptions of misbehaving calls.
 type complaints struct {
 	mu  sync.Mutex
 	all []string
@@ -113,8 +110,8 @@ func (c *complaints) any() bool {
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. The id of the actor makes it unlikely that two actors draw
-// the same duration and wake at the same instant of virtual time.
+// span draws a duration. The actor's id makes it unlikely that two actors wake
+// at the same instant of virtual time.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
 }
@@ -128,7 +125,7 @@ func (a *actor) play() {
 		default:
 		}
 		if a.wrong.any() {
-			return // the lock is broken, and more attempts would only wait in vain
+			return // the lock is broken, and further attempts would only block
 		}
 		a.round()
 	}
@@ -141,15 +138,14 @@ func (a *actor) round() {
 	closing := false
 	a.note(func() { closing = try.client.closed != nil })
 	if closing && a.chance(80) {
-		return // a client that is being closed needs only a few calls, which it must refuse
+		return // a few refused calls are enough on a closing client
 	}
 	if h := a.contend(context.Background(), try); h != nil {
 		a.use(h, 0)
 	}
 }
 
-// contend makes an attempt. It draws the mode, the time limit and the way of
-// waiting.
+// contend makes an attempt with a random mode, time limit and way of waiting.
 func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	at.actor, at.mode, at.try = a.id, dlock.Exclusive, a.chance(15)
 	if a.chance(45) {
@@ -160,7 +156,7 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	options := []dlock.Option{dlock.WithWait(waits[a.rand.IntN(len(waits))]), dlock.WithTrace(a.trace(at))}
 	timeLimit := 10 * a.unit
 	if a.chance(50) {
-		timeLimit = a.unit / 4 // so short that the attempt may end while a request is under way
+		timeLimit = a.unit / 4 // short enough to expire while a request is in flight
 	}
 	switch n := a.rand.IntN(10); {
 	case n < 2:
@@ -200,15 +196,15 @@ func (a *actor) trace(at *attempt) *dlock.Trace {
 	}
 }
 
-// use holds a lock for a while, perhaps enters it again or downgrades it, and
-// unlocks it.
+// use holds a lock for a while, perhaps re-enters or downgrades it, and unlocks
+// it.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.holdAndCheck(h)
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
-	case !held && a.chance(50): // after a loss, a re-entry has to report the loss, too
+	case !held && a.chance(50): // a re-entry after a loss must report the loss, too
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
 		}
@@ -221,15 +217,14 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	// Only the outermost call of use checks this: during an inner call, other
-	// Locks of the contender may still hold the lock.
+	// An inner call must not check this, because other Locks of the
+	// contender may still hold the lock.
 	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }
 
-// again acquires the lock again with the context of the lock, on another
-// goroutine or on the holder's.
+// again re-enters the lock, in another goroutine or in the holder's.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -246,8 +241,8 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 	}
 }
 
-// afterwards uses the context of a lock after its Unlock. The context must not
-// allow a re-entry.
+// afterwards checks that the context of a lock allows no re-entry after its
+// Unlock.
 func (a *actor) afterwards(ctx context.Context, h *handle) {
 	if ctx.Err() == nil {
 		a.wrong.add("#%d.%d: its context goes on after Unlock", h.id, h.number)
@@ -260,8 +255,8 @@ func (a *actor) afterwards(ctx context.Context, h *handle) {
 	}
 }
 
-// holdAndCheck holds the lock for a while and checks it now and then. It
-// returns false as soon as it finds that the lock is lost, and otherwise true.
+// holdAndCheck holds the lock for a while, checking it occasionally. It returns
+// false as soon as the lock is lost.
 func (a *actor) holdAndCheck(h *handle) bool {
 	limit, looks := a.unit, 1+a.rand.IntN(4)
 	switch n := a.rand.IntN(100); {
@@ -288,7 +283,8 @@ func (a *actor) holdAndCheck(h *handle) bool {
 	return true
 }
 
-// checkLossSignals checks that every way in which a holder learns of a loss works.
+// checkLossSignals checks that every way in which a holder learns of a loss
+// works.
 func (a *actor) checkLossSignals(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -316,8 +312,8 @@ func (a *actor) giveBack(h *handle) {
 	a.ended(h, "unlock", a.unlock(h))
 }
 
-// ended records a complaint if err, which a call of Unlock or Downgrade has
-// returned, is an error that these calls must not return.
+// ended records a complaint unless err is an error that Unlock or Downgrade may
+// return.
 func (a *actor) ended(h *handle, call string, err error) {
 	closing := false
 	a.note(func() { closing = h.client.closed != nil })
@@ -329,9 +325,9 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn makes tries at the end of a history, when nothing fails any more
-// and no lock is held. Each try must get the lock, although the try before it
-// has only just unlocked it.
+// tryInTurn makes tries at the end of a history, when nothing fails and no lock
+// is held. Each must get the lock, although the previous one has only just
+// unlocked it.
 func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
@@ -343,8 +339,7 @@ func (a *actor) tryInTurn(queue string) {
 	}
 }
 
-// tryTogether lets all actors try at the same time, so that some calls overlap. Most
-// of them are refused.
+// tryTogether lets all actors try concurrently. Most tries are refused.
 func tryTogether(actors []*actor, queue string) {
 	var trying sync.WaitGroup
 	for _, a := range actors {
@@ -364,8 +359,8 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed makes an attempt, which the parameter at describes. First it
-// acquires another lock, so that the client has seen all that was done before.
+// informed makes the attempt at after acquiring another lock, so that the
+// client has seen everything done before.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -376,8 +371,8 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	// If the other lock was lost, the client may have a new session by now, and
-	// that session may not have seen what was done before.
+	// If the other lock was lost, the client may have a new session, which
+	// may not have seen everything.
 	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}

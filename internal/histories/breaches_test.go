@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// called returns an attempt at the queue "q" that has returned the error err.
+// called returns an attempt at the queue "q" that has returned err.
 func called(call, ret int64, mode dlock.Mode, err error) *attempt {
 	return &attempt{span: span{call, ret}, client: &client{}, queue: "q", mode: mode, err: err}
 }
@@ -27,8 +27,8 @@ func tried(call, ret int64, mode dlock.Mode) *attempt {
 	return a
 }
 
-// holding returns an attempt that has succeeded. The call of Unlock of its Lock
-// returned the error err, at a tick, which the parameter left gives.
+// holding returns a successful attempt. Unlock of its Lock returned err at tick
+// left.
 func holding(call, ret int64, mode dlock.Mode, left int64, err error) *attempt {
 	a := called(call, ret, mode, nil)
 	h := held(0, 1, a.span).handles[0]
@@ -97,7 +97,7 @@ func TestTokensFollowTheClock(t *testing.T) {
 
 func TestNoContenderIsOvertaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		mode  dlock.Mode // the mode that the waiter asks for
+		mode  dlock.Mode // requested by the waiter
 		by    dlock.Mode
 		token int64
 		at    int64

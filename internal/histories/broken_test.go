@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty is a session whose Create reports that no node is ahead, so that the
-// lock never waits.
+// hasty is a session whose Create reports no node ahead, so that the lock never
+// waits.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -24,7 +24,7 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// blind is a session whose lists leave out the node before its own.
+// blind is a session whose lists omit the node ahead of its own.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -52,8 +52,8 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards is a session that gives each new node a lower token than the nodes
-// before it.
+// backwards is a session that gives each new node a lower token than earlier
+// nodes.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -81,8 +81,8 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
-// Close leaves no goroutine behind, because nothing of a session may outlive
-// its Close.
+// Close waits for the goroutine, because nothing of a session may outlive its
+// Close.
 func (s late) Close() error {
 	err := s.Session.Close()
 	<-s.done
@@ -132,8 +132,7 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful is a session whose Create leaves the node behind if the call is
-// cancelled.
+// forgetful is a session whose Create leaves the node behind when cancelled.
 type forgetful struct{ driver.Session }
 
 func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -144,7 +143,7 @@ func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// twofold is a session that in one of ten calls of Create makes two nodes and
+// twofold is a session whose Create makes two nodes in one of ten calls and
 // returns the second, like a driver that repeats a request whose reply was
 // lost.
 type twofold struct{ driver.Session }
@@ -200,8 +199,8 @@ func TestABrokenLockIsFound(t *testing.T) {
 	}
 }
 
-// saveBroken saves a history of a lock that is broken on purpose. It reports
-// whether a rule that needs no search is broken.
+// saveBroken saves a history of a deliberately broken lock. It reports whether
+// a rule that needs no search is broken.
 func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, wrong []string) bool {
 	record := r.record(of, fmt.Sprint("seed ", seed), wrong)
 	record.Broken = enough
@@ -212,7 +211,7 @@ func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, w
 	return len(record.Wrong) > 0
 }
 
-// mute stands for a test. It collects errors in place of failing.
+// mute is a testing.TB that collects errors instead of failing.
 type mute struct {
 	testing.TB
 	text string

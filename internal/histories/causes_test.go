@@ -16,7 +16,7 @@ const (
 	w = dlock.Exclusive
 )
 
-// expect saves a history that the model has to allow, or to refuse.
+// expect saves a history that the model must allow, or refuse.
 func expect(t *testing.T, rec *recorder, allowed bool) {
 	t.Helper()
 	record := rec.record(strings.ReplaceAll(t.Name(), "/", " "), "made by hand", nil)
@@ -28,8 +28,9 @@ func expect(t *testing.T, rec *recorder, allowed bool) {
 	record.save(t)
 }
 
-// The tests below check how the recorder turns a cause into operations for the model.
-// A cause is an event that can take locks away, such as the removal of a node.
+// The tests below check how the recorder turns causes into operations for the
+// model. A cause is an event that can take locks away, such as the removal of a
+// node.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -102,7 +103,7 @@ func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
 		err error
-		won span // from the call to the return of the Lock by which another client is granted the lock
+		won span // call and return of the Lock that grants the lock to another client
 		ok  bool
 	}{
 		"granted before the close":          {unlocked, span{4, 6}, true},

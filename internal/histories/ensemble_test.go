@@ -14,7 +14,7 @@ import (
 
 var serverFaults = flag.Int("server-faults", 3, "how many faults the servers of an ensemble have in one history")
 
-// ensembleHistories is an ensemble that several histories use.
+// ensembleHistories is an ensemble used by several histories.
 type ensembleHistories struct {
 	*testing.T
 	*zktest.Ensemble
@@ -22,8 +22,8 @@ type ensembleHistories struct {
 	rand      *rand.Rand
 }
 
-// cause calls the function play, which does something to the servers, and
-// records that as a cause in all histories.
+// cause records play, which does something to the servers, as a cause in all
+// histories.
 func (s *ensembleHistories) cause(what string, play func()) {
 	s.Log(what)
 	for _, w := range s.histories {
@@ -32,8 +32,8 @@ func (s *ensembleHistories) cause(what string, play func()) {
 	play()
 }
 
-// fault makes a server fail and heals it after a while, perhaps before any
-// session has ended and perhaps after.
+// fault makes a server fail and heals it after a random time, before or after
+// sessions have ended.
 func (s *ensembleHistories) fault() {
 	d := sessionTimeout/4 + time.Duration(s.rand.Int64N(int64(3*sessionTimeout/2)))
 	i, role := s.Leader(s.T), "leader"

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// figures say what happened in the histories. A run in which little happened
+// figures count what happened in the histories. A run in which little happened
 // proves little.
 type figures struct {
 	mu                    sync.Mutex
@@ -98,7 +98,7 @@ func (f *figures) String() string {
 	return text
 }
 
-// complete checks that everything that can happen in a history has happened.
+// complete checks that every kind of event has occurred.
 func (f *figures) complete(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{

@@ -25,23 +25,22 @@ var (
 	first = flag.Uint64("seed", 1, "the first seed")
 )
 
-// spoiler is a function that returns a session with a fault. This session calls
-// the given session of the store.
+// spoiler wraps a session of the store in a faulty one.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
-// plan says what a history in memory is made of.
+// plan configures a history in memory.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool // no faults happen; clients are closed all the same
-	closes                          int  // how many of a hundred faults close a client
-	removals                        int  // how many of a hundred faults certainly remove a queue; others may do so too
-	// share is a function that reports whether the actors of a client share
-	// their nodes. If share is nil, no actors share nodes.
+	calm                            bool // no faults, although clients are closed
+	closes                          int  // percentage of faults that close a client
+	removals                        int  // minimum percentage of faults that remove a queue
+	// share reports whether the actors of a client share their nodes. Nil
+	// means never.
 	share func(client int) bool
-	spoil spoiler // a broken driver; nil: the driver as it is
+	spoil spoiler // a broken driver, or nil
 }
 
-// connector makes the sessions of one client and remembers the last session.
+// connector connects one client and remembers its latest session.
 type connector struct {
 	store *memdriver.Store
 	spoil spoiler
@@ -88,11 +87,10 @@ type memory struct {
 	wrong  *complaints
 }
 
-// grace is how long a node may stay after its call has ended, if nothing fails.
+// grace is how long a node may outlive its call if nothing fails.
 const grace = 5 * time.Second
 
-// play makes the history of a seed. It has to be called in a bubble of package
-// synctest.
+// play makes the history of a seed. It must be called in a synctest bubble.
 func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &memory{
@@ -139,7 +137,7 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 // rest waits until no node is left, lets all actors try at once, and waits
 // again. Then each actor tries in turn.
 func (w *memory) rest(actors []*actor) {
-	time.Sleep(bound) // wait for sessions that were cut off, and for messages that were held up
+	time.Sleep(bound) // for the end of cut-off sessions and the arrival of delayed messages
 	for _, queue := range w.queues {
 		w.deserted(queue)
 		tryTogether(actors, queue)
@@ -159,8 +157,7 @@ func (w *memory) deserted(queue string) {
 }
 
 // host returns the host name in a client's nodes. In some histories all clients
-// have the same name. A queue that is made again then has nodes of the same
-// names as before.
+// share one, so that a recreated queue has nodes of the same names as before.
 func host(seed uint64, client int) string {
 	if alike(seed) {
 		return "web"
@@ -170,8 +167,8 @@ func host(seed uint64, client int) string {
 
 func alike(seed uint64) bool { return seed%3 == 0 }
 
-// slowness returns a function that draws, for each new session of a client, how
-// long its requests take.
+// slowness returns a function that draws the request latency of each new
+// session.
 func slowness(seed uint64, client int) func() time.Duration {
 	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
 	return func() time.Duration {
@@ -216,8 +213,8 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	// If nodes are shared, remove no node and no queue: the client would learn of
-	// that by a watch, perhaps only after the next grant on the same node.
+	// Shared nodes are never removed: the client would learn of that by a
+	// watch, perhaps only after the next grant on the same node.
 	case w.shared && (n == 16 || n < 3):
 	case n == 16, n == 0:
 		w.removeQueue(queue)
@@ -259,8 +256,7 @@ func (w *memory) cut(c cause, s driver.Session) {
 	}))
 }
 
-// removeNode removes one of the first nodes of a queue, because those matter
-// most.
+// removeNode removes one of the first nodes of a queue, which matter most.
 func (w *memory) removeNode(queue string) {
 	nodes, _ := w.look(queue)
 	if len(nodes) == 0 {
@@ -294,8 +290,8 @@ func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	return nodes, info.Token
 }
 
-// one makes the history of a seed, in a bubble of package synctest. It also
-// returns what calls have done wrong.
+// one makes the history of a seed in a synctest bubble. It also returns what
+// calls have done wrong.
 func (p plan) one(t *testing.T, seed uint64) (r *recorder, wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *complaints
@@ -333,8 +329,7 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	}
 }
 
-// The actors of some clients of each history share a node, and those of the
-// others do not.
+// Only some clients of each history share a node among their actors.
 func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
@@ -351,9 +346,8 @@ func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	}
 }
 
-// After a downgrade readers join a shared node while readers of other clients,
-// with higher tokens, hold the lock. The test plays this case, and the history
-// of it must be linearizable.
+// Readers join a downgraded shared node while readers of other clients hold the
+// lock with higher tokens.
 func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
@@ -382,7 +376,7 @@ func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	})
 }
 
-// turns returns how many grants had the token of an earlier grant.
+// turns returns the number of grants with the token of an earlier grant.
 func (r *recorder) turns() (n int) {
 	seen := make(map[string]bool)
 	for _, c := range r.contenders {

@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns all operations that were recorded, for the model to check. It
-// also describes each loss for which no cause was recorded: such a loss is
-// wrong, whatever the model says. Call it when all actors are done.
+// history returns all recorded operations for the model, and describes each
+// loss without a recorded cause, which is wrong whatever the model says. Call
+// it when all actors are done.
 func (r *recorder) history() (ops []Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -31,15 +31,13 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 // contenderOps makes the operations of one contender.
 type contenderOps struct {
 	*contender
-	silent int64 // from this tick on, the contender may have lost the lock without having to know of the loss
+	silent int64 // tick from which on the lock may have been lost without the contender knowing
 	ops    []Operation
 }
 
-// add adds an operation that shows that the lock was held, but leaves it out if
-// it began at the tick s.silent or later: from that tick on, the lock may have
-// been lost. If the operation began earlier and returned later, the lock may
-// have been lost first, so add marks the operation as one that may have had no
-// effect.
+// add adds an operation that shows that the lock was held. It drops operations
+// called from s.silent on, when the lock may have been lost, and marks those
+// that were in flight at that tick as Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -89,13 +87,12 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 }
 
 // isOver reports whether the error of an Unlock says that the lock was lost
-// before the call. Only ErrLost says that. ErrUnlock says that the lock was
-// held until the call, and that the store has not confirmed the release, for
-// example because Close ended the wait for it.
+// before the call. ErrUnlock does not: there the lock was held, and only the
+// release is unconfirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack returns the tick at which the last Lock of a contender was
-// unlocked, or forever if one of its Locks never was.
+// givenBack returns the tick at which the contender's last Lock was unlocked,
+// or forever.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -103,13 +100,11 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns the span of ticks in which the contender c lost the lock, as far
-// as that is known. If c did not lose the lock, both ticks of the span are
-// forever. The second result is the tick from which on c may have lost the lock
-// without having to know of the loss. If the last Unlock of c was under way at
-// that tick, it counts as a loss, because the lock may have been lost just
-// before. The third result is false if c learned of a loss for which no cause
-// was recorded.
+// loss returns the span in which c lost the lock, as far as known, or forever
+// for both ticks if it did not. The tick silent is when c may first have lost
+// the lock without having to know. If the last Unlock was in flight then, it
+// counts as a loss. The result explained is false if c learned of a loss
+// without a recorded cause.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -122,7 +117,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // no cause was recorded, so the time of the loss is not known
+	case c.learned != 0 && suspect == forever: // no cause was recorded, so the time of the loss is unknown
 		suspect, explained = 0, false
 	case c.learned != 0, closing != forever:
 	case silent != forever:
@@ -153,10 +148,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns the ticks at which two causes began to have an effect. The
-// first is the earliest cause that may have taken the lock of c away until the
-// given tick. The second is the earliest of those causes that the holder need
-// not have noticed. If there is no such cause, the tick is forever.
+// earliest returns when the first cause that may have taken the lock of c away
+// until end took effect, and the first that the holder need not have noticed,
+// or forever.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// span is the beginning and the end of something, in ticks of the recorder's
-// clock, which counts by one.
+// span is an interval in ticks of the recorder's clock.
 type span struct{ call, ret int64 }
 
 func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret }
@@ -21,7 +20,7 @@ func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret 
 const forever = math.MaxInt64
 
 // client is a client of the lock. A history has a fixed number of slots with
-// one client each. When a client is closed, a new client takes its slot.
+// one client each. A new client takes the slot of one that is closed.
 type client struct {
 	slot   int
 	locks  *dlock.Client
@@ -29,9 +28,8 @@ type client struct {
 	closed *ending
 }
 
-// shares returns a number that stands for the client if its actors share their
-// nodes. That number is never 0. If the actors do not share their nodes, shares
-// returns 0.
+// shares returns a non-zero number for the client if its actors share their
+// nodes, and 0 otherwise.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -48,22 +46,21 @@ type attempt struct {
 	mode    dlock.Mode
 	try     bool
 	limited bool    // the call has a deadline
-	within  *handle // the Lock with whose context the call was made, or nil
-	synced  int64   // a tick: the client has seen all that the store had done before that tick; 0: no such tick is known
+	within  *handle // the Lock whose context was used, or nil
+	synced  int64   // tick up to which the client has seen everything; 0 if unknown
 
 	began   time.Time
 	ended   time.Time
 	queued  []placed
-	retried bool  // a request of the call has failed and may have left a node that blocks the call itself
-	gaveUp  int64 // the tick at which its context was cancelled; 0: never
+	retried bool  // a failed request may have left a node that blocks the call itself
+	gaveUp  int64 // tick at which its context was cancelled, or 0
 	got     *handle
 	err     error
 }
 
-// placed says when an attempt got a node, and the token of that node. The span
-// begins when the attempt was called or, if it had another node before, when it
-// was last seen to have that other node. The span ends when the attempt was
-// seen to have this node.
+// placed says when an attempt got a node. The span begins with the call, or
+// when the attempt was last seen with another node, and ends when it was seen
+// with this one.
 type placed struct {
 	span
 	token int64
@@ -74,44 +71,43 @@ type contender struct {
 	id      int
 	client  *client
 	queue   string
-	mode    dlock.Mode // the mode of the grant; a downgrade does not change it
+	mode    dlock.Mode // of the grant, regardless of a downgrade
 	token   int64
-	node    string // the name of its node without the mode, see nodeOf
+	node    string // see nodeOf
 	granted span
 	handles []*handle
-	refused []span // re-entries that were refused because they would have been upgrades
-	learned int64  // the tick at which the loss was first seen; 0: never
+	refused []span // re-entries refused because they would have been upgrades
+	learned int64  // tick at which the loss was first seen, or 0
 }
 
 // handle is a Lock.
 type handle struct {
 	*contender
-	number  int // 0 for the Lock that was granted; 1 and more for its re-entries
+	number  int // 0 for the Lock that was granted, 1 and more for re-entries
 	actor   int
-	mode    dlock.Mode // the mode that was asked for; a downgrade does not change it
+	mode    dlock.Mode // as requested, regardless of a downgrade
 	lock    *dlock.Lock
 	entered span
 	answers []seen
-	lowered []*ending // the calls of Downgrade of this Lock
-	given   *ending   // the call of Unlock; nil: Unlock was not called
+	lowered []*ending // calls of Downgrade
+	given   *ending   // call of Unlock, or nil
 }
 
-// seen records that an actor has asked for Err and Mode of a Lock, and that the
-// Lock was still held, in that mode.
+// seen records that an actor found a Lock held, in that mode.
 type seen struct {
 	span
 	actor int
 	mode  dlock.Mode
 }
 
-// ending is a call of Unlock or Downgrade, or of Close of a client.
+// ending is a call of Unlock, Downgrade or [dlock.Client.Close].
 type ending struct {
 	span
-	at  time.Time // the time of day at which the call returned
+	at  time.Time // wall clock at the return of the call
 	err error
 }
 
-// over returns the tick at which a call has returned, or forever if it was not
+// over returns the tick at which the call returned, or forever if it was not
 // made.
 func (e *ending) over() int64 {
 	if e == nil {
@@ -120,28 +116,25 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is something that can take locks away: those of one client, of one
+// cause is an event that can take locks away: those of one client, of one
 // queue, or of one node.
 type cause struct {
 	span
 	what  string
-	slot  int    // the slot of the client whose locks it can take away; -1: of any client
-	queue string // the queue that it hits; "": all queues
-	node  string // the node that it hits, as nodeOf returns it; "": all nodes
-	told  bool   // true: the holder must know of the loss before the store grants the lock to another contender
-	upTo  int64  // if it removes a whole queue: the token of the last node seen in it, or 0 if none was seen; in other causes 0
+	slot  int    // slot of the affected client; -1: any
+	queue string // affected queue; "": all
+	node  string // affected node, see nodeOf; "": all
+	told  bool   // the holder must know of the loss before the store grants the lock to another contender
+	upTo  int64  // of the removal of a whole queue: token of the last node seen in it; otherwise 0
 }
 
-// sudden reports whether a cause removed all nodes up to some token, and no
-// call was seen to begin or to end meanwhile. The losses then count from the
-// end of the span on, and not from its beginning, because nothing happened in
-// between.
+// sudden reports whether a cause removed all nodes up to some token while no
+// call began or ended. The losses then count from the end of the span.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c may be the cause of a loss of the contender h, which
-// lost the lock at the given tick or earlier. If c.told is true, the cause
-// counts even if it was over long before: a session that was cut off for a
-// while may end late.
+// may reports whether c may explain that h lost the lock by tick end. With
+// c.told it counts even long after it was over, because a session that was cut
+// off for a while may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -152,16 +145,15 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns the tick at which the last Lock of a contender was unlocked,
-// and reports whether the store had certainly removed the contender's node by
-// then.
+// leftAt returns the tick at which the contender's last Lock was unlocked, and
+// whether the store had certainly removed its node by then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
 }
 
-// ended returns the time of day at which the last Lock of a contender was
-// unlocked. It returns zero if one of its Locks never was.
+// ended returns the wall-clock time at which the contender's last Lock was
+// unlocked, or zero.
 func (c *contender) ended() (at time.Time) {
 	for _, h := range c.handles {
 		switch {
@@ -184,18 +176,18 @@ type recorder struct {
 	clock      int64
 	attempts   []*attempt
 	contenders []*contender
-	live       []*handle // handles that may still be held
+	live       []*handle // Locks that may still be held
 	causes     []cause
-	empty      map[string][]int64 // by queue: the ticks at which it was seen empty while no call was under way
-	// lagging reports whether the server that a client asks may not know yet what
-	// the store has done. That can happen on an ensemble. See sees.
+	empty      map[string][]int64 // by queue: ticks at which it was seen empty with no call in flight
+	// lagging is set if the server that a client asks may not yet know what
+	// the store has done, as on an ensemble. See sees.
 	lagging bool
-	// shared reports whether the actors of some clients share their nodes. A call
-	// then need not have a node of its own. So breaches checks neither the order
-	// of the nodes nor whether a TryLock was refused without a reason.
+	// shared is set if actors share nodes. A call then need not have a node
+	// of its own, so breaches checks neither the order of the nodes nor
+	// refused tries.
 	shared bool
-	// grace is how long a node may stay in the queue after its attempt has failed
-	// or its lock was unlocked. 0 means that this is not known.
+	// grace is how long a node may outlive a failed attempt or an Unlock; 0
+	// if unknown.
 	grace time.Duration
 }
 
@@ -211,10 +203,9 @@ func (r *recorder) next() int64 {
 	return r.clock
 }
 
-// cause calls the function play, which injects a fault, and records the fault
-// as a cause of losses. The fault is a cause from the call of play on. If play
-// returns true, the fault has no effect any more, and is a cause only until
-// play has returned. Otherwise it is a cause until the end of the history.
+// cause injects a fault by calling play, and records it as a cause of losses:
+// until play returns if it returns true, and otherwise until the end of the
+// history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -222,8 +213,8 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// done returns a function for [recorder.cause] that plays f. The function
-// returns true, because f has no effect after it has returned.
+// done adapts f, which has no effect after it has returned, to
+// [recorder.cause].
 func done(f func()) func() bool {
 	return func() bool {
 		f()
@@ -232,7 +223,7 @@ func done(f func()) func() bool {
 }
 
 // begin records that a fault is about to be injected. The fault is a cause of
-// losses until the function end is called.
+// losses until end is called.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +233,7 @@ func (r *recorder) begin(c cause) (end func()) {
 	return func() { r.note(func() { r.causes[i].ret = r.next() }) }
 }
 
-// settled records that a queue was seen empty while no call was under way.
+// settled records that a queue was seen empty with no call in flight.
 func (r *recorder) settled(queue string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,8 +243,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take makes an attempt. If it succeeds, take asks all other holders whether
-// they still hold the lock.
+// take makes an attempt. After a success it asks all other holders whether they
+// still hold the lock.
 func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -279,9 +270,8 @@ func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	return a.got
 }
 
-// won records the Lock that an attempt has acquired: a re-entry of the
-// contender with whose context the attempt was made, or else the grant of a new
-// contender. The caller holds mu.
+// won records an acquired Lock: a re-entry of the contender whose context was
+// used, or the grant of a new contender. The caller holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.within != nil && l.Token() == a.within.token {
@@ -298,8 +288,8 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	r.live = append(r.live, a.got)
 }
 
-// refused records what the failure of a re-entry shows about the lock. The
-// caller holds mu.
+// refused records what a failed re-entry shows about the lock. The caller holds
+// mu.
 func (r *recorder) refused(a *attempt) {
 	switch c := a.within.contender; {
 	case errors.Is(a.err, dlock.ErrUpgrade):
@@ -309,7 +299,7 @@ func (r *recorder) refused(a *attempt) {
 	}
 }
 
-// lost records that a contender knows of its loss by now. The caller holds mu.
+// lost records that a contender knows of its loss. The caller holds mu.
 func (r *recorder) lost(c *contender) {
 	if c.learned == 0 {
 		c.learned = r.clock
@@ -317,7 +307,7 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs records that an attempt has a node with that token in the queue.
+// queuedAs records that an attempt has a node with that token.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -334,14 +324,13 @@ func (r *recorder) note(f func()) {
 	f()
 }
 
-// cancel cancels the context of an attempt that is still under way.
+// cancel cancels the context of an attempt in flight.
 func (r *recorder) cancel(a *attempt, cancel func()) {
 	r.note(func() { a.gaveUp = r.next() })
 	cancel()
 }
 
-// ask checks whether a lock is still held and records the answer. It returns
-// false if the lock is not held.
+// ask records whether a lock is still held, and reports it.
 func (r *recorder) ask(actor int, h *handle) bool {
 	call := r.tick()
 	mode := h.lock.Mode()
@@ -385,15 +374,15 @@ func (r *recorder) end(h *handle, e *ending, call func() error) error {
 	return err
 }
 
-// close closes a client and records that. Then it asks each Lock of the client
-// whether it is still held.
+// close closes a client, records that, and asks each of its Locks whether it is
+// still held.
 func (r *recorder) close(c *client) error {
 	e := &ending{span: span{ret: forever}}
 	r.note(func() { e.call, c.closed = r.next(), e })
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // after the close, the model refuses an answer "still held"
+		r.ask(closer, h) // the model refuses an answer "still held" after the close
 	}
 	return err
 }
@@ -410,8 +399,8 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the slot of a client for a fault to hit. In most cases that
-// client holds a lock.
+// target draws the slot of a client to be hit by a fault, most often one that
+// holds a lock.
 func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -421,9 +410,8 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// The picture of a history has one row for each actor, and these rows for
-// events that belong to no actor.
+// Rows of the picture for events that belong to no actor.
 const (
 	closer = 0
-	losses = 1000 // the row for the losses of slot 0; each further slot has the next row
+	losses = 1000 // row for the losses of slot 0, followed by those of the other slots
 )

@@ -14,11 +14,10 @@ type hop struct {
 	server *zktest.Server
 }
 
-// route is how a client reaches the servers: through one proxy for each of them.
+// route is a client's way to the servers, one proxy for each.
 type route []hop
 
-// now returns the hop through which the client is connected, or the first hop
-// if there is none.
+// now returns the hop through which the client is connected, or else the first.
 func (w route) now() hop {
 	for _, h := range w {
 		if h.Connections() > 0 {
@@ -46,10 +45,9 @@ func (w route) delay(d time.Duration) {
 	}
 }
 
-// expire ends a client's session on the servers. It keeps the client out
-// meanwhile, because the client's new connection would take the session over
-// before the server has ended it. It returns false if it is not known whether
-// the session has ended.
+// expire makes the servers end a client's session, and returns false if the
+// outcome is unknown. It refuses connections meanwhile, because a reconnect
+// would take the session over before the server has ended it.
 func (w route) expire(t testing.TB) bool {
 	sessions := w.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
@@ -62,7 +60,7 @@ func (w route) expire(t testing.TB) bool {
 	defer w.heal()
 	for i := range 20 * len(w) {
 		err := zktest.Expire(w[i%len(w)].server.Addr(), last.ID, last.Passwd)
-		if err == nil || strings.Contains(err.Error(), "does not know it") { // a session that the server does not know has ended already
+		if err == nil || strings.Contains(err.Error(), "does not know it") { // the session has ended already
 			return true
 		}
 		t.Logf("expire: %v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// breaches returns what breaks the rules that the model does not check: see
-// "Other rules" in the comment of the package.
+// breaches returns violations of the rules that the model does not check: see
+// "Other rules" in the package comment.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {
@@ -50,7 +50,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrLost) && a.within != nil:
 	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
 	case errors.Is(err, dlock.ErrLocked) && a.try:
-	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not repeat a request that fails
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not retry failed requests
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
@@ -60,16 +60,14 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over reports whether h.Unlock was called before the given tick. If it was,
-// the context of the Lock may have ended by that tick.
+// over reports whether h.Unlock was called before the given tick, so that the
+// context of the Lock may have ended by then.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
-// idle reports whether a refused TryLock or TryRLock has no excuse: during the
-// whole call, the queue cannot have held a node that blocks its mode. There are
-// three excuses. The node of another call that has failed may still be there.
-// If a request of the attempt has failed, a node of the attempt itself may
-// block it. And the server that the client asks may not know yet that other
-// calls have removed their nodes.
+// idle reports whether a refused try has no excuse: the queue cannot have held
+// a node that blocks its mode. Excuses are a leftover node of another failed
+// call, a node left by a failed request of the try itself, and a server that
+// lags behind.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
 		return false
@@ -83,8 +81,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return true
 }
 
-// sees returns the tick up to which the attempt must know what has happened in
-// the store. It returns 0 if the attempt need not know of anything.
+// sees returns the tick up to which the attempt must have seen everything, or
+// 0.
 func (r *recorder) sees(a *attempt) int64 {
 	if a.synced == 0 && !r.lagging {
 		return a.call
@@ -92,9 +90,8 @@ func (r *recorder) sees(a *attempt) int64 {
 	return a.synced
 }
 
-// mayBeThere reports whether the node of attempt a may have been in the queue
-// during another attempt, which was refused. The caller has checked that a
-// began before the refused attempt ended.
+// mayBeThere reports whether the node of a may have been in the queue during
+// the refused attempt. The caller has checked that a began before that ended.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
@@ -123,15 +120,15 @@ func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	return r.grace == 0 || ended.IsZero() || refused.began.Before(ended.Add(r.grace))
 }
 
-// outOfOrder returns tokens that do not rise in the order in which the nodes
-// were made.
+// outOfOrder returns tokens that do not increase in the order in which the
+// nodes were created.
 func (r *recorder) outOfOrder() (all []string) {
 	queues := make(map[string][]placed)
 	for _, a := range r.attempts {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
 	for queue, nodes := range queues {
-		known := slices.Clone(nodes) // sorted by the tick at which the attempt was known to have the node
+		known := slices.Clone(nodes) // sorted by the tick at which the node was first seen
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
 		slices.SortFunc(nodes, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
@@ -148,11 +145,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes each grant that passed a contender ahead of it: the
-// contender already had a node in the queue, with a lower token, and one of the
-// two wanted the lock exclusively. It looks only at contenders that gave up
-// after the grant. (The model judges contenders that were granted the lock
-// later, by their tokens.)
+// overtaken describes each grant that passed a contender ahead of it, one with
+// a lower token that conflicts with it and gave up after the grant. (Contenders
+// that were granted the lock later are judged by the model.)
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
@@ -169,8 +164,8 @@ func (r *recorder) overtaken() (all []string) {
 	return all
 }
 
-// stood returns the tick until which an attempt certainly had its node in the
-// queue, if nothing took the node away.
+// stood returns the tick until which an attempt certainly had its node, unless
+// something took it away.
 func (a *attempt) stood(p placed) int64 {
 	until := min(a.ret, a.gaveUp)
 	if a.client.closed != nil {
@@ -179,8 +174,8 @@ func (a *attempt) stood(p placed) int64 {
 	return max(until, p.ret)
 }
 
-// disturbed reports whether an attempt may have lost its node while another
-// contender got the lock.
+// disturbed reports whether an attempt may have lost its node before another
+// contender was granted the lock.
 func (r *recorder) disturbed(a *attempt, c *contender) bool {
 	stood := &contender{client: a.client, queue: a.queue, granted: a.span}
 	return slices.ContainsFunc(r.causes, func(cause cause) bool {

@@ -14,47 +14,47 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store says how to reach a store, and which faults Run plays on it.
+// Store describes how to reach a store, and which faults Run plays on it.
 type Store struct {
 	// Of is the name of the store in the records, such as redis.
 	Of string
 
-	// Config is the Config that the test of the driver passes to dlocktest.Run.
-	// Only New is required. Run calls New once for each history, and uses the
-	// hooks Drop, CutOff, Reset, SilenceNotices, LoseRequest, LoseReply,
-	// DelayReplies, Pause, RemoveQueue and RemoveNode. A fault whose hook is nil
-	// is not played.
+	// Config is the Config that the test of the driver passes to
+	// dlocktest.Run. Only New is required. Run calls New once for each
+	// history, and uses the hooks Drop, CutOff, Reset, SilenceNotices,
+	// LoseRequest, LoseReply, DelayReplies, Pause, RemoveQueue and
+	// RemoveNode. Faults without a hook are not played.
 	//
-	// Run calls one hook at a time, from several goroutines, and a heal
-	// function of CutOff counts as a hook. Just before such a call, the session
-	// that Run passes to the hook may end, or the node that Run passes to
-	// RemoveNode may be deleted. The hook must not fail the test then.
+	// Run calls one hook at a time, including heal functions of CutOff, but
+	// from several goroutines. The session or node passed to a hook may be
+	// gone just before the call, in which case the hook must not fail the
+	// test.
 	Config dlocktest.Config
 
-	// Outage makes the store fail for all clients: it kills the server, for
-	// example. The function mend ends the outage, and returns when the store can
-	// be used again. Run plays an outage about every three seconds, and for at
-	// most two session timeouts. Nil means no outages.
+	// Outage makes the store fail for all clients, for example by killing
+	// the server. The function mend ends the outage, and returns when the
+	// store can be used again. Run plays an outage about every three
+	// seconds, for at most two session timeouts. Nil means no outages.
 	Outage func(t *testing.T) (mend func())
 
-	// Histories is how many histories Run makes, one after the other. Zero means
-	// two.
+	// Histories is the number of histories, made one after the other. Zero
+	// means two.
 	Histories int
-	// For is how long faults are played in one history. Zero means six seconds.
+	// For is how long faults are played in one history. Zero means six
+	// seconds.
 	For time.Duration
-	// Seed is the seed of the random numbers by which Run chooses the faults
-	// and the calls. Zero means that Run draws a seed. If the test fails, it
-	// prints the seed. In real time the same seed gives similar histories, but
-	// not the same ones.
+	// Seed seeds the choice of faults and calls. Zero means a random seed,
+	// which a failure prints. In real time the same seed gives similar, not
+	// identical, histories.
 	Seed uint64
 }
 
-// Run makes histories on a store, with four clients. It fails the test if a
-// history breaks a rule that needs no search, and saves each history: see the
-// comment of the package. It logs what happened in the histories.
+// Run makes histories on a store with four clients and saves them (see the
+// package comment). It fails the test if a history breaks a rule that needs no
+// search, and logs what happened.
 //
-// Run makes no subtests. So a test of a store that runs in this process may call
-// it in a bubble of testing/synctest, where the time is virtual.
+// Run makes no subtests, so that the test of an in-process store may call it in
+// a synctest bubble.
 func Run(t *testing.T, s Store) {
 	t.Helper()
 	s = s.withDefaults()
@@ -89,8 +89,8 @@ func (s Store) withDefaults() Store {
 const (
 	queue       = "q"
 	clients     = 4
-	faultPace   = 150 * time.Millisecond // the longest time from one fault to the next
-	outagePause = 3 * time.Second        // about the time from one outage to the next
+	faultPace   = 150 * time.Millisecond // longest time between faults
+	outagePause = 3 * time.Second        // approximate time between outages
 )
 
 // history is one history of a store.
@@ -104,15 +104,14 @@ type history struct {
 	actors    []*actor
 	seed      uint64
 	rand      *rand.Rand
-	stop      chan struct{} // when it is closed, actors begin no more rounds, and no more faults are injected
+	stop      chan struct{} // closed to stop new rounds and faults
 	heals     sync.WaitGroup
 	wrong     complaints
 
 	hooks chan struct{} // holds a value while a hook runs
 }
 
-// link is the connector of one client. It remembers the session that it made
-// last.
+// link is the connector of one client. It remembers its latest session.
 type link struct {
 	driver.Connector
 
@@ -131,7 +130,7 @@ func (l *link) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// session returns the session of the client, or nil.
+// session returns the client's session, or nil.
 func (l *link) session() driver.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,13 +147,13 @@ func newHistory(t *testing.T, s Store, seed uint64) *history {
 	}
 	for i := range clients {
 		h.join(i)
-		// This cause explains a session that ends although no fault was played.
+		// A busy machine may end a session without a fault.
 		h.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return h
 }
 
-// join makes a slot with its client and its actor.
+// join adds a slot with its client and its actor.
 func (h *history) join(i int) {
 	l := &link{Connector: h.connector}
 	s := newSeat(i, func() *dlock.Client {
@@ -168,9 +167,9 @@ func (h *history) join(i int) {
 	})
 }
 
-// play makes the history: actors use the lock while faults are played. After
-// the last fault the actors end, and the queue has to become empty. Then each
-// actor in turn has to get the lock with TryLock and with TryRLock.
+// play makes the history: actors use the lock while faults are played.
+// Afterwards the queue must become empty, and each actor in turn must get the
+// lock with TryLock and with TryRLock.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -203,9 +202,8 @@ func (h *history) rest() {
 	}
 }
 
-// every calls the function play again and again until the history ends. The
-// wait before each call has a random length, which is at most the first
-// argument of every.
+// every calls play repeatedly until the history ends, after random waits of at
+// most longest.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
 	for {
@@ -247,13 +245,12 @@ func (h *history) nodes() ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// requestOps are operations of a store. A fault draws one of them, and loses
-// the client's next request for it or the reply to that request. Create is
-// there twice, so that it is drawn more often. The method nasty draws from the
-// first three only, because these write to the store.
+// requestOps are the operations whose requests or replies a fault loses. Create
+// is twice as likely. The first three, which write to the store, are those used
+// by nasty.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
-// fault plays one fault. If the hook for it is nil, it plays none.
+// fault plays a random fault, or none if its hook is nil.
 func (h *history) fault() {
 	i := h.target(h.rand, len(h.slots))
 	c, s := h.store.Config, h.links[i].session()
@@ -284,30 +281,28 @@ func (h *history) fault() {
 	}
 }
 
-// told returns a cause of losses for the client in a slot. The client has to
-// notice the loss before the store grants the lock to another contender.
+// told returns a cause of losses in a slot that the client must notice before
+// the store grants the lock to another contender.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {
 	return time.Duration(h.rand.Int64N(int64(limit)))
 }
 
-// hook calls a hook, which plays a fault that is over when the hook returns.
+// hook plays a fault that is over when play returns.
 func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
 
-// alone calls a function while no other hook runs. If a hook fails the test,
-// its goroutine ends within the call. So the statement that lets the next hook
-// run is deferred.
+// alone calls play while no other hook runs. The deferred receive also runs if
+// play ends the goroutine by failing the test.
 func (h *history) alone(play func()) {
 	h.hooks <- struct{}{}
 	defer func() { <-h.hooks }()
 	play()
 }
 
-// lose loses the next request for the operation op that the client of slot i
-// sends or, if the parameter reply is true, the reply to that request.
+// lose loses the next request for op by the client of slot i, or its reply.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -333,8 +328,8 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes one of the first two nodes of the queue, because these
-// belong to a holder or to the next waiter.
+// removeNode removes one of the first two nodes of the queue, which belong to a
+// holder or to the next waiter.
 func (h *history) removeNode() {
 	nodes, err := h.nodes()
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
@@ -352,8 +347,8 @@ func (h *history) removeQueue() {
 	}
 }
 
-// outage makes the store fail for all clients. No hook runs meanwhile, because
-// hooks need the store.
+// outage makes the store fail for all clients. Hooks wait, because they need
+// the store.
 func (h *history) outage() {
 	limit := 2 * h.store.Config.SessionTimeout
 	d := time.Duration(rand.Int64N(int64(limit)))
@@ -364,10 +359,9 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns two functions that disturb client i at the worst moments. The
-// function write loses the client's next request that creates or deletes a
-// node, or the reply to it. The function hold may cut the client off while it
-// holds the lock, for so long that other contenders get the lock.
+// nasty returns hooks that disturb client i at the worst moments: write loses
+// its next request that creates or deletes a node, or the reply, and hold may
+// cut it off while it holds the lock, for so long that others get the lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

@@ -17,12 +17,12 @@ import (
 
 const memoryTimeout = 2 * time.Second
 
-// observed is a connector of a store in memory. It records which store each
-// session belongs to, because most hooks get only the session.
+// observed is a connector of a store in memory. It maps sessions to stores,
+// because most hooks get only the session.
 type observed struct {
 	*memdriver.Store
 	stores *sync.Map // *memdriver.Store by driver.Session
-	spoil  spoiler   // a broken driver; nil: the driver as it is
+	spoil  spoiler   // a broken driver, or nil
 }
 
 func (o observed) Connect(ctx context.Context) (driver.Session, error) {
@@ -43,8 +43,8 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore describes a store in memory to Run. The test of another driver
-// passes the Config that it passes to dlocktest.Run.
+// inMemoryStore describes a store in memory to Run. Other drivers' tests reuse
+// the Config that they pass to dlocktest.Run.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {
@@ -70,8 +70,8 @@ func inMemoryStore(spoil spoiler) Store {
 	}}
 }
 
-// The test of a driver whose store runs outside of the process looks like this,
-// but calls Run without synctest.Test.
+// The test of a driver whose store runs in another process looks like this,
+// without synctest.Test.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inMemoryStore(nil)
@@ -94,7 +94,6 @@ func TestRunPlaysOutages(t *testing.T) {
 	})
 }
 
-// Run plays only the faults whose hooks are there.
 func TestRunNeedsNoHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inMemoryStore(nil)

@@ -25,20 +25,19 @@ const (
 	Clearing
 )
 
-// Operation is one step in the history of a lock, such as a grant or an Unlock,
-// with its arguments and its result. Call and Return are the ticks at which it
-// began and ended.
+// Operation is one step in the history of a lock, such as a grant or an Unlock.
+// Call and Return are the ticks at which it began and ended.
 type Operation struct {
 	Call, Return int64
-	Actor        int // the row in a picture
+	Actor        int // row in the picture
 	Kind         Kind
 	Queue        string
-	Hold         int        // the number of the hold: each grant begins a new one, also on a shared node
-	Handle       int        `json:",omitempty"` // the number of the Lock within its hold: 0 for the grant, then 1 and so on for re-entries
-	Mode         dlock.Mode `json:",omitempty"` // of a grant or a re-entry: the requested mode; of an answer: the result of Lock.Mode
-	Token        int64      `json:",omitempty"` // of a grant: its token; of a clearing, which removes a whole queue: the token of the last node in it
-	Sharer       int        `json:",omitempty"` // of a grant: the number of the client, if its actors share nodes; otherwise 0
-	Maybe        bool       `json:",omitempty"` // it is unknown whether the lock was still held; if not, the operation has no effect
+	Hold         int        // number of the hold; each grant begins a new one, even on a shared node
+	Handle       int        `json:",omitempty"` // number of the Lock within its hold: 0 for the grant, then 1 and so on for re-entries
+	Mode         dlock.Mode `json:",omitempty"` // of a grant or a re-entry: as requested; of an answer: result of Lock.Mode
+	Token        int64      `json:",omitempty"` // of a grant: its token; of a clearing, which removes a whole queue: that of the last node in it
+	Sharer       int        `json:",omitempty"` // of a grant: number of the client if its actors share nodes, else 0
+	Maybe        bool       `json:",omitempty"` // the lock may have been lost before, in which case the operation has no effect
 }
 
 // Note marks something in the picture of a history that is not an operation.
@@ -48,24 +47,24 @@ type Note struct {
 	Color, Text, Details string
 }
 
-// Record is a finished history, as package internal/longtest/histories reads
-// it.
+// Record is a finished history, the input of package
+// internal/longtest/histories.
 type Record struct {
 	Of         string // what was tested, such as redis
 	Title      string
-	Wrong      []string // the broken rules other than the order of the operations
+	Wrong      []string // broken rules other than the order of the operations
 	Operations []Operation
 	Notes      []Note
-	// Broken is not 0 if the lock was broken on purpose. Then at least so many
-	// records of this Of have to be refused.
+	// Broken is not 0 if the lock was deliberately broken. At least that
+	// many records of this Of must be refused.
 	Broken int `json:",omitempty"`
 }
 
 // Directory names the environment variable with the directory for the records.
 const Directory = "DLOCK_HISTORIES"
 
-// check fails the test if a history breaks a rule that needs no search, and
-// saves the history for the search.
+// check saves a history for the search, and fails the test if the history
+// breaks a rule that needs no search.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)
@@ -133,8 +132,8 @@ const (
 	exclusiveColor = "#f4e3b6"
 )
 
-// notes returns the faults, the holds as their contenders saw them, and the
-// calls that failed.
+// notes returns the faults, the holds as seen by their contenders, and the
+// failed calls.
 func (r *recorder) notes() (all []Note) {
 	add := func(row string, at span, color, text, details string) {
 		all = append(all, Note{row, at.call, min(at.ret, r.clock+1), color, text, details})

@@ -33,8 +33,8 @@ const (
 	zkFor          = 6 * time.Second // how long faults are injected in one history
 )
 
-// zkHistory is a lock on ZooKeeper, with clients that reach each server through a
-// proxy of their own.
+// zkHistory is a lock on ZooKeeper, with clients that reach each server through
+// a proxy of their own.
 type zkHistory struct {
 	testing.TB
 	*recorder
@@ -44,11 +44,11 @@ type zkHistory struct {
 	routes  []route
 	slots   []*slot
 	actors  []*actor
-	pace    time.Duration // the longest time from one fault to the next
+	pace    time.Duration // longest time between faults
 	seed    uint64
 	rand    *rand.Rand
 	heals   sync.WaitGroup
-	stop    chan struct{} // when this is closed, the actors begin no more rounds
+	stop    chan struct{} // closed to stop new rounds
 	playing sync.WaitGroup
 	wrong   complaints
 }
@@ -63,8 +63,7 @@ func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, se
 	}
 	for i := range zkClients {
 		w.join(i)
-		// This cause explains a session that ends although no fault was
-		// injected.
+		// A busy machine may end a session without a fault.
 		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return w
@@ -77,7 +76,7 @@ func addrs(servers []*zktest.Server) (all []string) {
 	return all
 }
 
-// join makes a slot with its proxies to the servers.
+// join adds a slot with its proxies to the servers.
 func (w *zkHistory) join(i int) {
 	var to route
 	var hosts []string
@@ -90,7 +89,7 @@ func (w *zkHistory) join(i int) {
 	s := newSeat(i, func() *dlock.Client {
 		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
 		if err != nil {
-			panic(err) // Open does no I/O, so the error can only be a mistake in dsn
+			panic(err) // Open does no I/O, so dsn must be wrong
 		}
 		return c
 	})
@@ -102,10 +101,9 @@ func (w *zkHistory) join(i int) {
 	})
 }
 
-// nasty returns two functions that disturb client i at the worst moments. The
-// function write loses the client's next request that creates or deletes a
-// node, or the reply to it. The function hold may cut the client off while it
-// holds the lock, for so long that other contenders get the lock.
+// nasty returns hooks that disturb client i at the worst moments: write loses
+// its next request that creates or deletes a node, or the reply, and hold may
+// cut it off while it holds the lock, for so long that others get the lock.
 func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -137,9 +135,8 @@ func (w *zkHistory) start() {
 	}
 }
 
-// end waits until all actors have released their locks. Then the queue has to
-// become empty, and each actor in turn has to get the lock with TryLock and
-// with TryRLock.
+// end waits for all actors. Then the queue must become empty, and each actor in
+// turn must get the lock with TryLock and with TryRLock.
 func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
@@ -156,7 +153,7 @@ func (w *zkHistory) end() {
 	}
 }
 
-// deserted waits until the queue is empty. If nodes stay, it fails the test.
+// deserted fails the test unless the queue becomes empty.
 func (w *zkHistory) deserted() {
 	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -183,8 +180,8 @@ func (w *zkHistory) play(stop <-chan struct{}) {
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
-// fault injects one fault. An operator's request may fail because the node is
-// gone already. Such an error is ignored.
+// fault injects one fault. Errors of an operator's request are ignored, because
+// the node may be gone already.
 func (w *zkHistory) fault() {
 	i := w.target(w.rand, len(w.routes))
 	to := w.routes[i]
@@ -207,13 +204,12 @@ func (w *zkHistory) fault() {
 	case n < 37:
 		w.cause(of("slow"), done(func() { to.delay(time.Duration(w.rand.IntN(15)) * time.Millisecond) }))
 	case n == 37:
-		_ = w.slots[i].replace(w.recorder) // ignore the error, because the store may be out of reach
+		_ = w.slots[i].replace(w.recorder) // the store may be out of reach
 	}
 }
 
 // cut cuts a client off for a while, perhaps for longer than its session lasts:
-// from the server that it uses or from all servers, in both directions or in
-// one.
+// from one server or all, in both directions or in one.
 func (w *zkHistory) cut(of func(string) cause, to route) {
 	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
 	if w.rand.IntN(2) == 0 {
@@ -233,8 +229,8 @@ func (w *zkHistory) cut(of func(string) cause, to route) {
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }
 
-// sever cuts the connections of a route, by calling the function cut for each
-// of its proxies, and heals them after the time d.
+// sever cuts the connections of a route by calling cut for each proxy, and
+// heals them after d.
 func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {
@@ -258,8 +254,8 @@ func (w *zkHistory) nodes() []string {
 	return names
 }
 
-// removeNode removes one of the first two nodes of the queue, because these
-// belong to a holder or to the next waiter.
+// removeNode removes one of the first two nodes of the queue, which belong to a
+// holder or to the next waiter.
 func (w *zkHistory) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
@@ -280,11 +276,10 @@ func (w *zkHistory) removeQueue() bool {
 	return w.operator(err)
 }
 
-// operator waits until the request of an operator cannot take effect any more,
-// and reports whether that is so. A request that was carried out or refused
-// cannot. If it is unknown whether the request was carried out, operator writes
-// to the store with the same session until the store answers: after that write
-// the leader accepts no earlier write of the session.
+// operator waits until an operator's request can no longer take effect, and
+// reports whether that is certain. If the outcome is unknown, it writes in the
+// same session until the store answers, because the leader then accepts no
+// earlier write of that session.
 func (w *zkHistory) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
@@ -319,9 +314,8 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play runs several histories and checks them. Each history has faults of its
-// own. The parameter meanwhile is a function that injects faults into the
-// servers, and those faults hit all histories.
+// play runs and checks several histories, each with faults of its own.
+// Meanwhile injects faults into the servers, which hit all of them.
 func play(t *testing.T, of string, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup
