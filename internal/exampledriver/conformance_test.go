@@ -24,8 +24,7 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, which has room for 10^18 nodes and so
-		// never reaches its end.
+		// All queues share one counter, with room for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -40,7 +39,7 @@ func TestConformance(t *testing.T) {
 		},
 		CutOff:         cutOff,
 		Reset:          func(t *testing.T, s driver.Session) { cutOff(t, s)() },
-		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
+		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op, because this driver polls
 		LoseRequest: func(t *testing.T, s driver.Session, _ faults.Op) {
 			disks.Store(s.(*session).store.dir, disk{fails: true})
 		},
@@ -75,7 +74,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// cutOff removes the symbolic link by which the session finds the directory.
+// cutOff removes the symbolic link through which the session finds the
+// directory.
 func cutOff(t *testing.T, s driver.Session) (heal func()) {
 	link := s.(*session).store.dir
 	if err := os.Remove(link); err != nil {
@@ -88,7 +88,7 @@ func cutOff(t *testing.T, s driver.Session) (heal func()) {
 	})
 }
 
-// operate changes the file of a store, as an operator may do.
+// operate changes the file of a store as an operator might.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -99,8 +99,8 @@ func operate(t *testing.T, d store, f func(*state)) {
 	}
 }
 
-// linkedStore is a store in which each session finds the directory by its own
-// symbolic link, which cutOff removes.
+// linkedStore gives each session a symbolic link of its own to the directory,
+// which cutOff removes.
 type linkedStore struct {
 	t     *testing.T
 	links string // the directory of the links
@@ -123,8 +123,8 @@ func newStore(t *testing.T) driver.Connector {
 	return linkedStore{t, t.TempDir(), c.(connector)}
 }
 
-// directory returns a new directory, in memory if possible, because the kit
-// makes about ten thousand changes, each of which takes milliseconds on a disk.
+// directory returns a new directory, in memory if possible: the kit makes about
+// ten thousand changes, each of which takes milliseconds on a disk.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {
@@ -153,7 +153,7 @@ func (st linkedStore) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// disk has the faults of one session's disk.
+// disk injects faults into one session's disk.
 type disk struct {
 	fails bool          // the next change of a queue returns an error
 	late  bool          // the change is made despite the error
@@ -190,8 +190,8 @@ func diskOf(dir string) disk {
 	return bad
 }
 
-// version returns the version of the state in a file, which differs after each
-// change of a queue, but not after a heartbeat.
+// version returns the version of the state in a file. Changes of a queue
+// increment it, heartbeats do not.
 func version(root *os.Root, name string) int64 {
 	b, err := root.ReadFile(name)
 	var st state

@@ -37,8 +37,8 @@ func TestAMissingDirectoryIsUnavailable(t *testing.T) {
 
 const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
 
-// TestMain also runs the process that a test kills: it takes the lock, prints
-// the error of Lock, and keeps the lock.
+// TestMain also is the main function of the process that a test kills. It
+// acquires the lock, prints the error of Lock, and keeps the lock.
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(holderDSN); dsn != "" {
 		client, err := dlock.Open("file", dsn)
@@ -71,7 +71,7 @@ func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
 	assert.ErrorIs(t, err, dlock.ErrLocked)
 
 	require.NoError(t, holder.Process.Kill())
-	_ = holder.Wait() // an error, because the process was killed
+	_ = holder.Wait() // fails, because the process was killed
 	lock, err := stock.Lock(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), lock.Token())
@@ -87,7 +87,7 @@ func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	s := connected.(*session)
 
 	var mu sync.Mutex
-	var ends []time.Time // deadlines of the session, in the order of the heartbeats that stored them
+	var ends []time.Time // deadlines of the session, in the order of the heartbeats
 	chtimes = func(name string, access, modified time.Time) error {
 		runtime.Gosched()
 		mu.Lock()
