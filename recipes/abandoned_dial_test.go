@@ -33,11 +33,8 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		// The client dials, and cannot reach the store. The back-off asks for a
-		// pause of a second before the next dial.
 		require.Error(t, s.Ping(ctx))
-		// This Ping waits during that pause, and gives up before the pause is
-		// over.
+		// Waits for the end of the back-off, and gives up before it.
 		require.Error(t, s.Ping(ctx))
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 1, c.dials.Load(), "the client dials although no call waits for a second dial")
@@ -96,7 +93,7 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// The last call that waits cancels Connect to learn why there is no session. A
+// The last waiting call cancels Connect to learn why there is no session. A
 // TryLock that begins before Connect has returned must not fail with it.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -105,7 +102,7 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 		defer cancel()
 		first := make(chan error, 1)
 		go func() { first <- c.Ping(ctx) }()
-		time.Sleep(time.Second + time.Millisecond) // by now ctx has ended, and Connect has not returned
+		time.Sleep(time.Second + time.Millisecond) // ctx has ended, and Connect has not returned
 		l, err := c.RWMutex("q").TryLock(bg)
 		require.NoError(w, err)
 		w.unlock(l)
@@ -113,8 +110,8 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	})
 }
 
-// slowToGiveUp is a connector. When the context of its first Connect ends, that
-// Connect returns ten milliseconds later.
+// slowToGiveUp delays the return of its first Connect by ten milliseconds when
+// the context ends.
 type slowToGiveUp struct {
 	driver.Connector
 	dials atomic.Int64

@@ -86,8 +86,7 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain first puts n writers into the queue, and then measures how
-// long each hand-over takes.
+// BenchmarkDrain measures each hand-over in a queue of n waiting writers.
 func BenchmarkDrain(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -123,8 +122,8 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// Each Create of a waiter also arms the waiter's watch. So when the store
-	// has served all of these Creates, every waiter waits.
+	// Create also sets the waiter's watch, so all writers wait once the
+	// store has served their Creates.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}
@@ -134,8 +133,8 @@ func drain(b *testing.B, n int) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkFreeLocks takes locks on all processors, a different lock on each.
-// Run it with -cpu 1,2,4.
+// BenchmarkFreeLocks takes a different lock on each processor. Run it with -cpu
+// 1,2,4.
 func BenchmarkFreeLocks(b *testing.B) {
 	store := memdriver.New()
 	var number atomic.Int64
@@ -157,8 +156,6 @@ func BenchmarkFreeLocks(b *testing.B) {
 	})
 }
 
-// This test counts allocations, so that it fails after a change that adds
-// allocations to a free lock.
 func TestAFreeLockOnMemoryAllocatesLittle(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

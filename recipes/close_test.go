@@ -55,8 +55,7 @@ func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	})
 }
 
-// watchingClose is a connector that calls onClose before one of its sessions is
-// closed.
+// watchingClose calls onClose before one of its sessions is closed.
 type watchingClose struct {
 	driver.Connector
 	onClose func()

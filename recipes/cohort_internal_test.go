@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a connector, and also the only session that it returns. Create
-// always returns the same node, and List shows only this node. The session ends
-// when its lease ends.
+// mortal is a connector and its only session, which ends with its lease. Its
+// queue consists of a single node.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease
@@ -62,8 +61,8 @@ func (m *mortal) Close() error {
 	return nil
 }
 
-// granted returns a lock with retention, its cohort, and an entry that was just
-// granted to the cohort although no call waits for it.
+// granted returns a lock with retention, its cohort, and an entry just granted
+// to the cohort although no call waits for it.
 func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	t.Helper()
 	client := NewClient(s)

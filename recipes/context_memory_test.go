@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// many is how often each test asks a Lock for a context.
+// many is the number of contexts that each test derives from a Lock.
 const many = 10_000
 
 func longHold(t *testing.T) *recipes.Lock {
@@ -23,7 +23,7 @@ func longHold(t *testing.T) *recipes.Lock {
 	return l
 }
 
-// objects returns the number of objects in memory after a garbage collection.
+// objects returns the number of objects on the heap after a garbage collection.
 func objects() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -31,11 +31,9 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails the test if the contexts that the test has made have left
-// behind one object for every two contexts, or more. The caller has counted the
-// objects in memory before it made the contexts, and passes that number. Fewer
-// objects may stay: the runtime keeps, for example, the goroutines that waited
-// for the end of the contexts, and reuses them.
+// requireFew fails the test if the contexts made since before was counted have
+// left behind an object for every two of them. Some objects may stay, because
+// the runtime reuses the goroutines that waited for the contexts.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,
@@ -72,7 +70,7 @@ func TestContextsOfOneParentShareTheirMemory(t *testing.T) {
 	require.ErrorIs(t, context.Cause(ctx), recipes.ErrNotHeld)
 }
 
-// uncomparable is a context that cannot be the key of a map.
+// uncomparable is a context that cannot be a map key.
 type uncomparable struct {
 	context.Context
 	_ []int

@@ -240,9 +240,8 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// hooked is a connector whose sessions call a function before each Watch. The
-// test uses it to remove the queue, and make it again, between the List and the
-// Watch of a holder.
+// hooked calls before in its sessions ahead of each Watch, for example to
+// recreate the queue between a holder's List and Watch.
 type hooked struct {
 	driver.Connector
 	before func(name string)

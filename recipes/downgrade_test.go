@@ -123,7 +123,7 @@ func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
 	})
 }
 
-// plain is a store whose sessions have no optional methods.
+// plain hides the optional methods of its sessions.
 type plain struct{ driver.Connector }
 
 func (p plain) Connect(ctx context.Context) (driver.Session, error) {
@@ -137,7 +137,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-			time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
+			time.Sleep(soon) // until the holder watches its own node
 			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
@@ -186,8 +186,8 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 	})
 }
 
-// lateReplace makes sessions whose Replace is carried out at once, but returns
-// only some time after its caller has given up.
+// lateReplace makes sessions whose Replace takes effect at once, but returns
+// some time after its caller has given up.
 type lateReplace struct {
 	driver.Connector
 	replacing atomic.Bool
@@ -197,7 +197,7 @@ type lateReplace struct {
 // deletion records a call of Delete.
 type deletion struct {
 	place     driver.Place
-	replacing bool // whether a Replace had not returned yet when Delete was called
+	replacing bool // whether a Replace was still in flight when Delete was called
 }
 
 type lateSession struct {

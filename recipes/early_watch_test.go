@@ -60,8 +60,8 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	})
 }
 
-// A watch that ends early has to cost a pause in each way of waiting, and a watch that
-// ends with a change none.
+// A watch that ends early must cost a pause in each way of waiting, and one
+// that ends with a change must not.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 						lists.Add(1)
 					}
 					if lists.Load() > 10_000 {
-						return faults.Fault{} // so that the test fails and does not hang
+						return faults.Fault{} // fail instead of hanging
 					}
 					return faults.Fault{EndWatchAfter: time.Microsecond}
 				})

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A program that does not use package dlock makes a client from the connector
-// of a driver.
+// A program that does not use package dlock creates a client from a driver's
+// connector.
 func Example() {
 	client := recipes.NewClient(memdriver.New(), recipes.WithHostname("web1"))
 	defer client.Close()
@@ -27,7 +27,7 @@ func Example() {
 	// <nil>
 }
 
-// Readers share a lock. A writer has to wait for them, so TryLock fails.
+// Readers share a lock, so a writer cannot get it without waiting.
 func ExampleRWMutex_TryLock() {
 	ctx := context.Background()
 	store := memdriver.New()

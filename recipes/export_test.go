@@ -1,14 +1,15 @@
 package recipes
 
-// ContextsOf returns how many contexts the Lock has to cancel when it ends.
+// ContextsOf returns the number of contexts that the Lock will cancel when it
+// ends.
 func ContextsOf(l *Lock) int {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	return len(l.contexts)
 }
 
-// Cohorts returns the number of the client's cohorts. There is one for each
-// lock that is used with retention.
+// Cohorts returns the number of the client's cohorts, one per lock used with
+// retention.
 func (c *Client) Cohorts() int {
 	c.cohorts.mu.Lock()
 	defer c.cohorts.mu.Unlock()

@@ -152,7 +152,7 @@ type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
 
-// silent is a store that never answers. Its Connect returns when its context
+// silent is a store that never answers. Its Connect returns when the context
 // ends.
 type silent struct{}
 
@@ -199,8 +199,7 @@ func TestAnAttemptToConnectGoesOnWhileACallerWaitsForIt(t *testing.T) {
 	})
 }
 
-// slowly is a store whose Connect returns after half a second, or when its
-// context ends.
+// slowly is a store whose Connect takes half a second, unless its context ends.
 type slowly struct{ driver.Connector }
 
 func (s slowly) Connect(ctx context.Context) (driver.Session, error) {

@@ -17,8 +17,8 @@ import (
 
 var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
-// FuzzMode compares modeOf with another definition: the name of a reader's node
-// ends in "-R-", followed by all digits of the node's sequence.
+// FuzzMode compares modeOf with another definition: a reader's node is named
+// "-R-" and all digits of its sequence, after any prefix.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
@@ -36,9 +36,8 @@ func FuzzMode(f *testing.F) {
 	})
 }
 
-// FuzzHostnameEncoding checks that an encoded host name can be decoded: to the
-// entire host name or, if the encoded name was cut, to the beginning of the
-// host name. So different host names stay different unless they are cut.
+// FuzzHostnameEncoding checks that an encoded host name decodes to the host
+// name, or to a prefix of it if it was cut, so that only cut names can collide.
 func FuzzHostnameEncoding(f *testing.F) {
 	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
 		f.Add(s)
@@ -62,7 +61,7 @@ func FuzzHostnameEncoding(f *testing.F) {
 	})
 }
 
-// FuzzRecordOfData checks that a record is JSON, and holds the data of the
+// FuzzRecordOfData checks that a record is JSON with the data of the
 // application.
 func FuzzRecordOfData(f *testing.F) {
 	f.Add([]byte("order 42"), int64(0))
@@ -86,8 +85,7 @@ func FuzzRecordOfData(f *testing.F) {
 }
 
 // FuzzHostileRecord parses data that any client may have written. The result
-// has to be empty, or has to hold what the data says. If the result is written
-// and parsed again, it has to be the same.
+// must be empty or match the data, and must survive writing and parsing again.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

@@ -21,9 +21,8 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		first := c.session()
 		paused := false
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
-			// When Queued is called, the node is in the queue, and is alone
-			// there. The lease ends during the pause, before the call is
-			// granted the lock.
+			// The node is alone in the queue. The pause ends the
+			// lease before the grant.
 			if !paused {
 				paused = true
 				w.store.Faults().Pause(first, time.Hour)
@@ -47,9 +46,8 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	})
 }
 
-// A holder watches its node only after 300 ms, so a shorter hold needs no
-// Watch. A waiter watches its own node from the start, together with its
-// predecessor, and needs no other Watch after 300 ms.
+// A holder watches its node after 300 ms, so a shorter hold needs no Watch. A
+// waiter watches its own node from the start.
 func TestABriefHoldPaysNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -72,8 +70,8 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-// A waiter that is granted the lock by a release keeps the watch of its own
-// node. It needs no other watch, and this watch ends when the node is removed.
+// The watch that a waiter has of its own node stays in use after the grant, so
+// that no other is needed, and ends when the node is removed.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
@@ -110,8 +108,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, so that the watch can have ended only
-// because Unlock has stopped it.
+// The store refuses to remove the node, so only Unlock can have ended the
+// watch.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

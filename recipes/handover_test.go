@@ -17,9 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns how many requests of each kind the store has served since an
-// earlier moment. The caller passes the result of Stats from that moment.
-// Heartbeats, and kinds without requests, are left out.
+// spent returns the requests that the store has served since before, without
+// heartbeats and kinds that did not occur.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -56,7 +55,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 		for i := range 3 {
 			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
 		}
-		time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
+		time.Sleep(soon) // until the holder watches its own node
 		before := w.store.Stats()
 		w.unlock(held)
 		for _, r := range readers {
@@ -66,9 +65,9 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// A writer waits behind several readers. It lists the queue each time that its
-// predecessor is removed, because other readers may be ahead of it. Only the
-// Unlock of the last reader grants it the lock.
+// A writer behind several readers lists the queue whenever its predecessor
+// goes, because other readers may be ahead. Only the Unlock of the last reader
+// grants it the lock.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -103,7 +102,7 @@ func TestADowngradedLockIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// bare makes sessions without optional methods.
+// bare hides the optional methods of its sessions.
 type bare struct{ driver.Connector }
 
 type bareSession struct{ driver.Session }
@@ -132,8 +131,8 @@ func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	})
 }
 
-// bothOrders holds two functions. Each of them removes a waiter's own node and
-// releases its predecessor: one in this order, and one in the opposite order.
+// bothOrders removes a waiter's own node and releases its predecessor, in both
+// orders.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -145,9 +144,9 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// A waiter whose own node was removed is not granted the lock, whether the node
-// was removed before or after the release of its predecessor. Both events
-// happen before the waiter looks at its watch.
+// A waiter whose own node was removed, before or after the release of its
+// predecessor, is not granted the lock. Both happen before the waiter handles
+// its watch.
 func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -160,11 +159,9 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode takes a lock, and lets another client call Lock or RLock, so that
-// this call has to wait. During the call, loseNode runs one function of
-// bothOrders, at one of the moments that intercepted lists. The function
-// removes the waiter's node and releases the predecessor. loseNode requires
-// that the call then gets the lock with another node.
+// loseNode removes a waiter's node and releases its predecessor by calling
+// both, at the moment when. It requires that the waiter then gets the lock with
+// another node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -187,9 +184,9 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option for a client. When a call of Lock or RLock has
-// waited for 5 s, the client logs that, on another goroutine. The logger that
-// the option sets then calls run. The call goes on waiting meanwhile.
+// whileWaiting returns an option that calls run in another goroutine when a
+// call of Lock or RLock has waited for 5 s, by means of the log message about
+// that.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -208,8 +205,8 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The waiter looks at its watch only after both the release and the removal, which
-// happen before its Create returns.
+// The waiter handles its watch only after both the release and the removal,
+// which happen before its Create returns.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {
@@ -223,10 +220,9 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the holder releases its node before the watch of the waiter is armed, the
-// watch ends at once, and the waiter has to list the queue. If the holder
-// releases its node later, the waiter learns that from the watch, and is
-// granted the lock without a List.
+// If the holder releases its node before the waiter's watch is set, the watch
+// ends at once and the waiter has to list the queue. After that, the watch
+// alone grants it the lock.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -245,9 +241,9 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// Just before the waiter arms its watch, an operator removes the queue, and
-// another client makes it again, with nodes of the same names. The release of
-// these nodes must not grant the waiter the lock.
+// Just before the waiter sets its watch, the queue is recreated with another
+// client's nodes of the same names. Their release must not grant the waiter the
+// lock.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")
@@ -263,7 +259,7 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 				l, err := others.RWMutex("q").Lock(bg)
 				second <- result{l, err}
 			}()
-			time.Sleep(time.Millisecond) // until the second Lock has a node in the queue
+			time.Sleep(time.Millisecond) // until the second Lock has a node
 		}}, "h")
 		waiting := make(chan result, 1)
 		go func() {
@@ -281,9 +277,9 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted calls a function at one moment: "after create", "before watch" or
-// "after watch". For "after create" the watch is armed by Create, and otherwise
-// by Watch.
+// intercepted calls at at the moment when: "after create", "before watch" or
+// "after watch". For "after create" the watch is set by Create, otherwise by
+// Watch.
 type intercepted struct {
 	driver.Connector
 	when string
@@ -325,8 +321,8 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// If a driver ignores the cause of a Delete, each hand-over costs the waiter a
-// List. But a hand-over still wakes only one writer.
+// With a driver that ignores the cause of a Delete, each hand-over costs the
+// waiter a List, but still wakes only one writer.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

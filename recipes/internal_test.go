@@ -17,7 +17,7 @@ import (
 
 func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 	for _, c := range []struct {
-		queue string // one letter for each node, first node first; X is an unknown kind
+		queue string // one letter per node, oldest first; X is an unknown kind
 		i     int
 		mode  Mode
 		want  int
@@ -31,7 +31,7 @@ func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 		{"WRWR", 3, Shared, 2},
 		{"RWRR", 3, Shared, 1},
 		{"RWW", 0, Shared, -1}, // writers behind a reader do not block it
-		{"XR", 1, Shared, 0},   // an unknown kind counts as exclusive
+		{"XR", 1, Shared, 0},   // unknown kinds count as exclusive
 		{"RX", 1, Exclusive, 0},
 		{"RXR", 2, Shared, 1},
 	} {
@@ -76,13 +76,12 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 	}
 }
 
-// A driver decides which nodes of other programs it lists. Each node that it
-// lists may block a contender.
+// A driver decides which foreign nodes it lists. Those may block a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
-		"README", "tmp-x", "web1-R-", "web1-R-7", // these names do not end in a dash and ten digits
+		"README", "tmp-x", "web1-R-", "web1-R-7", // no dash and ten digits at the end
 		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // nodes of other lock libraries
-		"job-R-20240000000007", // the prefix of another program, job-R-2024, and the sequence 7
+		"job-R-20240000000007", // prefix job-R-2024 of another program, and sequence 7
 	} {
 		assert.Equal(t, Exclusive, wantOf(driver.Node{Name: name, Seq: 7}).mode(), name)
 	}
@@ -97,7 +96,7 @@ func TestHostnameIsMadeFitForNames(t *testing.T) {
 		"é":                      "%C3%A9",
 		"\x00\n":                 "%00%0A",
 		strings.Repeat("h", 300): strings.Repeat("h", 200),
-		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // cut at 198 bytes, because a cut at 200 would split a %2F
+		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // cut at 198 bytes, so as not to split a %2F
 	} {
 		got := encodeHostname(in)
 		assert.Equal(t, want, got)
@@ -162,7 +161,7 @@ func TestPollOfTheLongestTimePausesAllTheSame(t *testing.T) {
 	}
 }
 
-// hangingConnector connects only until its context ends.
+// hangingConnector blocks in Connect until the context ends.
 type hangingConnector struct{ begun chan struct{} }
 
 func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
@@ -171,8 +170,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// If an attempt to connect went on after Close, it would change the client, and
-// the race detector would report that.
+// An attempt to connect that outlived Close would modify the client, which the
+// race detector would report.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

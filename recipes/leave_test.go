@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is like inWorld, but its store keeps sessions for an hour. So
-// if a session has ended before that, its client has ended it.
+// inPatientWorld is like inWorld, but its store keeps sessions for an hour, so
+// that only a client can have ended one before.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
 }
 
-// cutOff cuts a client off from the store, and returns when the client's
-// session is lost. The function heal ends the cut-off.
+// cutOff cuts a client off from the store until its session is lost. Calling
+// heal ends the cut.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
 	heal = w.store.Faults().CutOff(s)
@@ -42,8 +42,9 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 		w.cutOff(a)()
 		again := a.lock(bg)
 
-		// The callers that held the locks may still work under them. So the
-		// client ends the lost session in the store only after the last Unlock.
+		// The holders may still work under the lost locks, so the
+		// client ends the session in the store only after the last
+		// Unlock.
 		for _, held := range []*recipes.Lock{l, other, inner} {
 			time.Sleep(time.Minute)
 			w.waits(next)
@@ -65,7 +66,7 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 		w.waits(waiting)
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000001", "a-W-0000000002"}, w.names())
 		heal()
-		time.Sleep(5 * time.Second) // longer than the client pauses between two tries to end a session
+		time.Sleep(5 * time.Second) // longer than the pause between two attempts to end a session
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(waiting))
@@ -92,15 +93,15 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		// In this minute the first try to end the lost session fails. The next
-		// try is due a day later.
+		// The first attempt to end the lost session fails within this
+		// minute. The next is due a day later.
 		time.Sleep(time.Minute)
 		heal()
 		w.unlock(w.won(c.lock(bg)))
 	})
 }
 
-// daily is a back-off that asks for a pause of a day each time.
+// daily is a back-off of a day.
 type daily struct{}
 
 func (daily) NextBackOff() time.Duration { return 24 * time.Hour }

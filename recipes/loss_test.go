@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// wasLost requires that a lock reports its loss through every method and
-// through the context.
+// wasLost requires that every method of a lock, and its context, report the
+// loss.
 func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
 	w.Helper()
 	require.ErrorIs(w, l.Err(), recipes.ErrLost)
@@ -63,8 +63,8 @@ func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// slowParent is a context that never ends. The first child that stops waiting for its
-// end is held up until the channel open is closed.
+// slowParent is a context that never ends. It blocks the first child that
+// unregisters from it until open is closed.
 type slowParent struct {
 	context.Context
 	stopped *atomic.Bool
@@ -82,8 +82,8 @@ func (p slowParent) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// The background goroutine that has noticed a loss is held up before it cancels the
-// context of the Lock. Err, Context and Unlock must not depend on that goroutine.
+// The background goroutine that has noticed a loss is blocked before it cancels
+// the Lock's context. Err, Context and Unlock must not depend on it.
 func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -239,8 +239,7 @@ func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 	})
 }
 
-// blind is a driver that breaks the rules of package driver: its sessions list
-// no node.
+// blind breaks the rules of package driver: its sessions list no node.
 type blind struct{ driver.Connector }
 
 func (b blind) Connect(ctx context.Context) (driver.Session, error) {
@@ -274,8 +273,7 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is removed and made again. Its new nodes have the same names as the
-// old ones, and other owners.
+// The queue is recreated with nodes of the same names and other owners.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
@@ -283,9 +281,8 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// The first two clients do not notice that the queue is removed,
-		// because they are cut off. Then other clients make nodes of the same
-		// names.
+		// Cut off, the first two clients do not notice that the queue
+		// is removed. Then others create nodes of the same names.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)
@@ -357,7 +354,8 @@ func TestALossIsLoggedAndTraced(t *testing.T) {
 	})
 }
 
-// stopping is a parent of contexts. It tells of each call that stops waiting for it.
+// stopping is a parent context that calls stop whenever a child unregisters
+// from it.
 type stopping struct {
 	context.Context
 	done chan struct{}
@@ -370,14 +368,15 @@ func (s stopping) AfterFunc(func()) (stop func() bool) {
 	return func() bool { s.stop(); return true }
 }
 
-// A caller that has seen Lost close may pass a context of the lock to its next call.
+// A caller that has seen Lost close may pass a context of the lock to its next
+// call.
 func TestContextsEndBeforeALossIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		lost := l.Lost()
 		var ctx context.Context
-		early := 0 // how often the loss was shown while the context lived
+		early := 0 // how often the loss was visible before the context ended
 		ctx = l.Context(stopping{bg, make(chan struct{}), func() {
 			select {
 			case <-lost:

@@ -119,7 +119,7 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 	})
 }
 
-// refuse makes sessions that refuse Replace for good.
+// refuse makes sessions that refuse Replace permanently.
 type refuse struct {
 	driver.Connector
 	n *atomic.Int64
@@ -185,9 +185,9 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	})
 }
 
-// A server that has lost part of its data may leave out of a list a node that
-// the other servers still have. The call then begins again with another node.
-// The first node has to be removed, or it would block all contenders.
+// A server that has lost data may not list a node that others still have. The
+// call then starts over with another node, and must remove the first one, which
+// would block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))
@@ -207,8 +207,8 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn makes sessions whose first list of several nodes leaves out the
-// last node.
+// forgetfulConn makes sessions whose first list of several nodes lacks the last
+// one.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

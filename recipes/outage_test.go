@@ -21,8 +21,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// limits holds two functions. Each of them takes a lock with a time limit of
-// one second: one sets the limit by WithTimeout, the other by a deadline.
+// limits are the two ways to limit a call to one second.
 var limits = map[string]func(c *client, opts ...recipes.Option) error{
 	"WithTimeout": func(c *client, opts ...recipes.Option) error {
 		_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
@@ -103,14 +102,14 @@ func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
 	})
 }
 
-// lists holds the two calls that list a queue and wait for no lock.
+// lists are the calls that list a queue without waiting for a lock.
 var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Ping":  func(ctx context.Context, c *recipes.Client) error { return c.Ping(ctx) },
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
 }
 
-// endingAt returns the store in a form in which the given numbers of requests of
-// one operation end the session.
+// endingAt returns the store with a fault: the next requests for op, that many,
+// end the session.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {
@@ -151,7 +150,7 @@ func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
 	})
 }
 
-// deadAddress is a connector that gives up after five seconds.
+// deadAddress gives up after five seconds.
 type deadAddress struct{ dials atomic.Int64 }
 
 func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
@@ -164,7 +163,7 @@ func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
 	}
 }
 
-// markedAddress is a connector that marks its error as drivers do.
+// markedAddress marks its error as drivers do.
 type markedAddress struct{}
 
 func (markedAddress) Connect(ctx context.Context) (driver.Session, error) {
@@ -219,8 +218,8 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// If the session has ended while no call used it, TryLock connects again and
-// gets the lock, although it makes each request only once.
+// If the session has ended while idle, TryLock connects again, although it
+// makes each request only once.
 func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -233,8 +232,8 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-// texts collects all texts of errors that a client gives to its log, its hooks,
-// and its callers.
+// texts collects the error texts that a client passes to its log, its hooks and
+// its callers.
 type texts struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -268,7 +267,7 @@ func (x *texts) options() []recipes.Option {
 	}
 }
 
-// No error text says "canceled" if no caller has cancelled a context.
+// An error says "canceled" only if a caller has cancelled a context.
 func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	limited := recipes.WithTimeout(time.Second)
 	retained := recipes.WithRetention(recipes.Retention{})
@@ -419,8 +418,8 @@ func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
 				_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
 				ahead := "2 ahead"
 				if opts != nil {
-					// With retention the call waits in its cohort, where only
-					// the holder is ahead of it.
+					// With retention the call waits in its
+					// cohort, with only the holder ahead.
 					ahead = "1 ahead"
 				}
 				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), "+ahead)
@@ -446,15 +445,14 @@ func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {
 	})
 }
 
-// failedIn lets the time d pass. Then it requires, as failed does, that a call
-// has returned an error, and returns that error.
+// failedIn lets d pass and then requires that a call has returned an error.
 func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	w.Helper()
 	time.Sleep(d)
 	return w.failed(c)
 }
 
-// asked is a connector that records when its sessions list and watch.
+// asked records when its sessions list and watch.
 type asked struct {
 	driver.Connector
 	mu sync.Mutex
@@ -482,8 +480,8 @@ func (s askedSession) List(ctx context.Context, queue string) ([]driver.Node, er
 	return s.Session.List(ctx, queue)
 }
 
-// Create returns only the place, so that the waiter has to list the queue and
-// to arm a watch.
+// Create returns only the place, so that the waiter must list the queue and set
+// a watch.
 func (s askedSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	n.Predecessor = nil
 	j, err := s.Session.Create(ctx, queue, n)

@@ -20,14 +20,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting is a connector whose sessions refuse to delete nodes in queues
-// below "refused".
+// undeleting makes sessions that refuse to delete nodes in queues below
+// "refused".
 type undeleting struct {
 	driver.Connector
 	err error
 
 	mu    sync.Mutex
-	asked int // how often a session has refused a Delete
+	asked int // number of refused Deletes
 }
 
 func (c *undeleting) Connect(ctx context.Context) (driver.Session, error) {
@@ -56,8 +56,8 @@ func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Pl
 	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
 }
 
-// refuse makes a client that takes and unlocks n locks. The store of this
-// client refuses to remove their nodes: each Delete returns the given error.
+// refuse makes a client that takes and unlocks n locks in a store that refuses
+// to remove their nodes: each Delete returns why.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
 	w.Helper()
 	store := &undeleting{Connector: w.store, err: why}

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requests returns how many requests the store has received so far.
+// requests returns the number of requests that the store has received so far.
 func (w *world) requests() (n int64) {
 	for _, count := range w.store.Stats().Requests {
 		n += count
@@ -303,10 +303,9 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// The result of WithoutReentry has a type that package context does not know.
-// For a child of such a context, package context starts a goroutine that waits
-// until the context ends, unless it finds that the context ends together with
-// one of its own types. Here it has to find that.
+// For a child of a parent of an unknown type, package context starts a
+// goroutine, unless the parent ends together with one of its own contexts.
+// WithoutReentry must make it find that one.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

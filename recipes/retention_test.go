@@ -50,7 +50,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 func TestAnIdleEntryIsRemovedAfterAWhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
-		for range 3 { // each use begins the idle time anew
+		for range 3 { // each use restarts the idle time
 			w.unlock(w.won(c.lock(bg)))
 			time.Sleep(idle - 1)
 			assert.Len(w, w.names(), 1)
@@ -178,7 +178,7 @@ func TestReadersOfACohortShareOneEntry(t *testing.T) {
 		writer := c.lock(bg)
 		w.waits(writer)
 		late := c.rlock(bg)
-		w.waits(late) // the late reader waits behind the writer
+		w.waits(late) // behind the writer
 		for _, l := range held {
 			w.waits(writer)
 			w.unlock(l)
@@ -210,7 +210,7 @@ func TestACohortGrantsTheLockInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A waiter that gives up does not cost the cohort its position in the queue.
+// A waiter that gives up does not cost the cohort its place in the queue.
 func TestAWaiterThatGivesUpLeavesThePositionInTheQueueToTheCohort(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
@@ -247,8 +247,7 @@ func TestTheEntryIsRemovedWhenTheLastWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A waiting writer keeps later readers waiting, but only for as long as it
-// waits itself.
+// A waiting writer keeps later readers waiting, but only while it waits itself.
 func TestReadersAreGrantedTheLockWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		reader := w.won(w.client("r").rlock(bg))
@@ -300,7 +299,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 						w.unlock(held)
 					}
 					harm(w, c, held.Node())
-					time.Sleep(time.Second) // long enough for a heartbeat, and for the watch of the node to end
+					time.Sleep(time.Second) // for a heartbeat, and for the end of the node's watch
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
@@ -391,7 +390,7 @@ func TestReEntryIsNoTurn(t *testing.T) {
 	})
 }
 
-// hookedContext runs a function each time after its method Err was called.
+// hookedContext calls run after each call of Err.
 type hookedContext struct {
 	context.Context
 	run func()
@@ -415,8 +414,8 @@ func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	})
 }
 
-// The process was paused. The lease has ended during the pause, but no timer of
-// the process has run since.
+// The lease has ended during a pause of the process, after which no timer has
+// run yet.
 func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
@@ -462,13 +461,12 @@ func TestTheEntryOfATryLockIsRetainedToo(t *testing.T) {
 	})
 }
 
-// callKey is the key under which a context holds the name of its call. A hook
-// finds the name there.
+// callKey is the context key of a call's name, for hooks.
 type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
 
-// ledger records which hooks have run, and for which calls.
+// ledger records which hooks have run for which calls.
 type ledger struct {
 	mu    sync.Mutex
 	lines []string
@@ -626,7 +624,7 @@ func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {
 
 var errBroken = errors.New("broken for good")
 
-// broken is a connector that always fails, with an error that will not pass.
+// broken always fails with a permanent error.
 type broken struct{}
 
 func (broken) Connect(context.Context) (driver.Session, error) { return nil, errBroken }
@@ -640,8 +638,8 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 			for range 5 {
 				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
 			}
-			// Wait until all calls have returned. That takes seconds, because
-			// the client pauses after a failed attempt to connect.
+			// The calls take seconds to return, because the client
+			// backs off after a failed attempt to connect.
 			time.Sleep(10 * time.Second)
 			for _, call := range calls {
 				require.ErrorIs(w, w.failed(call), errBroken)
@@ -669,7 +667,7 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) { w.requireBoundedTurns(w.clientOf(mute{w.store}, "a", retention())) })
 }
 
-// The client watches the queue once, and then knows that no contender waits.
+// The only watch of the queue shows that no contender waits.
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.requireBoundedTurns(w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
@@ -678,8 +676,8 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	})
 }
 
-// requireBoundedTurns lets many goroutines of a client take the lock in turns. Another
-// client has to get the lock when the turns of the first client are used up.
+// requireBoundedTurns lets many goroutines of a client take the lock in turns.
+// Another client must get it once those turns are used up.
 func (w *world) requireBoundedTurns(c *client) {
 	w.Helper()
 	l := w.won(c.lock(bg))
@@ -700,9 +698,9 @@ func (w *world) requireBoundedTurns(c *client) {
 	}
 }
 
-// Many goroutines of several clients lock, downgrade, give up, and are cut off
-// from the store. No goroutine holds the lock beside a writer, all goroutines
-// get the lock, and no node is left.
+// Goroutines of several clients lock, downgrade, give up, and are cut off from
+// the store. Nobody holds the lock beside a writer, all get the lock, and no
+// node is left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -732,14 +730,14 @@ func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	}
 }
 
-// holders is the set of the Locks that are held. Some of them may be lost.
+// holders is the set of held Locks, some of which may be lost.
 type holders struct {
 	mu   sync.Mutex
 	held map[*recipes.Lock]bool
 }
 
-// enter adds a Lock to the set. It returns the Locks of the set that must not
-// be held at the same time.
+// enter adds a Lock to the set, and returns those that must not be held beside
+// it.
 func (h *holders) enter(l *recipes.Lock) (beside []*recipes.Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -803,7 +801,7 @@ func TestRetainedRequestsAreFew(t *testing.T) {
 	})
 }
 
-// downgrades are the two ways in which an exclusive lock becomes a shared one.
+// downgrades are the two ways to turn an exclusive lock into a shared one.
 var downgrades = map[string]func(w *world, c *client, l *recipes.Lock) *recipes.Lock{
 	"Downgrade": func(w *world, _ *client, l *recipes.Lock) *recipes.Lock {
 		require.NoError(w, l.Downgrade(bg))
@@ -846,9 +844,9 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// Without retention, the readers would get the lock first, because their nodes
-// would be ahead of the node of the other client's writer. With retention they
-// have to get it first as well.
+// Without retention, these readers would be granted the lock first because of
+// their nodes ahead of the other client's writer. Retention must not change
+// that.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
@@ -894,8 +892,8 @@ func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	}
 }
 
-// kept returns the Lock of a reader whose node was created for a writer: the
-// client has kept the node after the writer's Unlock.
+// kept returns the Lock of a reader on a node that was created for a writer and
+// retained after its Unlock.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -980,8 +978,8 @@ func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// While another client waits, this client may take Retention.Turns turns. The
-// first of them is the turn during which the other client begins to wait.
+// The turn in which the other client begins to wait is the first of
+// Retention.Turns.
 func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
@@ -1026,11 +1024,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a context that never ends. A test gives it to Lock.Context as
-// the parent, so that Unlock calls the function run: Lock.Context calls
-// AfterFunc to learn of the end of the parent, and Unlock calls the function
-// that AfterFunc has returned, which calls run. At that moment Unlock has ended
-// the Lock, but not yet the turn of the cohort.
+// duringUnlock is a parent for Lock.Context that makes Unlock call run after
+// the Lock has ended and before its cohort's turn has. Unlock unregisters from
+// the parent at that point, by calling the function that AfterFunc returned.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1046,8 +1042,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks a Lock. It calls the function run in the middle of the
-// Unlock, when the Lock has ended, but not yet the turn of the cohort.
+// unlockWith unlocks a Lock and calls run in between, when the Lock has ended
+// but not yet its cohort's turn.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1163,8 +1159,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that ends during the second call of its method
-// Err. That call comes after the lock was granted and before Lock returns.
+// endsWhenAsked ends during the second call of Err, which comes after the grant
+// and before Lock returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc
@@ -1187,7 +1183,7 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		ctx.Context, ctx.cancel = context.WithCancel(bg)
 		cancelled := c.lock(ctx)
 		other := w.client("b").lock(bg)
-		synctest.Wait() // until client c knows that another client waits
+		synctest.Wait() // until c knows that another client waits
 		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		w.unlock(l)
@@ -1201,8 +1197,8 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 }
 
 func TestALockThatACancelledWaiterWasGivenGoesToTheNext(t *testing.T) {
-	// Chance decides whether the waiter notices the cancellation or the grant
-	// first. So the test runs many rounds.
+	// Chance decides whether the waiter notices the cancellation or the
+	// grant first, hence many rounds.
 	for range 50 {
 		inWorld(t, func(w *world) {
 			var held *recipes.Lock
@@ -1284,8 +1280,8 @@ func TestAReaderBehindAWriterThatGivesUpJoinsOtherReaders(t *testing.T) {
 	})
 }
 
-// If the node cannot be renamed, or no answer says that it was, the reader's node is
-// a new one.
+// If the node cannot be renamed, or the outcome is unknown, the reader gets a
+// new node.
 func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
 	for name, on := range map[string]func(w *world) driver.Connector{
 		"no Replacer": func(w *world) driver.Connector { return bare{w.store} },
@@ -1310,8 +1306,8 @@ func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
 	}
 }
 
-// Each request takes ten milliseconds, also the removal of the node of the call that
-// gives up after a second.
+// Each request takes ten milliseconds, including the removal of the node of the
+// call that gives up after a second.
 func TestACallThatGivesUpIsInTheWayOfNoTryLock(t *testing.T) {
 	for name, try := range map[string]struct {
 		client string

@@ -70,7 +70,7 @@ func TestGrantsInOrderOfArrival(t *testing.T) {
 				for _, next := range queue {
 					w.waits(next)
 					w.unlock(held)
-					time.Sleep(2 * time.Second) // long enough for a waiter that polls to list the queue again
+					time.Sleep(2 * time.Second) // for a polling waiter to list the queue again
 					held = w.won(next)
 				}
 				w.unlock(held)
@@ -120,7 +120,7 @@ func TestOneReleaseWakesOneWriter(t *testing.T) {
 		for i := range 50 {
 			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
 		}
-		time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
+		time.Sleep(soon) // until the holder watches its own node
 		before := w.store.Stats()
 		w.unlock(held)
 		held = w.won(queue[0])
@@ -145,8 +145,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	})
 }
 
-// A contender joins the queue during a brief hold. The release grants it the
-// lock.
+// A contender that joins the queue during a brief hold is granted the lock by
+// its release.
 func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

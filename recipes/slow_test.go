@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// safeLog is a log that can be read while it is written.
+// safeLog is a log that is safe for concurrent use.
 type safeLog struct {
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -31,8 +31,8 @@ func (l *safeLog) String() string {
 	return l.log.String()
 }
 
-// slowLines returns the log's lines about calls that wait for long, without
-// their times. Each line says which node the call waits for.
+// slowLines returns the log's messages about slow waits, without their times.
+// Each names the predecessor.
 func slowLines(log *safeLog) (lines []string) {
 	for line := range strings.Lines(log.String()) {
 		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {

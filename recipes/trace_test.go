@@ -61,16 +61,15 @@ func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// callerKey is the key under which a context holds the number of its caller. A
-// real program would keep a span there.
+// callerKey is the context key of the caller's number, in place of a span.
 type callerKey struct{}
 
 func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns a set of hooks. Each hook appends a text to the slice seen:
-// its own name, and the caller that its context belongs to.
+// callers returns hooks that append their name and the caller in their context
+// to seen.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)
@@ -201,7 +200,7 @@ func TestConnectingReportsTheSession(t *testing.T) {
 	})
 }
 
-// endings counts how often each hook of a trace is called.
+// endings counts the calls of each hook.
 type endings struct{ granted, failed, released, lost int }
 
 func (e *endings) trace(granted func()) *recipes.Trace {
@@ -272,7 +271,8 @@ func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
 	}
 }
 
-// The goroutine that finds the loss calls the hooks of all holds of the entry.
+// The goroutine that notices the loss calls the hooks of all holds of the
+// entry.
 func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		late := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// trying returns the methods TryLock and TryRLock of the lock "q", by name.
+// trying returns TryLock and TryRLock of the lock "q", by name.
 func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context) (*recipes.Lock, error) {
 	m := c.RWMutex("q", opts...)
 	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}
@@ -98,7 +98,7 @@ func TestATimeoutDoesNotEndAHoldOfTryLock(t *testing.T) {
 	})
 }
 
-// beforeCreate is a connector whose sessions run a function before each Create.
+// beforeCreate calls f in its sessions before each Create.
 type beforeCreate struct {
 	driver.Connector
 	f func()
@@ -135,8 +135,8 @@ func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 	})
 }
 
-// Both calls have found the queue empty before either makes its node, and both
-// nodes are in the queue before either call looks at it.
+// Both calls find the queue empty before either creates its node, and both
+// nodes are in the queue before either call checks it.
 func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 	for name, drop := range map[string]bool{"with the nodes ahead": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 						met[r.Stage].Wait()
 						return faults.Fault{DropAhead: drop && r.Stage == faults.StageReply}
 					case faults.OpDelete:
-						return faults.Fault{Delay: soon / 2} // both have looked by then
+						return faults.Fault{Delay: soon / 2} // both have checked by then
 					}
 					return faults.Fault{}
 				})

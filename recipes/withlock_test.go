@@ -17,14 +17,14 @@ import (
 
 type withLock = func(context.Context, func(context.Context) error) error
 
-// with returns the methods WithLock and WithRLock of the lock "q", by name.
+// with returns WithLock and WithRLock of the lock "q", by name.
 func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	m := c.RWMutex("q", opts...)
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches requires that err matches each of the errors that follow it in the
-// call, and none of the other errors in the list below.
+// matches requires that err matches exactly the errors in want, out of those
+// listed below.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{
@@ -120,7 +120,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 			c, closed, lost := w.client("a"), w.client("b"), w.client("c")
 			require.NoError(w, closed.Close())
 			held := w.won(w.client("h").lock(bg))
-			short, cancel := context.WithTimeout(bg, 2*time.Second) // longer than the call before takes
+			short, cancel := context.WithTimeout(bg, 2*time.Second) // longer than the previous call takes
 			defer cancel()
 			gone, cancel := context.WithCancel(bg)
 			cancel()
@@ -171,8 +171,8 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	})
 }
 
-// A function may use another lock, whose errors say nothing about the outer
-// lock.
+// The function may use another lock, whose errors say nothing about the outer
+// one.
 func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -15,15 +15,15 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// world is a store in memory in virtual time. A test can inject faults into
+// world is an in-memory store in virtual time. Tests can inject faults into
 // each of its clients.
 type world struct {
 	*testing.T
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time. After the test, it requires that the
-// store is empty.
+// inWorld runs a test in virtual time and then requires that the store is
+// empty.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -44,14 +44,13 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 	})
 }
 
-// client is a client and its connector, from which a test gets the driver's
-// session.
+// client is a client with access to the driver's session.
 type client struct {
 	*recipes.Client
 	*connector
 }
 
-// connector remembers the session that it made last.
+// connector remembers its latest session.
 type connector struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -68,15 +67,15 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// session returns the driver's session that the client has now.
+// session returns the driver's current session.
 func (c *client) session() driver.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return faults.Unwrap(c.last)
 }
 
-// placeOnly returns the store in a form whose Create returns the place and
-// nothing else. So a waiter has to list the queue and to arm its watch.
+// placeOnly returns the store with a Create that returns only the place, so
+// that a waiter must list the queue and set its watch.
 func (w *world) placeOnly() driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
@@ -84,8 +83,8 @@ func (w *world) placeOnly() driver.Connector {
 	})
 }
 
-// client returns a connected client. The names of its nodes begin with host.
-// The client is closed after the test.
+// client returns a connected client, whose node names begin with host. It is
+// closed after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
 	return w.clientOf(w.store, host, opts...)
@@ -98,8 +97,8 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// connecting returns a client that connects with its first call. The client is
-// closed after the test.
+// connecting returns a client that connects with its first call. It is closed
+// after the test.
 func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	conn := &connector{Connector: c}
 	cl := &client{recipes.NewClient(conn, opts...), conn}
@@ -107,9 +106,8 @@ func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	return cl
 }
 
-// lose loses the next request of the kind op that the session sends. If
-// committed is true, the store carries the request out, and only the reply is
-// lost.
+// lose loses the session's next request for op, or, if committed is set, only
+// the reply.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -118,7 +116,7 @@ func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	}
 }
 
-// names returns the names of the nodes in the queue "q".
+// names returns the node names in the queue "q".
 func (w *world) names() []string {
 	w.Helper()
 	s, err := w.store.Connect(w.Context())
@@ -139,8 +137,8 @@ type result struct {
 	err  error
 }
 
-// going runs f on a goroutine, and returns when f has returned or waits. The
-// result of f is sent to the channel.
+// going runs f in a goroutine until it has returned or blocks. The channel
+// receives the result.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -151,17 +149,17 @@ func going(f func() (*recipes.Lock, error)) <-chan result {
 	return c
 }
 
-// lock starts a call of Lock on the lock "q": see going.
+// lock starts a call of Lock on the lock "q" (see going).
 func (c *client) lock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).Lock(ctx) })
 }
 
-// rlock starts a call of RLock on the lock "q": see going.
+// rlock starts a call of RLock on the lock "q" (see going).
 func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won requires that a call has been granted its lock, and returns the Lock.
+// won requires that a call has been granted its lock.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()
@@ -187,7 +185,7 @@ func (w *world) waits(c <-chan result) {
 	}
 }
 
-// failed requires that a call has returned an error, and returns that error.
+// failed requires that a call has returned an error.
 func (w *world) failed(c <-chan result) error {
 	w.Helper()
 	synctest.Wait()
@@ -212,7 +210,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// unlock requires that Unlock of each lock succeeds.
 func (w *world) unlock(locks ...*recipes.Lock) {
 	w.Helper()
 	for _, l := range locks {
@@ -222,5 +219,5 @@ func (w *world) unlock(locks ...*recipes.Lock) {
 
 var bg = context.Background()
 
-// soon is a virtual time that is longer than any work in the background takes.
+// soon is more virtual time than any background work takes.
 const soon = time.Second
