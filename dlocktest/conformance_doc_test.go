@@ -21,10 +21,10 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is how many cases the page names, at most, for one
-	// sabotage (a driver with one deliberate mistake).
+	// shown limits the cases that the page names for one sabotage (a driver
+	// with one deliberate mistake).
 	shown = 2
-	// rounds is how often a case must catch a sabotage before the page names
+	// rounds is how often a case must catch a sabotage for the page to name
 	// it.
 	rounds = 2
 	// tries is how often a case may run until it catches the sabotage.
@@ -114,8 +114,8 @@ func failures(out string) map[string]bool {
 
 // observe fills the rows that name no cases yet, by running the whole kit
 // several times against their broken drivers. It also requires that no case
-// fails with the correct driver. To have a row observed again, delete its cases
-// from the page.
+// fails with the correct driver. To observe a row again, delete its cases from
+// the page.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// The test of a driver is a function like this. New returns a new store for
-// each case. Since the hooks that inject faults are missing here, Run reports
-// which rules it could not check.
+// A driver's test is a function like this. New returns a new store for each
+// case. Without hooks to inject faults, Run reports which rules it could not
+// check.
 func ExampleRun() {
 	testConformance := func(t *testing.T) { // TestConformance in a real test
 		dlocktest.Run(t, dlocktest.Config{
@@ -26,8 +26,7 @@ func ExampleRun() {
 	_ = testConformance
 }
 
-// Advancing the clocks of a lease has the same effect as a pause of the
-// process.
+// Advancing the clocks of a lease simulates a pause of the process.
 func ExampleSkewLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	defer lease.End(nil)

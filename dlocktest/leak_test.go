@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A connection that an earlier case left open may close during a case. It must
+// A connection left open by an earlier case may close during a case. It must
 // not hide one that the case leaves open.
 func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
 	open := func() (closeBoth func()) {

@@ -60,9 +60,8 @@ func withoutReleased(w driver.Watch) driver.Watch {
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that passes on those values of w, and its end, for
-// which heard returns true. If it misses the end of w, it ends with the
-// session.
+// passIf returns a watch that passes on the values and the end of w for which
+// heard returns true. If it misses the end of w, it ends with the session.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {

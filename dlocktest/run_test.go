@@ -18,8 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 
 type bare struct{ driver.Session }
 
-// configs holds configurations that lack a field or whose hooks fail. Each is
-// run in a child process.
+// configs are configurations that lack a field or whose hooks fail, each run in
+// a child process.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -137,7 +137,7 @@ var configs = map[string]func() Config{
 }
 
 // losing returns a configuration whose store ends the first n sessions that
-// create a node, as happens on a machine that stops the process for too long.
+// create a node, as if the process had been stopped for too long.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -297,7 +297,7 @@ func TestMissingAbilityFails(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// On a store that is too slow, a case cannot make all its rounds within the
+// With a store that is too slow, a case cannot make all its rounds within the
 // time limit of a wait.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
@@ -328,8 +328,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// The session of this driver ends at each slow reply, so the case of slow
-// replies proves nothing.
+// The driver's session ends at each slow reply, so the case of slow replies
+// proves nothing.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

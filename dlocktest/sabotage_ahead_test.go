@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a wrap whose Create returns wrong nodes ahead, made by the
-// function from the right ones.
+// tells returns a wrap whose Create replaces the nodes ahead by the result of
+// ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -155,7 +155,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses that the node ahead has gone
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses that the node ahead is gone
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

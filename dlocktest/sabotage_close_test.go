@@ -174,14 +174,14 @@ func (s *closesOnceOnly) Close() error {
 // strayNode makes the sequences of stray nodes unique.
 var strayNode atomic.Int64
 
-// putStray puts a node that belongs to no session into a queue, as may be left
-// by a create that reaches the store after the end of its session.
+// putStray adds a node without a session to a queue, as a create might that
+// reaches the store after the end of its session.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose is a session that repeats some creates after Close: those
-// that failed because their ctx had ended.
+// createsAfterClose is a session that repeats creates after Close if their ctx
+// had ended.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store

@@ -36,7 +36,7 @@ var createSabotages = []sabotage{
 }
 
 // letsGo is a session whose Create returns when its ctx ends, and ignores the
-// node that is created after that.
+// node that is created later.
 type letsGo struct{ base }
 
 func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -58,7 +58,7 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 }
 
 // losesCreates is a session that implements the loss of creates. After each
-// loss, its Create calls after, which makes the mistake.
+// loss, its Create makes its mistake by calling after.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -123,7 +123,7 @@ type orphans struct{ base }
 
 func (s orphans) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	j, err := s.base.Create(context.WithoutCancel(ctx), queue, n)
-	time.Sleep(100 * time.Microsecond) // the reply takes its time
+	time.Sleep(100 * time.Microsecond) // latency of the reply
 	if ctx.Err() != nil {
 		return driver.Joined{}, ctx.Err()
 	}
@@ -181,8 +181,8 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce is a session that implements HoldRequest for creates, and does
-// not remove the node of one that arrives late.
+// cleansUpOnce is a session that implements HoldRequest for creates, and leaves
+// the node of one that arrives late.
 type cleansUpOnce struct {
 	base
 	late lateRequests
@@ -197,7 +197,7 @@ func (s *cleansUpOnce) Create(ctx context.Context, queue string, n driver.NodeSp
 	return s.base.Create(ctx, queue, n)
 }
 
-// outlives is a session that still makes nodes after the store has ended it.
+// outlives is a session that still creates nodes after the store has ended it.
 type outlives struct {
 	base
 	store   *memdriver.Store

@@ -87,8 +87,8 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession holds the session that all sessions share, and that is replaced
-// when it has ended.
+// firstSession holds the session shared by all sessions. It is replaced when it
+// has ended.
 type firstSession struct {
 	mu sync.Mutex
 	s  base

@@ -137,7 +137,7 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	return nodes, err
 }
 
-// mixed is a session that also lists the queues just below a queue, if their
+// mixed is a session that also lists queues directly below a queue if their
 // names look like those of nodes.
 type mixed struct{ base }
 

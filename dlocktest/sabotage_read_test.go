@@ -40,8 +40,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData is a session that takes the session whose Create has stored a
-// node's data for the node's owner.
+// ownerByData is a session that tells a node's owner by the node's data: it is
+// the session whose Create has stored the same data.
 type ownerByData struct {
 	base
 	owners *sync.Map

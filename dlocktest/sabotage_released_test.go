@@ -97,8 +97,8 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses is a session whose watches guess why they end: unless a session has
-// announced a removal or replacement, they send Released.
+// guesses is a session whose watches send Released unless a session has
+// announced the removal or replacement.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -148,7 +148,7 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 // released.
 type tellsOwn struct {
 	base
-	released sync.Map // places of the nodes that this session has released
+	released sync.Map // places of the nodes released by this session
 }
 
 func (s *tellsOwn) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -185,11 +185,11 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 }
 
 // overtaken is a session whose watches may send Released after their own node
-// has gone. The function fails decides whether one does.
+// is gone, if fails returns true.
 type overtaken struct {
 	base
-	releases *sync.Map // the nodes that any session has released
-	deleted  sync.Map  // places of the nodes that this session has deleted
+	releases *sync.Map // nodes released by any session
+	deleted  sync.Map  // places of the nodes deleted by this session
 	fails    func(s *overtaken, p driver.Place) bool
 }
 

@@ -76,14 +76,14 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements holds each node whose session has announced that it will delete
-// or replace it. Operators, and stores that drop a session, announce nothing.
+// announcements holds each node whose session has announced its deletion or
+// replacement. Operators, and stores that drop a session, announce nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
 	base
 	told *announcements
-	mine sync.Map // the sequence of each node of the session; Close announces all of them
+	mine sync.Map // sequences of the session's nodes, all of which Close announces
 }
 
 // sequence identifies a node, whatever its prefix.
@@ -130,13 +130,13 @@ func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bo
 func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
-		return w, err // notices a node that was gone before
+		return w, err // notices a node that is already gone
 	}
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome is a session whose watches leave out the own node if from is
-// negative, and otherwise the nodes ahead with an index of from or higher.
+// forgetsSome is a session whose watches omit the own node if from is negative,
+// and otherwise the nodes ahead from that index on.
 type forgetsSome struct {
 	base
 	from int
@@ -201,7 +201,7 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 }
 
 // lastWatchOnly is a session that forgets a watch when a newer one of the same
-// node or queue is armed.
+// node or queue is set.
 type lastWatchOnly struct {
 	base
 	mu   sync.Mutex
@@ -232,9 +232,9 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx is a session whose watches stop working when the ctx of the call
-// that armed them ends. If closes is set, they end at that moment. Otherwise
-// they stay open and report nothing more.
+// endsWithCtx is a session whose watches die with the ctx of the call that set
+// them. If closes is set, they end at that moment. Otherwise they stay open and
+// silent.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -317,7 +317,7 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 }
 
 // stopsOnce is a session whose watches hang when they are stopped twice. A real
-// driver with this mistake would panic, but that would end the kit.
+// driver would rather panic, but that would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -401,9 +401,8 @@ func (s *trustsSilence) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return passIf(s, w, s.heard), err
 }
 
-// trustsCopy is a session that notices what it has missed, but only for nodes
-// that it knows from a notice or from Watch, and not for those of a watch armed
-// by Create.
+// trustsCopy is a session that notices what it has missed, except for nodes
+// that it knows only from a watch set by Create.
 type trustsCopy struct {
 	base
 	silent atomic.Bool
@@ -418,8 +417,8 @@ func (s *trustsCopy) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// pollsQueues is a session that watches a queue by listing it now and then. A
-// watch ends when the text that version makes of the list has changed.
+// pollsQueues is a session that watches a queue by listing it periodically. A
+// watch ends when the version of the list has changed.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64 // the latest token of the store
@@ -456,7 +455,7 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 // the only session.
 type seesOthers struct {
 	base
-	live *atomic.Int64 // how many sessions of the store were not closed
+	live *atomic.Int64 // number of the store's open sessions
 }
 
 func (s *seesOthers) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
