@@ -31,7 +31,7 @@ func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
-		time.Sleep(down) // until the driver pauses between two attempts to connect
+		time.Sleep(down) // until the driver backs off between two attempts to connect
 		b.proxy.Heal()
 		require.NoError(t, b.Close())
 		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
@@ -119,9 +119,9 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// An attempt to end a session first reconnects with it, which extends it by
-// another timeout, and then asks the server to end it. If every attempt were
-// given up between these steps, the session would never end.
+// Ending a session takes a reconnect, which extends it by another timeout, and
+// then a request to end it. If every attempt gave up in between, the session
+// would live for ever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector that gives each session its own proxy, into which the
-// tests inject faults.
+// store is a connector that gives each session a proxy of its own to inject
+// faults.
 type store struct {
 	t              *testing.T
 	server         *zktest.Server
@@ -54,8 +54,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a session that has shut down, so that tests
-// that count goroutines do not count those of unused proxies.
+// freeProxy reuses the proxy of a session that has shut down, so that unused
+// proxies do not add goroutines for tests that count them.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 	return s.proxies[session]
 }
 
-// conformance has all stores of one run of the kit, to find the proxy of any
-// session.
+// conformance finds the proxy of any session, across all stores of one run of
+// the kit.
 type conformance struct {
 	slow           sync.Map // keys are sessions whose replies are delayed
 	alwaysPrefetch bool
@@ -148,15 +148,15 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			return p.Heal
 		},
 		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
-		// Notices share a stream with replies, so a network cannot lose them
-		// alone.
+		// Notices share a stream with replies, so a network cannot lose
+		// them alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops requests that arrive on an earlier connection of
-			// the session, so the request is simply lost and can't arrive
-			// later.
+			// A server drops requests that arrive on an earlier
+			// connection of the session, so the request is simply
+			// lost.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -179,8 +179,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	// This run is about lists only. Leave out cases that end sessions, because
-	// they are slow.
+	// This run is about lists only, so skip the slow cases that end
+	// sessions.
 	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}

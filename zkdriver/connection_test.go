@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// listener accepts connections and returns its address. It calls serve for each
-// connection, on a new goroutine.
+// listener calls serve for each connection in a new goroutine, and returns its
+// address.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,7 +240,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 			sessions.Go(func() { create(within(t), s, "q", "h-W-", []byte{byte(i)}) })
 			sessions.Go(func() { s.List(context.Background(), "q") })
 		}
-		sessions.Go(func() { // some take seconds to close, so close all at once
+		sessions.Go(func() { // concurrently, because some take seconds to close
 			begin := time.Now()
 			s.Close()
 			assert.Less(t, time.Since(begin), 10*time.Second, name)

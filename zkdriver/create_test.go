@@ -109,7 +109,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
-		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // all ten digits are 0; the 1 belongs to the prefix
+		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // the ten digits are 0; the 1 belongs to the prefix
 		{Name: "h-R-0000000002", Seq: 2, Epoch: 7},
 		{Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7},
 		{Name: "h-W-99999999999999999999", Seq: 9999999999, Epoch: 7},
@@ -331,9 +331,9 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// Replies that are held back hold back all later ones, so no container is
-	// requested before the server has every call's first request, which looks
-	// for the queue.
+	// A delayed reply delays all later ones, so no container is requested
+	// before the server has every call's first request, which looks for the
+	// queue.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
@@ -355,7 +355,7 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
-// A Stat does not show whether a node is a container, so count the requests.
+// A Stat does not tell containers from other nodes, so count the requests.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")

@@ -144,8 +144,8 @@ func TestAChrootIsNotEscaped(t *testing.T) {
 	require.Equal(t, "n-0000000001", name)
 }
 
-// Operators and other programs rely on the path of a lock, so it must not
-// change.
+// The path of a lock must not change, because operators and other programs rely
+// on it.
 func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
 	for segment, child := range map[string]string{
 		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",

@@ -39,7 +39,7 @@ func FuzzTrailer(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		// The data may also come from a stored node, written by any client.
+		// Any client may have written the data of a stored node.
 		inner, e, marked := splitTrailer(data)
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
@@ -86,8 +86,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment checks that segments and their children map one to one, and that
-// the child is not a contender.
+// FuzzSegment checks that the mapping of segments to children is one to one,
+// and that no child looks like a contender.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
 		"x-123456789\uff10"} {
@@ -108,7 +108,7 @@ func FuzzSegment(f *testing.F) {
 }
 
 // serverTakes mirrors the server's own check of paths (PathUtils.validatePath),
-// which looks at UTF-16 code units.
+// which is based on UTF-16 code units.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

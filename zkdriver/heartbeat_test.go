@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A holder's lease never counts from later than the sending time of the latest
-// answered write, so Syncs alone do not renew it.
+// A holder's lease is counted from the sending of the latest answered write at
+// most, so Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
@@ -91,7 +91,7 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 }
 
-// The follower has lost its leader, and keeps answering reads for ten seconds.
+// A follower that has lost its leader keeps answering reads for ten seconds.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -108,7 +108,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	e.CutServer(follower)
 	stop := make(chan struct{})
 	reads := make(chan int, 1)
-	// The answers to these reads must not renew the lease.
+	// The replies must not renew the lease.
 	go func() {
 		n := 0
 		defer func() { reads <- n }()

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound ends a test that makes no progress.
+// bound is the timeout of every wait in a test.
 const bound = 30 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -34,9 +34,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which a session with this timeout must survive. On a
-// slow machine it may end nevertheless, so lives retries with a longer timeout
-// if try returns the error of an ended session.
+// lives runs a test in which a session must survive. If try returns the error
+// of an ended session, as may happen on a slow machine, lives retries with a
+// longer timeout.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -51,8 +51,8 @@ func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) 
 	}
 }
 
-// heartbeats waits until the session has ended or sent n more heartbeats, as
-// counted by sent.
+// heartbeats waits until sent has counted n more heartbeats, or the session has
+// ended.
 func heartbeats(t testing.TB, s *session, n int, sent func() int) {
 	t.Helper()
 	for before, more := sent(), 1; more <= n; more++ {
@@ -88,7 +88,7 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session behind its own proxy. Its field raw is a plain
+// fixture is a session behind its own proxy. The field raw is a plain
 // go-zookeeper client.
 type fixture struct {
 	*session
@@ -142,8 +142,8 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns how many requests the session has sent, without heartbeats
-// and those of reconnects.
+// requests returns the number of requests that the session has sent, without
+// heartbeats and reconnects.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }

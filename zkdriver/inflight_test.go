@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// remake removes a queue with all its nodes and recreates it, so that its names
-// repeat.
+// remake recreates an empty queue, so that node names repeat.
 func (b *fixture) remake(queue string) {
 	b.t.Helper()
 	path := b.chroot + "/" + queue
@@ -25,10 +24,9 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// An operator recreates the queue, so that the node of a Create in flight gets
-// the name of a node that is being removed. The server carries out that removal
-// after the Create, and so removes the new node. The session must notice: see
-// inFlight.
+// A queue is recreated so that a new node gets the name of one whose removal is
+// in flight. The server then removes the new node, and the session must notice:
+// see inFlight.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
@@ -70,8 +68,8 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	}
 }
 
-// Any client may make a node with any sequence, so the search for an orphan
-// must not rely on the sequences of others.
+// Any client may create a node with any sequence, so the search for an orphan
+// must not rely on other nodes' sequences.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

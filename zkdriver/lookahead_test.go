@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// member is a session with one node in the queue "q". Its timeout is longer than
-// any test; the test moves the clock of its lease.
+// member is a session with one node in the queue "q". The test moves the clock
+// of its lease, and its timeout is longer than any test.
 type member struct {
 	*session
 	t     testing.TB
@@ -22,8 +22,7 @@ type member struct {
 	watch driver.Watch
 }
 
-// newLine returns n members whose nodes are in the queue in this order. No
-// member waits yet.
+// newLine returns n members, queued in this order. None of them waits yet.
 func newLine(t testing.TB, n int) (line []*member) {
 	t.Helper()
 	server := zktest.Shared(t)
@@ -51,16 +50,16 @@ func (m *member) delete(why driver.Cause) {
 	require.NoError(m.t, m.Delete(within(m.t), "q", m.place, why))
 }
 
-// pass lets more than 3/8 of the timeout pass, after which an answered write does
-// not suffice for a grant. It does so in steps, because a connection on which a
-// heartbeat is unanswered for long is given up.
+// pass advances the lease's clock by more than 3/8 of the timeout, after which
+// an answered write does not suffice for a grant. It takes several steps,
+// because a connection with an unanswered heartbeat is given up.
 func (m *member) pass() {
 	m.t.Helper()
 	for range 3 {
 		leasehook.Skew(m.conn.Lease(), longTimeout*13/100)
 		require.NoError(m.t, m.conn.Sync("/"))
 	}
-	m.conn.DutyChanged() // the timers of the session have not noticed
+	m.conn.DutyChanged() // the session's timers have not noticed the skew
 }
 
 func (m *member) becomes(d zkconn.Duty) {
@@ -68,8 +67,8 @@ func (m *member) becomes(d zkconn.Duty) {
 	eventually(m.t, fmt.Sprint("duty ", d), func() bool { return m.own.duty() == d })
 }
 
-// hasSent waits until the session has sent that many writes, and may be granted a
-// lock without another one.
+// hasSent waits until the session has sent that many writes, the last recently
+// enough for a grant.
 func (m *member) hasSent(writes int) {
 	m.t.Helper()
 	eventually(m.t, "a recent write was answered", func() bool {
@@ -82,7 +81,7 @@ func (m *member) hasSent(writes int) {
 
 func (m *member) writes() int { return m.proxy.Frames(zktest.OpMulti) }
 
-// However long the waiter has waited, it sends nothing between the answer to its
+// However long it has waited, a waiter sends nothing between the answer to its
 // predecessor's Delete and its own grant.
 func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	for name, passes := range map[string]int{"a short time": 1, "twice the timeout": 6} {
@@ -114,8 +113,8 @@ func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	}
 }
 
-// The release may arrive while the write of the next in line is in flight. Then
-// the grant waits for the answer to that write, and not for another one.
+// If the release arrives while the write of the next in line is in flight, the
+// grant waits for that write and needs no other.
 func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	line := newLine(t, 3)
 	v, w, x := line[0], line[1], line[2]
@@ -136,8 +135,9 @@ func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	require.Equal(t, before, x.proxy.Requests())
 }
 
-// If V goes without a release, the waiter need not be next in line. So its
-// session lists the queue once, and sends no write.
+// If the node ahead of the predecessor (v) goes without a release, the waiter
+// need not be next in line, so its session lists the queue once and sends no
+// write.
 func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	for name, goes := range map[string]func(v *member){
 		"gives up": func(v *member) { v.delete(driver.Changed) },
@@ -170,8 +170,8 @@ func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	}
 }
 
-// Waiters give up one after the other. At any time, only the session of the node
-// behind the first one is next in line.
+// While waiters give up one after the other, only the session next in line
+// sends writes.
 func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	line := newLine(t, 8)
 	for i, m := range line[1:] {
@@ -210,8 +210,8 @@ func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	}
 }
 
-// After a reconnect, the report of a release is not trusted. The waiter lists the
-// queue.
+// After a reconnect, the report of a release is not trusted, and the waiter
+// lists the queue instead.
 func TestWaiterLearnsOfItsTurnAfterAReconnect(t *testing.T) {
 	line := newLine(t, 3)
 	v, w, x := line[0], line[1], line[2]

@@ -17,9 +17,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The tests of package zkconn show in virtual time which outages a session
-// survives. This one confirms it with a real server, and over TLS, with a
-// margin for a busy machine.
+// Package zkconn tests in virtual time which outages a session survives. This
+// test confirms it with a real server and TLS, with a margin for a busy
+// machine.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
@@ -38,8 +38,8 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	}
 }
 
-// outages plays an outage for each of eight sessions, each at a different
-// moment.
+// outages interrupts eight sessions, each at a different phase of its
+// heartbeats.
 func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	const phases = 8
 	var group sync.WaitGroup

@@ -14,7 +14,8 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	asked := b.own.createdSoFar()
 	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	// Another goroutine creates this node before the answer above is handled.
+	// Another goroutine creates this node before the answer above is
+	// handled.
 	p := b.mustCreate("q", "h-W-", "x")
 	b.own.queueGone("q", asked)
 	b.own.nodeGone("q", p.Name, asked)

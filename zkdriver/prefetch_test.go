@@ -85,7 +85,7 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	}
 }
 
-// The connection breaks while the answer to the list is held up. The node
+// The connection breaks while the reply to the list is delayed. The node
 // exists, so Create succeeds.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
@@ -108,8 +108,8 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next one, whose server has the new node here. So the list is
-// used.
+// the list on the next one. The list is used, because its server has the new
+// node here.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.names() // waits for a connection

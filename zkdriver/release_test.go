@@ -46,13 +46,13 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // each waiter's watch goes on for its own node, which remake has removed
+			ended(t, c) // the watches go on for the waiters' own nodes, which remake has removed
 		}
 	}
 }
 
-// The release happens while the watch is being armed, so the watch may either
-// send Released or end.
+// A release may coincide with the setting of the watch, which then sends
+// Released or ends.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -106,8 +106,9 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A client that can write to a node could make it look released. So a write is
-// trusted only if the node is guarded: only its own session can write to it.
+// A client that can write to a node could make it look released, so a write is
+// trusted only if the node is guarded, that is, writable by its own session
+// alone.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -128,8 +129,8 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// The queue was recreated, and another session's node has the name of the
-// holder's. The holder's release must not remove it.
+// After the queue was recreated, another session's node has the name of the
+// holder's. The holder's release must leave it.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		t.Run(handover, func(t *testing.T) {
@@ -146,8 +147,8 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Where the server would not refuse to remove another session's node, a node
-// that is not watched is read before it is removed.
+// Where the server would not refuse to remove another session's node, an
+// unwatched node is read before it is removed.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -164,8 +165,8 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	}
 }
 
-// A node was removed during a reconnect, and another of the same name was
-// created. The server reports that as a write, which is no release.
+// A node that is replaced by one of the same name during a reconnect looks like
+// a write, but that is no release.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -200,10 +201,9 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// After a reconnect, setting all watches again may take several requests. A
-// waiter may therefore hear of a release before it hears that its own node was
-// removed earlier, so no release in the queue is trusted until all its watches
-// are set again.
+// After a reconnect, setting all watches again may take several requests, so a
+// waiter may hear of a release before the earlier removal of its own node. No
+// release in the queue is trusted until all its watches are set.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{own: new(ownNodes)}
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -274,9 +274,9 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "a session with handover=list must not write to its nodes")
 }
 
-// With acl=creator and a certificate, the ACL of a queue names all logins of
-// the client that made it, because only the server knows the name in the
-// certificate. A secret must not be among them, so such a session has none.
+// With acl=creator and a certificate, a queue's ACL names all logins of its
+// creator, since only the server knows the name in the certificate. Such a
+// session has no secret, which would be among them.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
@@ -288,7 +288,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// A session with handover=list has no secret, and so trusts no write.
+// A session with handover=list has no secret, and therefore trusts no write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -301,8 +301,8 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// A release is reported only if the queue's ACL lets every client that may
-// create nodes also delete nodes.
+// A release is reported only if every client that may create nodes in the queue
+// may also delete them, so that a forgery gains it nothing.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -367,7 +367,7 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 }
 
 // Another session's node is never taken for one of this session, whatever its
-// data says.
+// data.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")

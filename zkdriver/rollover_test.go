@@ -60,8 +60,8 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// The server shows the digests of an ACL only to clients with ADMIN. Others
-// cannot recreate the queue with the same ACL.
+// Only clients with ADMIN see the digests of an ACL. Others cannot recreate the
+// queue with the same ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
 	operator := b.server.Raw(t)
@@ -84,8 +84,8 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// A session erases data that was written to the queue's node after the session
-// first read it, unless it may not write to the queue.
+// Data written to the queue's node after the session first read it is erased,
+// unless the session may not write to the queue.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
@@ -101,8 +101,7 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// A lock below a queue is a child of its node, which therefore cannot be
-// removed.
+// A queue with another lock's queue below it cannot be removed.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -141,8 +140,7 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	require.Len(t, b.nodes("q"), 1, "the contenders are in the queue's own node again")
 }
 
-// endsSequences uses a queue, which has a lock below it, until its sequences
-// are used up.
+// endsSequences uses up the sequences of a queue that has another one below it.
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
@@ -188,8 +186,8 @@ func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
 	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
 }
 
-// The session knows a successor that is gone. The queue was recreated, together
-// with a node that has the successor's name.
+// The session's known successor is gone, and the queue was recreated together
+// with a node of the successor's name.
 func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	b := newFixture(t, "sequence_limit=4")
 	other := b.another("sequence_limit=4")

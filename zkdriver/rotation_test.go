@@ -47,7 +47,6 @@ func (r *rotating) params() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(r.ca) + "&tls_cert=" + url.PathEscape(r.cert) + "&tls_key=" + url.PathEscape(r.key)
 }
 
-// connects begins a session and closes it. It returns the error of Connect.
 func connects(t testing.TB, c driver.Connector) error {
 	t.Helper()
 	s, err := c.Connect(within(t))

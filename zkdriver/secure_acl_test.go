@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has nodes that the user alice has made with one mode of acl, and
-// makes go-zookeeper clients that try to get at them.
+// aclFixture has nodes created by the user alice under one value of acl, and
+// plain clients that attack them.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -45,8 +45,8 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf returns the ACL of a node, which must not have changed since the node
-// was created.
+// aclOf returns the ACL of a node, which must not have changed since its
+// creation.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -55,8 +55,8 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 	return acl
 }
 
-// contenderACL requires that the users of the queue may read a contender, and
-// that only its own session may do more.
+// contenderACL requires that the queue's users may read a contender's node, and
+// only its own session may do more.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -117,8 +117,8 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
-			// With data in the queue's node, Create uses another mode: see
-			// createMode.
+			// If the queue's node has data, Create takes another
+			// path: see createMode.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
 			p, err = create(within(t), h.alice, "of/alice/plain", "web1-W-", []byte("y"))
@@ -163,7 +163,7 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 	}
 }
 
-// handmade tries every ZooKeeper request about a queue and a contender, and
+// handmade tries every ZooKeeper request on a queue and a contender, and
 // returns the errors.
 func handmade(c *zk.Conn, queue, node string) map[string]error {
 	done := make(map[string]error)
@@ -287,8 +287,8 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// These limits of ZooKeeper's ACLs are not faults of the driver.
-// docs/use/guarantees.md says what operators can do about them.
+// These are limits of ZooKeeper's ACLs. docs/use/guarantees.md says what
+// operators can do about them.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
 	c := h.plain("")
@@ -297,9 +297,9 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.True(t, there, "a client that knows the name of a node can ask whether the node exists")
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "the answer names the session that owns the node")
 
-	// A session's password can be computed from its id, so any client that may
-	// connect can end the session. That takes some attempts, because the
-	// owner's client reconnects at once.
+	// A session's password can be computed from its id, so any client that
+	// may connect can end the session. That may take several attempts,
+	// because the owner reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
 	})
@@ -318,15 +318,15 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 		c := h.plain(login)
 		_, _, err := c.GetACL(h.queuePath())
 		assert.ErrorIs(t, err, zk.ErrNoAuth, who)
-		acl, _, err := c.GetACL(h.ancestors()[0]) // every client may read this ACL
+		acl, _, err := c.GetACL(h.ancestors()[0]) // readable for every client
 		require.NoError(t, err)
 		assert.NotContains(t, fmt.Sprint(acl), hash, who)
 		assert.Contains(t, fmt.Sprint(acl), "alice:x", who)
 	}
 }
 
-// Every client may create nodes below the ancestors that the driver makes. So a
-// client can make a queue before its users do, with an ACL in its own favour.
+// Any client can create nodes below the ancestors that the driver makes, and
+// thus a queue, before its users do, with an ACL in its own favour.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -364,9 +364,9 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// After a session has checked a queue, the queue gets another ACL or is
-// replaced. The next Create makes a node without another check, so it must
-// notice the change from the answer.
+// After a session has checked a queue, the queue is replaced or gets another
+// ACL. The next Create makes its node without a check and must notice the
+// change by the reply.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -422,13 +422,13 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A lock and the locks below it belong to the same user, who can take the lock
-// even if its node was made for the locks below it, with an ACL that let every
-// client create nodes.
+// The user of a lock owns the locks below it and can acquire the lock even if
+// its node was created for those, with an ACL that let every client create
+// nodes.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
-			h := newACLFixture(t, mode) // alice has made of/alice/q
+			h := newACLFixture(t, mode) // alice has created of/alice/q
 			above, err := create(within(t), h.alice, "of/alice", "web1-W-", []byte("x"))
 			require.NoError(t, err)
 			acl, _, err := h.owner.GetACL(h.root + "/of/alice")

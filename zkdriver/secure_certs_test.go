@@ -79,8 +79,8 @@ func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that records what clients send, decrypted if it speaks
-// TLS.
+// recorder is a listener that records what clients send, decrypted in the case
+// of TLS.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -88,8 +88,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record starts a recorder. As soon as a client connects, it sends answer, and
-// nothing else.
+// record starts a recorder that sends answer to each client as soon as it
+// connects, and nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

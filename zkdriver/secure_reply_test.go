@@ -23,17 +23,17 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hostileServerVariable holds a data source name in the child process that runs
-// the client of a hostile server. A panic on a goroutine of go-zookeeper would
-// otherwise end the test binary.
+// hostileServerVariable is set to a data source name in the child process that
+// runs the client of a hostile server, where a panic in a goroutine of
+// go-zookeeper does not end the test binary.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer runs in a child process of the tests below. It
+// TestClientOfAHostileServer is run in a child process by the tests below. It
 // uses the driver for a while and ignores errors.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
-		return // only the tests below run this, in a child process
+		return // runs only in a child process
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		use(dsn)
@@ -56,7 +56,8 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// End only the lease; ending the session in the store takes time.
+	// End only the lease, because ending the session in the store takes
+	// time.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
@@ -80,8 +81,8 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// The exit status does not matter: if a server keeps closing connections, a
-	// data race in go-zookeeper makes the race detector set it.
+	// Ignore the exit status: if a server keeps closing connections, the
+	// race detector sets it because of a data race in go-zookeeper.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)
@@ -159,7 +160,7 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 			switch opcode {
 			case zktest.OpMulti:
 				return body
-			case zktest.OpGetData: // a valid answer, so that the driver goes on to a Multi
+			case zktest.OpGetData: // a valid answer, so that the driver proceeds to a Multi
 				return append(number(0), make([]byte, 68)...)
 			}
 			return make([]byte, 100)
@@ -239,8 +240,8 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy that changes one byte in about every tenth chunk sent by
-// the server.
+// garbler is a proxy that changes one byte in about every tenth chunk from the
+// server.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

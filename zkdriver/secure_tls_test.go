@@ -34,8 +34,8 @@ func sessionReply(timeout time.Duration, id int64) []byte {
 	return append(b, make([]byte, 16+1)...)
 }
 
-// refused requires that connecting with a login fails soon after
-// connect_timeout. It returns the error.
+// refused requires that connecting fails soon after connect_timeout, and
+// returns the error.
 func refused(t *testing.T, dsn string) error {
 	t.Helper()
 	began := time.Now()
@@ -81,8 +81,8 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 	}
 	t.Run("and a good one is spoken to", func(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{good.issue(nil)}}, sessionReply(time.Minute, 7))
-		// The server receives the login and never answers it, so no session
-		// begins.
+		// The server receives the login but never answers, so no
+		// session begins.
 		refused(t, "zk://alice:geheim@"+server.addr()+good.trust())
 		assert.Contains(t, server.heard(), "geheim", "the login goes to a server that has proven who it is")
 	})
@@ -99,16 +99,16 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		// With handover=list the session does not log in. This server answers
-		// no login.
+		// This server answers no login, so use handover=list, which
+		// does without.
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list")
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
 	}
 }
 
-// The error quotes the certificate before it is known whether a trusted CA
-// signed it, so the text may be an attacker's.
+// The error quotes the certificate before its signature is verified, so an
+// attacker may have written the text.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
@@ -176,7 +176,7 @@ func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // the client must send only TLS handshakes and alerts
+			for heard != "" { // expect nothing but TLS handshakes and alerts
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -209,7 +209,7 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=testenv client"}}, acl)
 
-	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate of the same CA
+	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate from the same CA
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
 		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // waiter is a session whose nodes wait behind another session's. Its timeout is
-// so long that it sends no heartbeat during a test.
+// so long that no heartbeat is sent during a test.
 type waiter struct {
 	*fixture
 	holder      *session
@@ -59,8 +59,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass moves the clock of the lease by d, then sends a Sync as if a heartbeat
-// had been answered, and records how many frames have been sent so far.
+// pass advances the lease's clock by d, sends a Sync in place of a heartbeat,
+// and records how many frames have been sent so far.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -69,7 +69,7 @@ func (w *waiter) pass(d time.Duration) {
 }
 
 // sent requires that since the last pass the session has sent exactly that many
-// proofs, which are transactions that change nothing, and no other request.
+// proofs, which are transactions without changes, and nothing else.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
@@ -202,8 +202,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 	w.sent(0)
 }
 
-// An event of one watch may make a contender a holder, even if other watches of
-// its node have had none. So the proof comes before that event is reported.
+// An event of one watch may make a contender a holder even if its node's other
+// watches are silent, so the proof must come before that event is reported.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -275,9 +275,9 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// After a long wait, the driver sends a write, the proof, before it reports a
-// release. If the session ends before the proof is answered, the watch ends
-// without Released.
+// After a long wait, a release is reported only after the driver's write, the
+// proof, has been answered. If the session ends before, the watch ends without
+// Released.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")
@@ -291,8 +291,8 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
-	// The lease may end before the session has closed its watches. Then
-	// confirmLater ends the watch itself.
+	// The lease may end before the session has closed its watches, in which
+	// case confirmLater ends the watch itself.
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)

@@ -82,7 +82,7 @@ func TestEveryCallerThatSharesAWatchIsNotified(t *testing.T) {
 			all = append(all, b.mustWatch(within(t), "q", p.Name))
 		}
 		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetData)-before)
-		// More callers come while the node is being removed.
+		// More callers arrive while the node is being removed.
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {

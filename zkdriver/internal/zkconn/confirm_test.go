@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter turns a waiting session into a holding one, as when its only contender
-// need not wait any more: it sets the duty to Holding and calls confirm.
+// enter makes a waiting session a holding one, as for a contender that no
+// longer has to wait: it sets the duty to Holding and calls confirm.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)
@@ -33,7 +33,7 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}{{waits, .25}, {waitsStated, .38}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
-			time.Sleep(trip / 3) // avoid the very instant of a heartbeat
+			time.Sleep(trip / 3) // avoid the exact time of a heartbeat
 			require.NoError(w.t, w.enter())
 			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
 			shortest = min(shortest, w.leaseLeft())
@@ -43,18 +43,18 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// A session with a recent write needs no other write before a grant. Whenever
-// an outage begins after that, about a quarter of the timeout or more is left
-// of the lease, because the session sends its next write in time.
+// A session with a recent write needs none before a grant. Whenever an outage
+// begins after that, about a quarter of the timeout or more is left of the
+// lease, because the next write is sent in time.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
 		for i := range 38 {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // avoid the very instant of a heartbeat
-					// Send a Sync, because its answer may delay the next
-					// heartbeat.
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // avoid the exact time of a heartbeat
+					// The answer to a Sync may delay the
+					// next heartbeat.
 					synced := make(chan struct{})
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
@@ -72,8 +72,8 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	}
 }
 
-// If the latest write is recent, a grant sets the lease back to it, because
-// Syncs answered since then may have come from a deposed leader.
+// With a recent write, a grant sets the lease back to that write, because Syncs
+// answered since may have come from a deposed leader.
 func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {
@@ -95,9 +95,9 @@ func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	}
 }
 
-// A waiting session accepts the answers of a deposed leader. So its contenders
-// must not act as holders before a write was answered, which a deposed leader
-// cannot do.
+// A waiting session accepts answers of a deposed leader. Its contenders must
+// therefore not act as holders before a write was answered, which a deposed
+// leader cannot do.
 func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {

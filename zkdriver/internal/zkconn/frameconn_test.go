@@ -17,12 +17,12 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a frameConn whose handshake is over, and the server's end of
-// its connection.
+// newPair returns a frameConn past its handshake, and the server's end of the
+// connection.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
-	// Without a deadline, a write that is never read would block forever.
+	// Without a deadline, a write that nobody reads would block forever.
 	here.SetDeadline(time.Now().Add(bound))
 	there.SetDeadline(time.Now().Add(bound))
 	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
@@ -34,7 +34,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	c, there := newPair(t)
 	c.pauseRequests(maxRequestPause)
-	c.timer.Stop() // make requests wait for the watches, however slow the machine is
+	c.timer.Stop() // make requests wait for the watches, even on a slow machine
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -71,7 +71,8 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 }
 
 // The server learns the zxid of the last reply, also on a new connection.
-// go-zookeeper never sees one, because it would read and write it concurrently.
+// go-zookeeper never sees one, because it would access it from several
+// goroutines.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound ends a test that makes no progress.
+// bound is the timeout of every wait in a test.
 const bound = 30 * time.Second
 
 func closed(t testing.TB, what string, c <-chan struct{}) {

@@ -11,7 +11,7 @@ import (
 )
 
 // leaseFixture is the keepalive of a session with a timeout of one hour, and a
-// lease whose clock the test moves.
+// lease whose clock is moved by the test.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -41,8 +41,8 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	// This Sync is sent a quarter of the timeout after the read above was
-	// answered, so its answer proves that the leader has heard of the read.
+	// The answer to this Sync proves that the leader has heard of the read
+	// above, which was answered a quarter of the timeout earlier.
 	r.answer(toLeader)
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
@@ -108,8 +108,8 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		// This Sync proves that the leader has heard of the read above, which
-		// was sent after the request p.
+		// This Sync proves that the leader has heard of the read above,
+		// which was sent after the request p.
 		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
@@ -133,7 +133,7 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	}
 }
 
-// A Sync is proof enough for a session without nodes, but not for one that has
+// Syncs are proof enough for a session without nodes, but not for one that has
 // created a node.
 func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
@@ -146,7 +146,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
 	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
-	for range 4 { // the write that is answered below was sent before these Syncs
+	for range 4 { // the write answered below was sent before these Syncs
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}
@@ -159,8 +159,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// If the write of a Create was answered on an earlier connection, it does not
-// count, and another write is needed.
+// A Create that was answered on an earlier connection does not count as a
+// write, so another one is needed.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()

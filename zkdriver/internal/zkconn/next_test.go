@@ -129,9 +129,8 @@ func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 	}
 }
 
-// A session that is next in line may be granted a lock on the strength of a
-// heartbeat sent before it was cut off. The lease of that lock must end in
-// time, too.
+// A session that is next in line may be granted a lock because of a heartbeat
+// sent before it was cut off. The lease of that lock must end in time, too.
 func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{nextWaits, nextStated, nextMargin} {
@@ -160,7 +159,7 @@ func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 }
 
 // A proof between two heartbeats proves less than the next heartbeat would
-// have, and must not delay it by an entire interval.
+// have, and must not delay that by an entire interval.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated, nextWaits, nextStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {

@@ -16,9 +16,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world is a session, a server and its leader in virtual time, inside a
-// synctest bubble. The session's lease and heartbeats are the real ones. Its
-// messages travel over a line to the server, which reports to the leader that
+// world is a session, a server and its leader in a synctest bubble. Lease and
+// heartbeats of the session are the real ones. The server tells the leader that
 // it has heard of the session, and forwards Syncs and writes.
 type world struct {
 	worldConfig
@@ -27,12 +26,12 @@ type world struct {
 	keepalive *keepalive
 	joined    chan struct{} // closed when keepalive.run has returned
 
-	does     atomic.Int32 // the Duty of the session
+	does     atomic.Int32 // the session's Duty
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the current connection, or nil
 	down     bool  // the network between session and server is down
-	refusing bool  // the server accepts no connection
+	refusing bool  // the server refuses connections
 	trip     time.Duration
 	touched  bool // the session has sent a request since the server's last report
 	severed  bool // server and leader are cut off from each other
@@ -56,11 +55,11 @@ type worldConfig struct {
 	duty                  Duty // the initial duty
 }
 
-// line is one connection. Closing it loses the messages in flight.
+// line is a connection. Closing it loses the messages in flight.
 type line struct {
 	open bool
-	held []func()  // messages held up while the network is down
-	last time.Time // arrival of the latest message; later messages must not arrive before it
+	held []func()  // messages delayed while the network is down
+	last time.Time // arrival of the latest message, which later ones must not overtake
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -102,8 +101,7 @@ func (w *world) locked(f func()) {
 	f()
 }
 
-// request sends a request without waiting, and calls ended when it was
-// answered.
+// request sends a request without waiting, and calls ended when it is answered.
 func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	connection := w.keepalive.connection()
 	sent := w.lease.Now()
@@ -168,8 +166,8 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf is called when the leader learns that the session is in use, which
-// has no effect on a deposed leader. The caller holds w.mu.
+// heardOf is called when the leader learns that the session is in use. A
+// deposed leader cannot extend a session. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -215,8 +213,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect tries to connect every fortieth of the session timeout, the longest
-// pause of the dialer.
+// reconnect retries every fortieth of the session timeout, the dialer's longest
+// pause.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -246,7 +244,7 @@ func (w *world) reconnect() {
 	}
 }
 
-// heal ends a network outage, so that messages that were held up arrive.
+// heal ends a network outage and delivers the delayed messages.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
@@ -260,11 +258,10 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario 100 times, in a new session each time. Before the
-// scenario, the session settles down for two session timeouts plus a time that
-// grows from run to run, up to half a session timeout. A holder sends its
-// writes at shorter intervals than that, so the scenarios begin at points all
-// over the time between two writes.
+// each runs a scenario in 100 new sessions, after different settling times of
+// between 2 and 2.5 session timeouts. Since a holder's writes are less than
+// half a session timeout apart, the scenarios cover the whole time between two
+// writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -364,10 +361,10 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// This checks a table of docs/operate/operating.md. When an outage begins, the
-// lease lasts at least as long as the table says, and a session survives the
-// outages and round trips that it names. Nor may the table understate the lease
-// and the round trips by much.
+// This checks a table of docs/operate/operating.md: at the beginning of an
+// outage the lease lasts at least as long as stated, and a session survives the
+// stated outages and round trips. The table must not understate them by much
+// either.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operate/operating.md")
 	require.NoError(t, err)
@@ -408,8 +405,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow step by step, up to most. It
-// returns the error of the lease, or nil.
+// grown runs a session whose round trips grow step by step, up to most, and
+// returns the error of its lease.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -439,8 +436,8 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that holds a free lock at once. From then on the duty is
-// Holding.
+// grant creates a node that is granted a free lock at once, which makes the
+// duty Holding.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -457,7 +454,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
 					for _, c.duty = range []Duty{Holding, Waiting, Next, Idle} {
 						if c.duty != Holding && hundredths%7 > 0 {
-							continue // for the other duties, every seventh margin is enough
+							continue // every seventh margin is enough for the other duties
 						}
 						inBubble(t, c, func(w *world) {
 							time.Sleep(4 * timeout)
@@ -496,7 +493,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // maxima within one session timeout; requests includes writes
+		writes, requests float64 // maxima per session timeout; requests includes writes
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5},
 		{nextWaits, 4, 4.5}, {nextStated, 4, 4.5}, {nextMargin, 4, 9}, {nextSlow, 4, 12}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -513,15 +510,15 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	}
 }
 
-// breaks maps failures after which the store ends the session.
+// breaks are failures after which the store ends the session.
 var breaks = map[string]func(w *world){
 	"the session is cut off":                     func(w *world) { w.down = true },
 	"the server is cut off from its leader":      func(w *world) { w.severed = true },
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The time between the end of the lease and the moment at which a leader ends
-// the session is at least the configured margin.
+// The leader ends a session no earlier than the configured margin after the end
+// of the lease.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -535,8 +532,8 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 }
 
 // spare calls fail, and returns the time from the end of the lease to the end
-// of the session in the store. If reads is set, the session keeps sending
-// reads.
+// of the session in the store. If reads is set, the session sends reads
+// meanwhile.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -561,8 +558,8 @@ func (w *world) read() {
 	}
 }
 
-// A simulation that finds no fault may be unable to find any. So this test
-// breaks the rule on purpose, and requires that the simulation notices.
+// A simulation that finds no fault may be unable to find any, so this test
+// breaks the rule on purpose and requires that the simulation notices.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string
