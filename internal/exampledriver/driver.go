@@ -6,14 +6,14 @@
 //
 //	dlock.Open("file", "/var/lib/shop/locks?session_timeout=10s")
 //
-// The directory has to exist and to be on a local file system. On some network file
-// systems flock and rename do not work as this driver needs them. Every request
-// reads the whole file, and most requests write it. So this driver is for dozens of
-// contenders, not for thousands.
+// The directory must exist, on a local file system: flock and rename do not
+// work as required on some network file systems. Every request reads the whole
+// file, and most write it, so this driver is for dozens of contenders, not for
+// thousands.
 //
-// All processes have to read the same clock. If that clock is set forward, sessions
-// end early, and their processes know it, because a lease reads the same clock. If it
-// is set back, the nodes of dead processes stay longer by the same time.
+// All processes must read the same clock. If it is set forward, sessions end
+// early, which their processes notice, because a lease reads the same clock. If
+// it is set back, the nodes of dead processes stay longer by that time.
 package exampledriver
 
 import (

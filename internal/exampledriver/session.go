@@ -42,8 +42,8 @@ func (s *session) view(ctx context.Context, what, queue string, f func(*state) e
 	return s.ask(ctx, s.store.read, what, queue, f)
 }
 
-// ask makes a request if the session lives. It ends the session if the outcome of the
-// request is unknown, or if the store has dropped the session.
+// ask makes a request in a live session. It ends the session if the outcome of
+// the request is unknown, or if the store has dropped the session.
 func (s *session) ask(
 	ctx context.Context, do func(context.Context, func(*state) error) error, what, queue string, f func(*state) error,
 ) error {
@@ -102,8 +102,8 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// contenders returns the nodes that have a sequence, in its order. It leaves out other
-// nodes, which other programs have made.
+// contenders returns the nodes with a sequence, in order. Other nodes, created
+// by other programs, are ignored.
 func contenders(nodes []node) (found []driver.Node) {
 	for _, n := range nodes {
 		if _, seq, sequenced := driver.ParseName(n.Name); sequenced {
@@ -131,8 +131,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// checkWatches reads a queue. It ends each watch there that has lost one of its nodes,
-// and each watch of the whole queue that was armed at another version of the queue.
+// checkWatches reads a queue. It ends each watch that has lost one of its
+// nodes, and each watch of the whole queue that was set at an earlier version
+// of the queue.
 func (s *session) checkWatches(ctx context.Context, queue string) error {
 	return s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
 		err = s.view(ctx, "watch", queue, func(st *state) error {
@@ -178,8 +179,8 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ dr
 	})
 }
 
-// owns reports whether n is the session's node p, under any name. Two nodes never have
-// the same token.
+// owns reports whether n is the session's node p, under any name. Tokens are
+// unique.
 func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
 
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -229,8 +230,8 @@ func (s *session) dropExpired() {
 	}
 }
 
-// Close ends the lease first, and then the session in the store. It does the second
-// step even if the lease has run out before.
+// Close ends the lease, and then the session in the store, even if the lease
+// has run out before.
 func (s *session) Close() error {
 	s.lease.End(errors.New("exampledriver: closed"))
 	s.calls.Close()

@@ -25,13 +25,13 @@ import (
 type state struct {
 	Last     int64             // the last sequence, which is also the last token
 	Version  int64             // rises with each change of a queue's nodes
-	Sessions map[string]bool   // the living sessions
-	Queues   map[string][]node // the oldest node first
+	Sessions map[string]bool   // live sessions
+	Queues   map[string][]node // oldest node first
 }
 
 type node struct {
 	driver.Place
-	Owner string // a session; empty if another program has made the node
+	Owner string // session; empty if another program has created the node
 	Data  string // for people who read the file
 }
 
@@ -82,11 +82,11 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 	return f(st)
 }
 
-// update calls f with the present state, and stores the state with the changes of f.
-// No other process can change the state in the meantime. If f returns an error,
-// nothing changes. If the error of update matches errUnknownOutcome, the change may or
-// may not have been made. After any other error it was not made. The whole update
-// happens in one directory, even if another directory takes the path in the meantime.
+// update calls f with the current state, and stores it with the changes of f,
+// while no other process can change it. If f returns an error, nothing changes.
+// If the error of update matches errUnknownOutcome, the change may or may not
+// have been made; after any other error it was not. The whole update happens in
+// one directory, even if another one takes its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
