@@ -88,7 +88,7 @@ type (
 	expiryListener interface{ expiring() }
 	// pauseListener is told how long its process was paused.
 	pauseListener interface{ paused(d time.Duration) }
-	// connectListener gets the context of the Connect that began its session.
+	// connectListener gets the context of its session's Connect.
 	connectListener interface{ connectedWith(context.Context) }
 )
 
@@ -119,16 +119,16 @@ func (l *cutState) healed() <-chan struct{} {
 	return l.whole
 }
 
-// lateRequests holds back requests of a session.
+// lateRequests delays chosen requests of a session.
 type lateRequests struct {
 	mu sync.Mutex
-	// next has an element for each request that is to be held and was not sent
-	// yet. When the request is sent, the element is set to the function that
-	// lets it arrive at the store.
+	// next has an element for each request to be delayed that was not sent
+	// yet. It is set to a function that delivers the request once that is
+	// sent.
 	next []*func()
 }
 
-// hold holds the next request until arrive is called.
+// hold delays the next request until arrive is called.
 func (l *lateRequests) hold() (arrive func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *lateRequests) hold() (arrive func()) {
 }
 
 // sent is called when the session sends a request, and reports whether the
-// request is held.
+// request is delayed.
 func (l *lateRequests) sent(request func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -63,11 +63,11 @@
 //
 //   - In memory, sessions expire, are cut off or paused. Requests and replies
 //     are lost. An operator removes nodes and queues.
-//   - On one server, connections are dropped, and requests and replies are lost.
-//     Clients are cut off for up to two session timeouts, in both directions or
-//     in one. Sessions are ended by force, and an operator removes nodes. The
-//     faults prefer clients that hold a lock, and some wait for exactly the
-//     request that creates or deletes a node.
+//   - On one server, connections are dropped, and requests and replies are
+//     lost. Clients are cut off for up to two session timeouts, in both
+//     directions or in one. Sessions are ended by force, and an operator
+//     removes nodes. The faults prefer clients that hold a lock, and some wait
+//     for exactly the request that creates or deletes a node.
 //   - In a history of Run, the hooks of the Config are played, and an outage
 //     ends the service for all clients.
 //   - On an ensemble, all of that happens too, and leaders and followers are
@@ -81,14 +81,14 @@
 //     return, with the token, which tells a re-entry from a grant.
 //   - Unlock and Downgrade, from call to return, and the close of a client.
 //   - Answers: each holder reads Err and Mode of its lock continuously. A new
-//     holder also reads those of all other holders, which should have learned of
-//     their loss by now. A nil Err means that the lock is still held, in this
-//     mode. A non-nil Err shows when the holder has learned of the loss.
-//   - Calls without success. Two kinds go to the model, because they say how the
-//     lock is held: a refused upgrade, and a re-entry into a lost lock. The rest
-//     is for the rules below.
-//   - Causes: the faults that can take a lock away, from before they began until
-//     after they ended.
+//     holder also reads those of all other holders, which should have learned
+//     of their loss by now. A nil Err means that the lock is still held, in
+//     this mode. A non-nil Err shows when the holder has learned of the loss.
+//   - Calls without success. Two kinds go to the model, because they say how
+//     the lock is held: a refused upgrade, and a re-entry into a lost lock. The
+//     rest is for the rules below.
+//   - Causes: the faults that can take a lock away, from before they began
+//     until after they ended.
 //
 // # The model
 //
@@ -100,23 +100,23 @@
 //     tokens granted before, because the lock is granted in the order of
 //     arrival.
 //   - A shared grant needs a lock that is not held exclusively, and a token
-//     above all exclusive ones. It does not raise the token that the next reader
-//     needs.
+//     above all exclusive ones. It does not raise the token that the next
+//     reader needs.
 //   - A re-entry needs its contender to hold the lock, and exclusively if that
-//     is what it asks for. The refusal of an upgrade needs the contender to hold
-//     the lock shared.
+//     is what it asks for. The refusal of an upgrade needs the contender to
+//     hold the lock shared.
 //   - Unlock takes one Lock from its contender, even if the outcome is unknown:
-//     the holder no longer counts, and a node that stays in the store grants the
-//     lock to nobody else. The last Unlock is the release. If only shared Locks
-//     remain, an Unlock is a downgrade.
-//   - A downgrade turns an exclusive Lock into a shared one, even if its outcome
-//     is unknown, because that is what its holder is told.
+//     the holder no longer counts, and a node that stays in the store grants
+//     the lock to nobody else. The last Unlock is the release. If only shared
+//     Locks remain, an Unlock is a downgrade.
+//   - A downgrade turns an exclusive Lock into a shared one, even if its
+//     outcome is unknown, because that is what its holder is told.
 //   - If the goroutines of a client share a node, a grant may repeat the token
-//     of the previous grant to the same client. A shared grant may also have the
-//     token of a Lock that the client still holds: after a downgrade readers
-//     join the node although readers of other clients have been granted the lock
-//     with higher tokens. The order of arrival then holds within each client
-//     only, and the rules about it do not apply.
+//     of the previous grant to the same client. A shared grant may also have
+//     the token of a Lock that the client still holds: after a downgrade
+//     readers join the node although readers of other clients have been granted
+//     the lock with higher tokens. The order of arrival then holds within each
+//     client only, and the rules about it do not apply.
 //   - An answer "still held" needs that Lock to be held, in that mode.
 //   - An operator's removal of a whole queue is one instant in memory. No node
 //     that was in the queue can be granted later, and its holders do not lose

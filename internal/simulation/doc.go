@@ -18,8 +18,8 @@
 //
 // Between two steps the run injects faults:
 //
-//   - It loses requests and replies, duplicates requests, and delays replies for
-//     longer than any call waits.
+//   - It loses requests and replies, duplicates requests, and delays replies
+//     for longer than any call waits.
 //   - It ends watches early, or without Released, and leaves the list and the
 //     watch out of the result of Create.
 //   - It ends sessions, from either side, and cuts them off, in both directions
@@ -46,18 +46,18 @@
 //     session or a context that had ended.
 //   - The tokens of exclusive locks do not increase, or a reader has a lower
 //     token than an earlier writer.
-//   - A holder or a waiter whose node was removed does not notice it within 10 s
-//     in which nothing kept its client from the store.
+//   - A holder or a waiter whose node was removed does not notice it within 10
+//     s in which nothing kept its client from the store.
 //   - A call returns long after its timeout or cancellation, times out too
 //     early, or fails without a reason. Unlock takes longer than it may, or
 //     reports an existing node as gone.
 //   - With shared nodes: a node held by readers blocks a reader of the same
-//     client, or looks exclusive in the store while another client waits; or the
-//     actors pass the lock on among themselves more often than Retention.Turns
-//     allows, although they know that another client waits.
+//     client, or looks exclusive in the store while another client waits; or
+//     the actors pass the lock on among themselves more often than
+//     Retention.Turns allows, although they know that another client waits.
 //   - A lost lock can be re-entered, or a re-entry has another token.
-//   - A waiter without a time limit never gets the lock, so that the run exceeds
-//     its number of steps.
+//   - A waiter without a time limit never gets the lock, so that the run
+//     exceeds its number of steps.
 //   - A node, a watch, a session or a goroutine is left when all clients are
 //     closed, or a request reaches the store in the day after that.
 //
