@@ -122,9 +122,8 @@ func (l *cutState) healed() <-chan struct{} {
 // lateRequests delays chosen requests of a session.
 type lateRequests struct {
 	mu sync.Mutex
-	// next has an element for each request to be delayed that was not sent
-	// yet. It is set to a function that delivers the request once that is
-	// sent.
+	// next has an element for each request to be delayed. Once that is sent,
+	// the element is set to a function that delivers it.
 	next []*func()
 }
 

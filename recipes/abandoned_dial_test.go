@@ -42,7 +42,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Connect takes half a second.
+// Connect takes half a second, longer than the calls' timeout of 400 ms.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))

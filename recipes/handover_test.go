@@ -159,9 +159,9 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode removes a waiter's node and releases its predecessor by calling
-// both, at the moment when. It requires that the waiter then gets the lock with
-// another node.
+// loseNode removes a waiter's node and releases its predecessor by calling both
+// at the moment named by when. It requires that the waiter then gets the lock
+// with another node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -277,9 +277,9 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted calls at at the moment when: "after create", "before watch" or
-// "after watch". For "after create" the watch is set by Create, otherwise by
-// Watch.
+// intercepted calls its function at the moment named by when: "after create",
+// "before watch" or "after watch". For "after create" the watch is set by
+// Create, otherwise by Watch.
 type intercepted struct {
 	driver.Connector
 	when string

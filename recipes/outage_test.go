@@ -108,8 +108,8 @@ var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
 }
 
-// endingAt returns the store with a fault: the next requests for op, that many,
-// end the session.
+// endingAt returns a connector whose sessions end at a request for op, for the
+// given number of requests.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {

@@ -275,8 +275,8 @@ func TestHandOverByListing(t *testing.T) {
 }
 
 // With acl=creator and a certificate, a queue's ACL names all logins of its
-// creator, since only the server knows the name in the certificate. Such a
-// session has no secret, which would be among them.
+// creator, since only the server knows the name in the certificate. A secret
+// would be among them, so such a session has none.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,

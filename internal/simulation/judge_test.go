@@ -280,10 +280,10 @@ func (r *run) judgeGrant(h *holding) {
 	}
 }
 
-// releasedAfter reports whether p is the news of a release that the store sent
-// after the removal. The time at which p reached the gate does not prove that:
-// package faults delivers the end of a watch only after the reply to the
-// request that set it, so that reply must have passed before the removal.
+// releasedAfter reports whether p announces a release that the store sent after
+// the removal. That p reached the gate later is not enough: package faults
+// delays the end of a watch until the reply to the request that set it has
+// passed, so that reply must have passed before the removal.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step

@@ -61,8 +61,9 @@ func (w *fixture) watched(before, more int64) {
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows one request for the release, and an occasional watch: a
-// holder watches its own node after 300 ms, which happens on a busy machine.
+// maxPerHandOver allows one request for the release, and an occasional watch:
+// on a busy machine a lock may be held for 300 ms, after which the holder
+// watches its own node.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
