@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing is a connector. It has weak pointers to the lists that its sessions have
-// returned, so that it does not itself keep the lists in memory.
+// listing has weak pointers to the lists that its sessions have returned, so as
+// not to keep them in memory itself.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]
@@ -51,8 +51,8 @@ func (s listingSession) Watch(ctx context.Context, queue string, p driver.Place,
 	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
-// If waiters kept the list of their queue while they wait, n waiters would take
-// memory in proportion to n^2.
+// If waiters kept the list of their queue, n waiters would need memory in
+// proportion to n^2.
 func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
