@@ -2,7 +2,7 @@
 // that is made of a few statements of a database or of Redis, and then the same
 // events with dlock on the same store, which does not break.
 //
-// The page docs/choosing-a-store.md explains the tests. To read along:
+// The page docs/use/choosing-a-store.md explains the tests. To read along:
 //
 //	go test -C internal/longtest -v -run Paused ./handmade
 //
