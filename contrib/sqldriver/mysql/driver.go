@@ -21,8 +21,8 @@ func init() { dlock.Register("mysql", Driver{}) }
 // Driver opens stores in MySQL and MariaDB databases. It is registered as "mysql".
 type Driver struct{}
 
-// OpenConnector parses a DSN: see the package comment. It reads no file: a wrong file
-// of certificates is an error of Connect.
+// OpenConnector parses a DSN: see the package comment. It reads no files: a bad
+// certificate file is an error of Connect.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {
@@ -31,31 +31,30 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return &connector{config: config, options: o}, nil
 }
 
-// Options are the settings of a connector that [NewConnector] returns. The zero value
-// of a field stands for its default.
+// Options are the settings for [NewConnector]. A zero field means its default.
 type Options struct {
-	// SessionTimeout is the time for which the database keeps a session that it
-	// does not hear from: 500 ms to one hour. Zero means 10 s.
+	// SessionTimeout is how long the database keeps a session without
+	// heartbeats: 500 ms to one hour. Zero means 10 s.
 	SessionTimeout time.Duration
-	// Database is the name of the database with the tables. If it is empty, a new
-	// session asks its first connection for its default database.
+	// Database is the database with the tables. If empty, a new session uses
+	// the default database of its first connection.
 	Database string
 }
 
-// NewConnector returns a connector that uses the connections of db. The caller keeps
-// db open until all sessions are closed, and closes it after that.
+// NewConnector returns a connector that borrows connections from db. The caller
+// keeps db open until all sessions are closed, and then closes it.
 //
-// The driver of db has to be github.com/go-sql-driver/mysql, or a wrapper around it
-// that returns its errors. Its DSN needs no special parameter. The sessions take
-// connections for the time of one statement, and leave them without a transaction. If
-// the program keeps all connections busy, heartbeats wait, and sessions end. So db
-// needs at least three connections for each session.
+// The driver of db must be github.com/go-sql-driver/mysql, or a wrapper that
+// returns its errors. Its DSN needs no special parameters. Sessions take a
+// connection for the time of one statement, and return it without an open
+// transaction. If the program keeps all connections busy, heartbeats wait, and
+// sessions end, so db needs at least three connections per session.
 //
-// A connection that the program has left in a transaction is not used: the statement
-// fails, and the transaction goes on. No connection may have the session variable
-// timestamp set, because it stands for the clock of the server.
+// A connection on which the program has left a transaction open is not used:
+// the statement fails, and the transaction goes on. No connection may have the
+// session variable timestamp set, because it overrides the clock of the server.
 //
-// NewConnector does no I/O. If an option is not valid, the error says so.
+// NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
 	if db == nil {
@@ -72,8 +71,7 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o, database: options.Database}, nil
 }
 
-// connector has a config, if it was made from a DSN, or the db that NewConnector was
-// given.
+// connector has either the config of a DSN or the db passed to NewConnector.
 type connector struct {
 	config   *mysql.Config
 	db       *sql.DB
@@ -100,12 +98,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// Format writes the connector without its password, for every verb.
+// Format keeps the password out of every verb.
 func (c *connector) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "mysql connector of "+c.server())
 }
 
-// server returns the address of the database.
 func (c *connector) server() string {
 	if c.config == nil {
 		return "*sql.DB"

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the parameters of a DSN that are not those of go-sql-driver/mysql.
+// options are the DSN parameters of this package.
 type options struct {
 	timeout     time.Duration
 	connections int
@@ -34,9 +34,9 @@ const (
 // form describes a DSN.
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
-// parseDSN splits a DSN into what go-sql-driver/mysql and what this package needs. No
-// error holds a part of the password, even if the DSN has no database, so that its
-// last slash is in the password.
+// parseDSN splits a DSN into the parts for go-sql-driver/mysql and for this
+// package. No error repeats a part of the password, even if the DSN lacks a
+// database, so that its last slash is in the password.
 func parseDSN(text string) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
@@ -89,9 +89,9 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	return config, o, nil
 }
 
-// wrongPart returns the error for a DSN that go-sql-driver/mysql does not accept,
-// with these parameters. The client's own error repeats the part that it does not
-// understand, which may be of the password.
+// wrongPart returns the error for a DSN that go-sql-driver/mysql rejects. The
+// client's own error repeats the part that it does not understand, which may
+// belong to the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
@@ -102,15 +102,15 @@ func wrongPart(parameters []string) error {
 	return errors.New("mysql: dsn: the part before the parameters is not of the form " + form)
 }
 
-// isURL reports whether the DSN begins as a URL does.
+// isURL reports whether the DSN starts like a URL.
 func isURL(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
 	return ok && !strings.ContainsAny(scheme, ":@(/?")
 }
 
-// clientParameters are the parameters of go-sql-driver/mysql that a DSN may have. That
-// package would send every other parameter to the server as a variable. Such a variable
-// could change what statements mean, and a mistyped name would fail only at each
+// clientParameters are the parameters of go-sql-driver/mysql that a DSN may
+// have. That package would set every other one as a server variable, which
+// could change the meaning of statements, or, if mistyped, fail at each
 // connection.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,

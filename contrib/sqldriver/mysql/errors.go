@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// again holds the numbers of errors that have rolled a transaction back and that the
-// store answers by the same statement.
+// again holds error numbers of transactions that were rolled back and are worth
+// an immediate retry.
 var again = []uint16{
 	1020, // a row has changed since the transaction has read it
 	1213, // a deadlock, or a conflict with another member of a Galera cluster
 	1412, // the definition of a table has changed
 }
 
-// temporary holds the numbers of errors that may pass by themselves.
+// temporary holds error numbers that may pass by themselves.
 var temporary = append([]uint16{
 	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
 	1040, 1203, 1226, // too many connections or statements
@@ -37,8 +37,9 @@ var temporary = append([]uint16{
 	9001, 9501, // ProxySQL, or the proxy of Amazon RDS, has waited too long for its server
 }, again...)
 
-// unchanged holds the numbers of errors after which the transaction surely changed
-// nothing. An append reads after its commit. So other errors do not say that much.
+// unchanged holds error numbers after which the transaction has surely changed
+// nothing. An append reads after its commit, so other errors leave the outcome
+// open.
 var unchanged = append([]uint16{
 	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server takes no connection
 	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure is not there, or may not be used
@@ -49,7 +50,7 @@ var unchanged = append([]uint16{
 	1665, // the server cannot write the change to its log
 }, again...)
 
-// number returns the number of an error that the server has sent, or zero.
+// number returns the number of an error sent by the server, or zero.
 func number(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
@@ -58,8 +59,8 @@ func number(err error) uint16 {
 	return 0
 }
 
-// markError returns the error of a statement with the marks of package session and of
-// package driver.
+// markError adds the marks of packages session and driver to a statement's
+// error.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -88,28 +89,28 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// notSent reports whether the client has not sent the statement. The client returns
-// ErrBadConn only if it has written nothing to the connection.
+// notSent reports whether the client has not sent the statement: it returns
+// ErrBadConn only before it has written anything.
 func notSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) }
 
-// dialFailed reports whether the client has not reached the server. Such an error names
-// the server.
+// dialFailed reports whether the client failed to reach the server. Such an
+// error names the server.
 func dialFailed(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
-// permanent reports whether the client has refused to send a statement, for a reason
-// that another try does not change.
+// permanent reports whether the client refused to send a statement for a reason
+// that a retry does not change.
 func permanent(err error) bool {
 	return session.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// missing reports whether a table or a procedure is not there.
+// missing reports whether a table or procedure is missing.
 func missing(err error) bool { return number(err) == 1146 || number(err) == 1305 }
 
-// denied reports whether the user lacks a right.
+// denied reports whether the user lacks a privilege.
 func denied(err error) bool {
 	return slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370, 1419}, number(err))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
-// configOf returns the configuration of the own connections of a session. It reads the
-// TLS files.
+// configOf returns the configuration of the session's own connections. It reads
+// the TLS files.
 func configOf(c *connector) (*mysql.Config, error) {
 	config := c.config.Clone()
 	host, _, _ := net.SplitHostPort(config.Addr)
@@ -37,10 +37,10 @@ func (s *store) open() (*sql.DB, func(), error) {
 	return sql.OpenDB(greeter{c, s.config.Addr, session.ConnectLimit(s.connector.options.timeout)}), func() {}, nil
 }
 
-// lockWaits returns the limits for locks on the connections of a session. The server
-// does not notice that a client has given up a request. Without limits, the server
-// keeps a request that waits for a lock, with its thread, for 50 seconds or for a day,
-// and carries it out if it gets the lock.
+// lockWaits limits how long the session's statements wait for locks in the
+// server, which does not notice that a client has given up. By default such a
+// request occupies its thread for 50 seconds or for a day, and is carried out
+// if it gets the lock.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
@@ -49,8 +49,8 @@ func lockWaits(timeout time.Duration) map[string]string {
 	return limits
 }
 
-// greeter makes the connections of a pool. The errors of go-sql-driver/mysql name the
-// server only if the dial fails, so greeter names it in every other error.
+// greeter opens the connections of a pool. It adds the server to the errors of
+// go-sql-driver/mysql, which name it only if the dial fails.
 type greeter struct {
 	sqldriver.Connector
 	addr  string

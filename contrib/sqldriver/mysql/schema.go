@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// schemaVersion is the version of schema.sql.
 const schemaVersion = 1
 
 //go:embed schema.sql
 var schemaSQL string
 
-// Statements returns the statements that create the tables and procedures of the
-// driver in a database, in the form that the programs mariadb and mysql read. An
-// operator runs them if the user of the DSN may not create tables or procedures. They
-// may be run again at any time, by several users at once.
+// Statements returns the statements that create the driver's tables and
+// procedures in a database, for the programs mariadb and mysql. An operator
+// runs them if the user of the DSN may not create tables or procedures. They
+// are idempotent, also when run concurrently.
 func Statements(database string) string {
 	return "USE " + quote(database) + ";\n\n" + schemaSQL
 }
 
-// quote returns a name as SQL needs it.
+// quote returns an identifier, quoted.
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// statements returns the statements of schema.sql, each as one text for the server.
+// statements returns the statements of schema.sql one by one.
 func statements() (all []string) {
 	text := strings.ReplaceAll(strings.ReplaceAll(schemaSQL, "DELIMITER //\n", ""), "DELIMITER ;\n", "")
 	for statement := range strings.SplitSeq(text, "\n//\n") {

@@ -11,15 +11,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// variables are the settings of the server that checkServer reads. A server shows those
-// that it has.
+// variables reads the settings that checkServer examines.
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
 	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on',
 	'group_replication_single_primary_mode')`
 
-// checkServer reads the settings of the server. An error says that the driver cannot
-// work with the server at present. Once for a connector, checkServer logs what the
-// settings do not protect.
+// checkServer returns an error if the driver cannot work with the server at
+// present. Once per connector, it logs what the settings do not protect.
 func (s *store) checkServer(ctx context.Context) error {
 	settings := make(map[string]string)
 	err := s.use(ctx, func(conn *sql.Conn) error {
@@ -58,7 +56,7 @@ func (s *store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// unusable returns why the driver cannot work with a server with such settings, or nil.
+// unusable returns why the driver cannot work with these settings, or nil.
 func unusable(settings map[string]string) error {
 	product, version, ok := parseVersion(settings["version"])
 	least := [3]int{10, 6, 0}
@@ -85,7 +83,7 @@ func unusable(settings map[string]string) error {
 	return nil
 }
 
-// weaknesses returns what the settings of a server do not protect.
+// weaknesses returns what the settings do not protect.
 func weaknesses(settings map[string]string) (found []string) {
 	switch settings["innodb_flush_log_at_trx_commit"] {
 	case "1", "3":
@@ -109,8 +107,8 @@ func weaknesses(settings map[string]string) (found []string) {
 	return found
 }
 
-// parseVersion splits the variable version, such as "10.11.19-MariaDB-log". It reports
-// false if the text does not begin with three numbers.
+// parseVersion splits the variable version, such as "10.11.19-MariaDB-log". ok
+// is false if the text does not begin with three numbers.
 func parseVersion(text string) (product string, version [3]int, ok bool) {
 	product = "MySQL"
 	if strings.Contains(strings.ToUpper(text), "MARIADB") {
@@ -121,7 +119,7 @@ func parseVersion(text string) (product string, version [3]int, ok bool) {
 	return product, version, err == nil && n == 3
 }
 
-// older reports whether version a is before version b.
+// older reports whether version a precedes b.
 func older(a, b [3]int) bool {
 	for i := range a {
 		if a[i] != b[i] {

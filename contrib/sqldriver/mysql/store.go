@@ -44,13 +44,12 @@ func newStore(c *connector) (*store, error) {
 	return s, nil
 }
 
-// hexArray is an argument of a procedure: strings as a JSON array of their hexadecimal
-// digits.
+// hexArray is a procedure argument: a JSON array of hex-encoded strings.
 type hexArray []string
 
-// callText returns the text of a call. Strings are written in hexadecimal digits. So no
-// argument can end its literal, whatever sql_mode and character set the connection has,
-// and the call needs neither placeholders nor the parameter interpolateParams.
+// callText returns the text of a CALL. Strings are hex-encoded, so that no
+// argument can end its literal, whatever sql_mode and character set the
+// connection has, and no placeholders or interpolateParams are needed.
 func callText(database, procedure string, args []any) string {
 	b := append([]byte("CALL "), quote(database)...)
 	b = append(append(append(b, '.'), procedure...), '(')
@@ -83,9 +82,9 @@ func callText(database, procedure string, args []any) string {
 	return string(append(b, ')'))
 }
 
-// call calls a procedure, which is one round trip, and then the function row for each
-// row of its result. If the procedure was rolled back because of a conflict with
-// another transaction, call tries again.
+// call calls a procedure in one round trip, and then row for each row of its
+// result. It retries if the procedure was rolled back because of a conflict
+// with another transaction.
 func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
 	text := callText(s.database, procedure, args)
 	for tries := 1; ; tries++ {
@@ -96,17 +95,18 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 	}
 }
 
-// maxTries is how often a statement is sent that conflicts with other transactions.
+// maxTries bounds the attempts of a statement that conflicts with other
+// transactions.
 const maxTries = 8
 
-// pause waits for a random time, which is longer for later tries. It reports
-// whether ctx has not ended before.
+// pause sleeps for a random time, longer for later tries, and reports whether
+// it did so before ctx ended.
 func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
-// query sends one statement without arguments, and calls row for each row of its
-// results. After some errors it closes the connection: see discard.
+// query sends one statement without arguments, and calls row for each row of
+// its results. After some errors it closes the connection: see discard.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
@@ -132,20 +132,19 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	return err
 }
 
-// discard makes database/sql close a connection. If an operator or a time limit of
-// the server ends a procedure, its handlers do not run, and the transaction of the
-// procedure stays open. On a connection that goes back to the pool, the transaction
-// would keep its row locks. At the end of the connection the server rolls the
-// transaction back.
+// discard makes database/sql close a connection. If an operator or a time limit
+// of the server terminates a procedure, its handlers do not run and its
+// transaction stays open. Back in the pool, the transaction would keep its row
+// locks; the server rolls it back when the connection closes.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
-// queryOn does what query does, on one connection. Rows without arguments need no
-// prepared statement, so this is one round trip. If a procedure fails while it sends a
-// result, the server may end that result, and send the error after it. So queryOn reads
-// all results. Close would read them, too, but without regard to ctx, and on a silent
-// connection for ever.
+// queryOn is query on a given connection, in one round trip: without arguments
+// there is no prepared statement. A procedure that fails while sending a result
+// may end that result and send the error after it, so queryOn reads all
+// results. Rows.Close would read them too, but ignores ctx and could block
+// forever on a silent connection.
 func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan func(...any) error) error) error {
 	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *store) change(ctx context.Context, procedure string, args ...any) error
 	return session.StatusError(status)
 }
 
-// Open connects, checks the server, and creates the tables if they are missing.
+// Open implements session.Store. It also checks the server.
 func (s *store) Open(ctx context.Context) error {
 	if err := s.checkServer(ctx); denied(err) && s.database != "" {
 		return s.needOperator(err, "")
@@ -209,16 +208,16 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckVersion(fmt.Sprintf("database %q", s.database), version, schemaVersion)
 }
 
-// version returns the version of the tables, or zero if not all statements that create
-// them have succeeded.
+// version returns the version of the tables, or zero if some of the statements
+// that create them have failed.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	err = s.call(ctx, "dlock_open", nil, func(scan func(...any) error) error { return scan(&version) })
 	return version, err
 }
 
-// createTables creates the tables and procedures. MySQL commits each such statement by
-// itself. All of them may be run by several sessions at the same time, and the last one
-// says that all have succeeded.
+// createTables creates the tables and procedures. MySQL commits each statement
+// separately. Sessions may run them concurrently; the last statement records
+// that all have succeeded.
 func (s *store) createTables(ctx context.Context) error {
 	db, err := s.pool.DB()
 	if err != nil {
@@ -242,9 +241,8 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator returns the error for a user who may not create the tables, or not use
-// them. It holds what an operator has to run. An empty account stands for that of the
-// DSN.
+// needOperator adds what an operator must run to the error for a user who may
+// not create or use the tables. If account is empty, it is that of the DSN.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -259,8 +257,8 @@ func (s *store) needOperator(err error, account string) error {
 		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
 }
 
-// execute runs a statement that creates something. It tries again after a conflict with
-// another session that creates the same.
+// execute runs a DDL statement, and retries after a conflict with a session
+// that creates the same.
 func execute(ctx context.Context, conn *sql.Conn, text string) error {
 	for tries := 1; ; tries++ {
 		_, err := conn.ExecContext(ctx, text)
@@ -270,7 +268,7 @@ func execute(ctx context.Context, conn *sql.Conn, text string) error {
 	}
 }
 
-// account returns the account of a connection as GRANT needs it, or an empty text.
+// account returns the connection's account as GRANT needs it, or "".
 func account(ctx context.Context, conn *sql.Conn) string {
 	var name string
 	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER() LIMIT 1").Scan(&name)
@@ -349,8 +347,8 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It needs no slot, because all slots may belong to
-// changes that end only after this Cancel.
+// Cancel implements session.Store. It takes no slot, because all slots may be
+// held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
 	return s.change(ctx, "dlock_cancel", op.Session, op.Generation, data)
 }
@@ -395,9 +393,9 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 	return found, nil
 }
 
-// digest returns a number that is new after every change of a queue, and never zero. An
-// append and a replacement raise the number last of the queue. Every other change takes
-// a node away, or is made by hand: the names of the nodes show it.
+// digest returns a number, never zero, that differs after every change of a
+// queue. Appends and replacements raise last; every other change removes a node
+// or was made by hand, and shows in the names.
 func digest(last int64, s session.Snapshot) int64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, last, s.Released)
@@ -452,7 +450,7 @@ func (s *store) Server() string { return s.connector.server() }
 // Close implements session.Store.
 func (s *store) Close() error { return s.pool.Close() }
 
-// Format writes the store without its password, for every verb.
+// Format keeps the password out of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "mysql store of "+s.Server())
 }

@@ -29,28 +29,28 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return &connector{config: config, options: o}, nil
 }
 
-// Options are the settings of a connector that [NewConnector] returns. The zero value
-// of a field stands for the default of the DSN parameter of the same name.
+// Options are the settings for [NewConnector]. A zero field means the default
+// of the DSN parameter of the same name.
 type Options struct {
-	// SessionTimeout is the time for which the database keeps a session that it
-	// does not hear from: 500 ms to one hour. Zero means 10 s.
+	// SessionTimeout is how long the database keeps a session without
+	// heartbeats: 500 ms to one hour. Zero means 10 s.
 	SessionTimeout time.Duration
-	// Schema is the schema of the tables. It is "dlock" if it is empty.
+	// Schema is the schema of the tables, "dlock" by default.
 	Schema string
-	// NoNotify makes sessions look for changes from time to time, and not listen.
+	// NoNotify makes sessions poll instead of LISTEN.
 	NoNotify bool
 }
 
-// NewConnector returns a connector that uses the connections of db. The caller keeps
-// db open until all sessions are closed, and closes it after that.
+// NewConnector returns a connector that borrows connections from db. The caller
+// keeps db open until all sessions are closed, and then closes it.
 //
-// The driver of db has to be package stdlib of pgx/v5. Each session that waits for a
-// lock keeps one connection of db for notices. Changes and heartbeats take
-// connections for the time of one statement. If the program keeps all connections
-// busy, heartbeats wait, and sessions end. So db needs at least three connections for
-// each session.
+// The driver of db must be package stdlib of pgx/v5. Each session that waits
+// for a lock keeps one connection of db for notices. Changes and heartbeats
+// take one for the time of a statement. If the program keeps all connections
+// busy, heartbeats wait, and sessions end, so db needs at least three
+// connections per session.
 //
-// NewConnector does no I/O. If an option is not valid, the error says so.
+// NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
 	o.notify = !options.NoNotify
@@ -70,8 +70,7 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o}, nil
 }
 
-// connector has a config, if it was made from a DSN, or the db that NewConnector was
-// given.
+// connector has either the config of a DSN or the db passed to NewConnector.
 type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
@@ -90,12 +89,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// Format writes the connector without its password, for every verb.
+// Format keeps the password out of every verb.
 func (c *connector) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "postgres connector of "+c.server())
 }
 
-// server returns the address of the database.
 func (c *connector) server() string {
 	if c.config == nil {
 		return "*sql.DB"

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the parameters of a DSN that are not pgx's.
+// options are the DSN parameters of this package.
 type options struct {
 	timeout     time.Duration
 	schema      string
@@ -33,8 +33,9 @@ const (
 	minConnectTimeout = 500 * time.Millisecond
 )
 
-// parseDSN splits a DSN into what pgx and what this package needs. No error holds a
-// part of the password, even if its special characters are not escaped.
+// parseDSN splits a DSN into the parts for pgx and for this package. No error
+// repeats a part of the password, even if its special characters are not
+// escaped.
 func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	u, err := url.Parse(text)
@@ -83,9 +84,9 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	return config, o, nil
 }
 
-// unknownParameter returns the error for a parameter that does not exist. It leaves
-// out a name that may be a part of a password: behind an unescaped question mark in
-// front of an @, or behind an unescaped & in a parameter.
+// unknownParameter returns the error for an unknown parameter. It omits a name
+// that may be part of a password: after an unescaped question mark before an @,
+// or after an unescaped & in a parameter.
 func unknownParameter(name string, hidden bool) error {
 	if hidden {
 		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: " +
@@ -94,8 +95,9 @@ func unknownParameter(name string, hidden bool) error {
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
-// connectTimeout returns the time that a connection to a host may take. It is short if
-// there are several, so that a heartbeat reaches the last one if the others are silent.
+// connectTimeout returns the timeout for connecting to one host. It is short if
+// there are several, so that a heartbeat reaches the last one even if the
+// others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string
@@ -111,8 +113,9 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
-// pgxParameters are the parameters that pgx and the server may get. A mistyped name
-// would otherwise become a setting that the server refuses at each connection.
+// pgxParameters are the parameters passed on to pgx and the server. A mistyped
+// name would otherwise become a setting that the server rejects at each
+// connection.
 var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
 	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,
@@ -122,7 +125,6 @@ var pgxParameters = map[string]bool{
 	"search_path": true, "timezone": true, "min_protocol_version": true, "max_protocol_version": true,
 }
 
-// parameters are the parameters that are not pgx's.
 func (o *options) parameters() dsn.Parameters {
 	return dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
@@ -137,8 +139,8 @@ func (o *options) parameters() dsn.Parameters {
 	}
 }
 
-// reason returns the text of pgx's error without the DSN that it repeats. If a value
-// of a parameter may be a part of a password, it leaves the values out as well.
+// reason returns the text of pgx's error without the DSN that it repeats, and
+// without values that may be part of a password.
 func reason(err error, hidden bool) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {

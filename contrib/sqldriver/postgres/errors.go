@@ -13,11 +13,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// readOnly is the code of the error that the server takes no changes.
+// readOnly is the error code of a server that accepts no changes.
 const readOnly = "25006"
 
-// temporary holds the codes, and classes of codes, of errors that may pass by
-// themselves. See appendix A of PostgreSQL's manual.
+// temporary holds error codes, and classes of codes, that may pass by
+// themselves: see appendix A of PostgreSQL's manual.
 var temporary = []string{
 	"08", // errors of the connection
 	readOnly,
@@ -31,8 +31,8 @@ var temporary = []string{
 	"58",    // errors of the system, such as a failed read of a file
 }
 
-// markError returns the error of a statement with the marks of package session and of
-// package driver.
+// markError adds the marks of packages session and driver to a statement's
+// error.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -54,9 +54,9 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// markServerError marks an error that the server has sent. An error of the severity
-// ERROR has rolled the transaction back. After FATAL the outcome is unknown, because
-// an operator may end a connection right after a commit.
+// markServerError marks an error sent by the server. Severity ERROR means that
+// the transaction was rolled back. After FATAL the outcome is unknown, because
+// an operator may terminate a connection right after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)
@@ -70,18 +70,18 @@ func markServerError(server *pgconn.PgError, err error) error {
 	return err
 }
 
-// untrusted reports whether TLS has failed in a way that another try does not change.
+// untrusted reports whether TLS failed in a way that a retry does not change.
 func untrusted(err error) bool {
 	return session.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
 }
 
-// missing reports whether the tables or functions are not there.
+// missing reports whether the tables or functions are missing.
 func missing(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && slices.Contains([]string{"3F000", "42P01", "42883"}, server.Code)
 }
 
-// denied reports whether the user lacks a right.
+// denied reports whether the user lacks a privilege.
 func denied(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && server.Code == "42501"

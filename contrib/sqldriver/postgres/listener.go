@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listener receives the notices of a session on one connection, so that they keep the
-// order of the commits. The connection is made when the session first waits.
+// listener receives the notices of a session on one connection, which preserves
+// the commit order. It connects when the session first waits.
 type listener struct {
 	store   *store
 	gone    func(queue, name string, why driver.Cause)
@@ -79,10 +79,9 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 	}
 }
 
-// want asks the listener to listen to a channel, for a caller of Listen. It returns
-// true if run will answer the caller soon. It returns false, and the caller gets no
-// answer, if the session is closed, or if a connection was lost and no new one has been
-// made yet.
+// want subscribes to a channel on behalf of Listen. It returns true if the
+// caller will be woken soon, and false if the session is closed or a lost
+// connection has not been replaced yet.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +100,8 @@ func (l *listener) want(channel string, listening chan<- bool) bool {
 	return true
 }
 
-// channel returns the channel of a queue. There are 256 of them, so that a session
-// listens to few channels, and gets few notices of other queues.
+// channel returns the channel of a queue, one of 256, so that a session
+// subscribes to few channels and gets few notices of other queues.
 func (l *listener) channel(queue string) string {
 	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
 }
@@ -115,7 +114,7 @@ func (l *listener) close() {
 	l.done.Wait()
 }
 
-// run keeps a connection, until the session ends.
+// run maintains a connection until the session ends.
 func (l *listener) run() {
 	defer l.done.Done()
 	for {
@@ -132,8 +131,7 @@ func (l *listener) run() {
 	}
 }
 
-// lost records that there is no connection any more, and answers all calls of
-// Listen that wait.
+// lost records that the connection is gone, and wakes all callers of Listen.
 func (l *listener) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,8 +153,8 @@ func answer(callers []chan<- bool) {
 	}
 }
 
-// connect makes a connection and receives notices until it breaks. It gives up soon if
-// it gets no connection, because callers of Listen wait for it.
+// connect opens a connection and receives notices until it breaks. It fails
+// fast, because callers of Listen are waiting.
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
@@ -207,10 +205,9 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	}
 }
 
-// echo checks that notices arrive on conn: behind a proxy that pools transactions they
-// are lost. echo sends its notice on another connection, because even such a proxy
-// would deliver a notice to the connection that has sent it. If the program has set
-// OnNotification for its connections, pgx passes the notices to that function alone.
+// echo verifies that notices reach conn. A proxy that pools transactions loses
+// them, except those sent on the same connection, so echo sends from another
+// one. It also fails if the program's OnNotification hook swallows the notices.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
@@ -236,7 +233,7 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	return err
 }
 
-// restart returns the channels that a new connection has to listen to.
+// restart returns the channels to which a new connection must subscribe.
 func (l *listener) restart() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +243,8 @@ func (l *listener) restart() (channels []string) {
 	return channels
 }
 
-// wanted returns the channels for which callers of Listen wait. If the connection
-// listens to a channel already, wanted answers its callers instead.
+// wanted returns the channels that callers of Listen wait for, and wakes those
+// whose channel is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +259,7 @@ func (l *listener) wanted() (channels []string) {
 	return channels
 }
 
-// subscribe listens to channels, and answers the callers that wait for them.
+// subscribe listens to channels.
 func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	if len(channels) == 0 {
 		return nil
@@ -280,8 +277,8 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// wait waits for one notice. It returns early if another channel is wanted. If no
-// notice comes for a quarter of the timeout, it checks the connection.
+// wait waits for one notice, or until another channel is wanted. After a
+// quarter of the timeout without a notice, it checks the connection.
 func (l *listener) wait(conn *pgx.Conn) error {
 	silence := l.store.connector.options.timeout / 4
 	ctx, cancel := context.WithTimeout(l.life, silence)
@@ -310,7 +307,7 @@ func (l *listener) wait(conn *pgx.Conn) error {
 	return nil
 }
 
-// dispatch gives a notice to the session.
+// dispatch passes a notice to the session.
 func (l *listener) dispatch(payload string) {
 	why, rest, _ := strings.Cut(payload, "\n")
 	name, queue, ok := strings.Cut(rest, "\n")

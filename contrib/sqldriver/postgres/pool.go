@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
-// newPool returns the pool of a session. After the end of its own connections, no
-// goroutine of pgx uses one of them any more: see links.
+// newPool returns the pool of a session.
 func newPool(c *connector) *session.Pool {
 	return session.NewPool(c.db, c.options.connections, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
@@ -22,9 +21,9 @@ func newPool(c *connector) *session.Pool {
 	})
 }
 
-// links are the network connections of a pool. If a context ends during a statement,
-// pgx closes the connection on a goroutine, which may wait for the server. Closing
-// the links ends that goroutine.
+// links tracks the network connections of a pool. When a context ends during a
+// statement, pgx closes the connection on a goroutine that may wait for the
+// server. Closing the links ends that goroutine.
 type links struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	life   context.Context

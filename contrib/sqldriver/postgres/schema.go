@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// schemaVersion is the version of schema.sql.
 const schemaVersion = 1
 
 //go:embed schema.sql
 var schemaSQL string
 
-// defaultSchema is the schema in the text of schema.sql.
+// defaultSchema is the schema named in schema.sql.
 const defaultSchema = "dlock"
 
 var (
@@ -21,15 +20,15 @@ var (
 	schemaWord = regexp.MustCompile(`\bdlock([._]|;)`)
 )
 
-// Statements returns the statements that create the tables and functions of the
-// driver in a schema, which is "dlock" if the name is empty. An operator runs them if
-// the user of the DSN may not create a schema. They may be run again at any time. The
-// user then needs the rights that the statements at the end of the text would grant.
+// Statements returns the statements that create the driver's tables and
+// functions in a schema, "dlock" by default. An operator runs them if the user
+// of the DSN may not create a schema, and then grants that user the privileges
+// listed at the end of the text. They are idempotent.
 func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }
 
-// inSchema returns a text of SQL with another schema. Each schema has its own channels
+// inSchema replaces the schema in SQL text. Each schema has its own channels
 // for notices.
 func inSchema(sql, schema string) string {
 	if schema == "" || schema == defaultSchema {
@@ -38,11 +37,11 @@ func inSchema(sql, schema string) string {
 	return schemaWord.ReplaceAllString(sql, schema+"$1")
 }
 
-// lockForSchema is the key of the advisory lock that processes take before they create
-// the tables: the first bytes of "dlock" as a number.
+// lockForSchema is the key of the advisory lock taken while the tables are
+// created: "dlock" as a number.
 const lockForSchema = 0x646c6f636b
 
-// createStatements returns one text that creates the tables in one transaction.
+// createStatements creates the tables in one transaction.
 func createStatements(schema string) string {
 	return fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema))
 }

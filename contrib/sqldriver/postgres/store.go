@@ -28,7 +28,7 @@ func newStore(c *connector) *store {
 	return s
 }
 
-// texts are the statements of a schema.
+// texts are the statements for one schema.
 type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, replace, cancel, list, look, read, walk string
 }
@@ -88,7 +88,7 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	return rows.Err()
 }
 
-// one sends one statement that returns one value.
+// one sends a statement that returns one value.
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
@@ -102,7 +102,7 @@ func (s *store) change(ctx context.Context, text string, args ...any) error {
 	return session.StatusError(status)
 }
 
-// Open connects, and creates the tables if they are missing.
+// Open implements session.Store.
 func (s *store) Open(ctx context.Context) error {
 	version, err := s.version(ctx)
 	if missing(err) {
@@ -119,9 +119,9 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckVersion(fmt.Sprintf("schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
-// version returns the version of the tables. It refuses a connection on which the
-// server would take names for texts in an encoding that is not UTF-8: two programs with
-// different settings would then have different queues for the same lock.
+// version returns the version of the tables. It rejects connections with an
+// encoding other than UTF-8, because two programs with different encodings
+// would use different queues for the same lock.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	var client, server string
 	err = s.query(ctx, s.texts.version, nil, func(scan func(...any) error) error { return scan(&version, &client, &server) })
@@ -132,8 +132,7 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and functions. Processes that do so at the same time
-// wait for each other.
+// createTables creates the tables and functions, one process at a time.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
 	db, err := s.pool.DB()
@@ -212,7 +211,7 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	return token, nodes, err
 }
 
-// notNull returns data that pgx does not send as null, as it sends a nil slice.
+// notNull converts nil, which pgx would send as null.
 func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
 // Delete implements session.Store.
@@ -225,8 +224,8 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It needs no slot, because all slots may belong to
-// changes that end only after this Cancel.
+// Cancel implements session.Store. It takes no slot, because all slots may be
+// held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
 	return s.change(ctx, s.texts.cancel, op.Session, op.Generation, notNull(data))
 }
@@ -323,7 +322,7 @@ func (s *store) Close() error {
 	return s.pool.Close()
 }
 
-// Format writes the store without its password, for every verb.
+// Format keeps the password out of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "postgres store of "+s.Server())
 }

@@ -14,19 +14,18 @@ import (
 	"sync/atomic"
 )
 
-// errUnknownOutcome is the error of a transaction that may or may not have been
-// committed.
+// errUnknownOutcome is the error of a transaction whose outcome is unknown.
 var errUnknownOutcome = errors.New("the connection broke during a commit")
 
-// database is the connection of one session to the database file. One call uses it at
-// a time. A call never waits for another process while it uses the connection.
+// database is a session's connection to the database file, used by one call at
+// a time, and never while that call waits for another process.
 type database struct {
 	path      string
 	connector sqldriver.Connector
 	inUse     chan struct{}           // holds an element while a call uses the connection
 	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
 
-	// The fields below belong to the call that uses the connection.
+	// The fields below are owned by the call that uses the connection.
 	pool     *sql.DB   // a pool that has only the connection conn; nil if there is no connection
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
@@ -34,7 +33,7 @@ type database struct {
 	side     map[string]fs.FileInfo // the files beside the database file that the connection uses
 }
 
-// fileURI returns the URI by which SQLite opens a file, whatever characters the path
+// fileURI returns the URI of a file for SQLite, whatever characters the path
 // has.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
@@ -44,7 +43,7 @@ func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
 }
 
-// rows is what a scan function reads of a row.
+// rows is what a scan function reads.
 type rows interface{ Scan(dest ...any) error }
 
 func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
@@ -53,8 +52,8 @@ func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
 	return d
 }
 
-// use calls f with the connection. It connects again if the last connection broke. The
-// ctx bounds the wait for other calls.
+// use calls f with the connection, reconnecting if it broke. ctx bounds the
+// wait for other calls.
 func (d *database) use(ctx context.Context, f func() error) error {
 	select {
 	case d.inUse <- struct{}{}:
@@ -79,7 +78,7 @@ func (d *database) use(ctx context.Context, f func() error) error {
 	return err
 }
 
-// connect opens the connection and sets it up.
+// connect opens the connection and configures it.
 func (d *database) connect(ctx context.Context) (err error) {
 	d.connects++
 	d.stmts = make(map[string]*sql.Stmt)
@@ -112,8 +111,8 @@ func (d *database) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sideFiles describes the write-ahead log of a database and its index. SQLite has made
-// both files, and keeps them for as long as any process has the database open.
+// sideFiles describes the write-ahead log and its index, which SQLite keeps for
+// as long as any process has the database open.
 func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -130,9 +129,9 @@ func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	return files, nil
 }
 
-// checkSide returns errReplaced if the write-ahead log or its index was removed or
-// replaced. SQLite locks the index, so a process with another index shares no lock with
-// this one.
+// checkSide returns errReplaced if the write-ahead log or its index was removed
+// or replaced. SQLite locks the index, so a process with another index shares
+// no lock with this one.
 func (d *database) checkSide() error {
 	for path, file := range d.side {
 		if !inPlace(path, file) {
@@ -142,14 +141,14 @@ func (d *database) checkSide() error {
 	return nil
 }
 
-// inPlace reports whether a path still leads to this file. If the path cannot be
-// looked up, inPlace does not know, and reports true.
+// inPlace reports whether path still leads to this file, or cannot be looked
+// up.
 func inPlace(path string, file fs.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// disconnect closes the connection. The next call of use connects again.
+// disconnect closes the connection until the next call of use.
 func (d *database) disconnect() {
 	for _, s := range d.stmts {
 		_ = s.Close()
@@ -163,7 +162,7 @@ func (d *database) disconnect() {
 	d.pool, d.conn, d.stmts = nil, nil, nil
 }
 
-// close closes the connection when no call uses it.
+// close closes the connection once it is idle.
 func (d *database) close() {
 	d.inUse <- struct{}{}
 	d.disconnect()
@@ -190,7 +189,7 @@ func (d *database) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// changed executes a statement and returns the number of rows that it has changed.
+// changed executes a statement and returns the number of affected rows.
 func (d *database) changed(ctx context.Context, query string, args ...any) (int64, error) {
 	s, err := d.stmt(ctx, query)
 	if err != nil {
@@ -219,7 +218,7 @@ func (d *database) query(ctx context.Context, query string, scan func(rows) erro
 	return errors.Join(err, found.Err(), found.Close())
 }
 
-// row scans the first row of a query. If there is none, found is false.
+// row scans the first row of a query. found is false if there is none.
 func (d *database) row(ctx context.Context, query string, dest []any, args ...any) (found bool, err error) {
 	err = d.query(ctx, query, func(r rows) error {
 		if found {
@@ -231,16 +230,17 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// read calls f, which reads from the connection. It repeats f while another process
-// locks the database, until ctx ends.
+// read calls f, which reads, and retries while another process locks the
+// database, until ctx ends.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(ctx) })
 	})
 }
 
-// write calls f, which makes a transaction, when no other session of this process
-// writes. It repeats f while another process locks the database, until ctx ends.
+// write calls f, which makes a transaction, while no other session of this
+// process writes. It retries while another process locks the database, until
+// ctx ends.
 func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	pause := longestPause
 	if u == urgent {
@@ -256,11 +256,10 @@ func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	})
 }
 
-// update makes one transaction of the statements of f. It waits for the write lock of
-// the database until ctx ends. After that, ctx does not interrupt the transaction,
-// which is short and local: so the outcome is known. If f returns an error, nothing
-// changes. After the commit, and before another call uses the connection, update calls
-// committed, unless it is nil.
+// update runs f in a transaction, and rolls back if f fails. ctx bounds only
+// the wait for the write lock: the transaction is short and local, and since
+// ctx does not interrupt it, its outcome is known. If committed is not nil,
+// update calls it after the commit, before the connection is used again.
 func (d *database) update(ctx context.Context, f func(context.Context) error, committed func()) error {
 	return d.write(ctx, ordinary, func() error {
 		err := d.transact(ctx, f)
@@ -271,14 +270,13 @@ func (d *database) update(ctx context.Context, f func(context.Context) error, co
 	})
 }
 
-// beat makes a transaction as update does, ahead of the other transactions of this
-// process.
+// beat is update with priority over the other transactions of this process.
 func (d *database) beat(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
 }
 
-// durably makes a transaction as update does, and returns when the disk has it. The
-// disk then has all earlier transactions of all processes as well.
+// durably is update with a sync to disk, which also makes all earlier
+// transactions of all processes durable.
 func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error {
 		if err := d.exec(ctx, sqlDurable); err != nil {
@@ -306,7 +304,7 @@ func (d *database) transact(ctx context.Context, f func(context.Context) error) 
 	return d.commit(local)
 }
 
-// commit commits. If SQLite itself reports an error, it has not committed.
+// commit commits. An error reported by SQLite itself means that it has not.
 func (d *database) commit(ctx context.Context) error {
 	err := d.exec(ctx, sqlCommit)
 	if err == nil {

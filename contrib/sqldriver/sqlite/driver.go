@@ -31,8 +31,8 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// OpenConnector parses a DSN: see the package comment. It does no I/O. A relative path
-// counts from the present working directory.
+// OpenConnector parses a DSN: see the package comment. It does no I/O. A
+// relative path is relative to the current directory.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	path, query, _ := strings.Cut(dsn, "?")
 	c := &connector{path: path, timeout: defaultTimeout}
@@ -84,21 +84,21 @@ func checkTimeout(d time.Duration) error {
 	return nil
 }
 
-// NewConnector returns a connector that keeps its locks in the database file that db
-// has opened, beside the application's tables. A sessionTimeout of zero stands for ten
-// seconds. NewConnector does no I/O.
+// NewConnector returns a connector that keeps its locks in the database file
+// opened by db, next to the application's tables. A zero sessionTimeout means
+// ten seconds. NewConnector does no I/O.
 //
-// The driver of db has to be that of modernc.org/sqlite. Two copies of SQLite in one
-// process would break each other's locks of the file. For another driver NewConnector
-// returns an error.
+// The driver of db must be that of modernc.org/sqlite, because two copies of
+// SQLite in one process would break each other's file locks. NewConnector
+// returns an error for any other driver.
 //
-// Each Connect asks db for the path of the file, and then opens a connection of its
-// own. So sessions take no connection of the pool, and change no setting of db. They
-// turn on the write-ahead log of the file, if it is not on. The application must not
-// use PRAGMA synchronous=OFF, since a power cut would then damage the file. While the
-// application has a write transaction open, no session can take or release a lock,
-// nor renew its lease. So its write transactions have to be much shorter than the
-// session timeout.
+// Each Connect asks db for the path of the file, and then opens a connection of
+// its own. Sessions thus take no connection of the pool and change no setting
+// of db, except that they turn on the write-ahead log of the file. The
+// application must not use PRAGMA synchronous=OFF, because a power cut would
+// then damage the file. While the application has a write transaction open, no
+// session can take or release a lock, nor renew its lease, so its write
+// transactions must be much shorter than the session timeout.
 func NewConnector(db *sql.DB, sessionTimeout time.Duration) (driver.Connector, error) {
 	if _, ok := db.Driver().(*modernc.Driver); !ok {
 		return nil, fmt.Errorf("sqlite: the driver %T of the sql.DB is not that of modernc.org/sqlite: "+
@@ -117,8 +117,8 @@ type connector struct {
 	timeout time.Duration
 }
 
-// file returns the path of the database file, without symbolic links. It makes the
-// directory of the default file.
+// file returns the path of the database file, with symbolic links resolved. It
+// creates the directory of the default file.
 func (c *connector) file(ctx context.Context) (path string, err error) {
 	switch {
 	case c.db != nil:
@@ -192,7 +192,7 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	return c.begin(ctx, path, base)
 }
 
-// begin begins a session on the connections that base makes.
+// begin begins a session on connections from base.
 func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {
 	s := newSession(path, c.timeout, newDatabase(path, base, writersOf(path)))
 	if err := s.begin(ctx); err != nil {

@@ -30,7 +30,7 @@ const (
 	codeNotADB     = 26
 )
 
-// errorCode returns the primary result code of an error of SQLite.
+// errorCode returns the primary result code of a SQLite error.
 func errorCode(err error) (code int, ok bool) {
 	var e interface{ Code() int }
 	if !errors.As(err, &e) {
@@ -45,8 +45,8 @@ func isBusy(err error) bool {
 	return code == codeBusy || code == codeLocked
 }
 
-// explain marks the errors that may pass by themselves as unavailable. To the other
-// errors of SQLite it adds what is wrong with the file and, for some, what to do.
+// explain marks errors that may pass by themselves as unavailable. To other
+// SQLite errors it adds what is wrong with the file and, for some, the remedy.
 func explain(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrGone) ||
 		errors.Is(err, driver.ErrBadName) || errors.Is(err, errPermanent) ||
@@ -71,13 +71,12 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// longestPath is the maximum length of a path that SQLite opens on systems like Unix.
+// longestPath is the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen adds why SQLite cannot open a file, if the reason is that this process
-// may not write the file or its directory, or that the path is too long. SQLite has one
-// result code for these reasons and for reasons that pass by themselves, such as too
-// many open files.
+// explainOpen adds why SQLite cannot open a file, if this process may not write
+// the file or its directory, or if the path is too long. SQLite has one result
+// code for these and for temporary causes such as too many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err
@@ -95,13 +94,12 @@ func explainOpen(path string, err error) error {
 	return err
 }
 
-// errPermanent marks an error that another try does not change.
+// errPermanent marks an error that a retry does not change.
 var errPermanent = errors.New("cannot use the database")
 
-// While another process locks the database, a request tries again after pauses, which
-// grow up to one of these bounds. The pauses of heartbeats grow up to shortestPause, so
-// that heartbeats get the lock in spite of many processes that write. The pauses of all
-// other requests grow up to longestPause.
+// The longest pauses between attempts at a locked database: shortestPause for
+// heartbeats, so that they succeed despite many writers, and longestPause for
+// all other requests.
 const (
 	longestPause  = 3200 * time.Microsecond
 	shortestPause = 100 * time.Microsecond
@@ -120,9 +118,9 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	}
 }
 
-// pause waits before another try to get the lock of a database that is busy. The wait
-// is random, so that processes do not meet again and again. It grows with the number
-// of tries, from microseconds to about longest. pause returns the error of ctx.
+// pause sleeps before another attempt at a busy database. The time is random,
+// so that processes do not collide repeatedly, and grows with try from
+// microseconds to about longest. pause returns the error of ctx.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

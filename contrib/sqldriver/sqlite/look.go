@@ -14,15 +14,15 @@ const (
 	// the session has open watches. The time grows while nothing changes.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// probeEvery is the time between two checks whether the processes live that own the
-	// first nodes of a watched queue.
+	// probeEvery is the interval of checks whether the owners of the first
+	// nodes of watched queues are alive.
 	probeEvery = 20 * time.Millisecond
-	// longestReap bounds the time between two searches for sessions that have died. A
-	// session with a long timeout may wait for one with a short timeout.
+	// longestReap bounds the interval of searches for dead sessions: a session
+	// with a long timeout may wait for one with a short timeout.
 	longestReap = 2 * time.Second
 )
 
-// poke leaves a message in a channel for one message, unless it has one.
+// poke sends to a channel with room for one message, unless it is full.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -33,10 +33,9 @@ func poke(c chan struct{}) {
 // look makes the session compare its watches with the database soon.
 func (s *session) look() { poke(s.changed) }
 
-// poll compares the watches with the database when another session has sent a notice,
-// when this session has changed something, and when the database has changed. It
-// checks for changes of the database from time to time while there are watches. It
-// also drops the sessions that have died.
+// poll compares the watches with the database after notices, after the
+// session's own changes and, while there are watches, from time to time. It
+// also ends dead sessions.
 func (s *session) poll() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
@@ -76,8 +75,8 @@ type poller struct {
 	lastTime time.Time     // the time of the last probe
 }
 
-// look compares the watches with the database, if surely is true or if another session
-// has changed nodes. One look serves all watches of the session.
+// look compares all watches with the database if surely is true or another
+// session has changed nodes.
 func (p *poller) look(ctx context.Context, surely bool) {
 	p.wait = min(p.wait*3/2, longest)
 	changed := false
@@ -102,10 +101,10 @@ func (p *poller) look(ctx context.Context, surely bool) {
 	}
 }
 
-// hasChanged reports whether another session has changed nodes since the last call. It
-// lists no queue, because the heartbeats of other sessions change the database, too. If
-// each of them made all others list a queue, the queue could have no more than about
-// 100 waiters.
+// hasChanged reports whether another session has changed nodes since the last
+// call. It does not list queues: heartbeats of other sessions change the
+// database too, and if each of them made every session list its queue, a queue
+// could have only about 100 waiters.
 func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	version := [2]int64{p.db.connects}
 	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {
@@ -124,7 +123,7 @@ func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// compare compares the watches of a queue with its content in the database.
+// compare compares the watches of a queue with the database.
 func (s *session) compare(ctx context.Context, queue string) error {
 	var c content
 	err := s.watches.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {
@@ -147,7 +146,7 @@ func (s *session) compare(ctx context.Context, queue string) error {
 	return nil
 }
 
-// head returns the other sessions that own one of the first eight nodes of a queue.
+// head returns the other sessions that own one of the first eight nodes.
 func (s *session) head(c content) (ids []string) {
 	for _, n := range c.nodes[:min(len(c.nodes), 8)] {
 		if n.session != "" && n.session != s.presence.id && !slices.Contains(ids, n.session) {
@@ -157,8 +156,8 @@ func (s *session) head(c content) (ids []string) {
 	return ids
 }
 
-// probe drops the sessions that own one of the first nodes of a watched queue and whose
-// processes have died.
+// probe ends the sessions of dead processes that own one of the first nodes of
+// a watched queue.
 func (p *poller) probe(ctx context.Context) {
 	if time.Since(p.lastTime) < probeEvery {
 		return

@@ -2,9 +2,9 @@ package sqlite
 
 import "syscall"
 
-// networkFileSystem returns the name of the file system that holds a directory, if
-// other machines may have the same files, or an empty string. The numbers are those of
-// statfs(2).
+// networkFileSystem returns the name of the file system of a directory, by the
+// numbers of statfs(2), if other machines may share it. Otherwise it returns
+// "".
 func networkFileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// kernelLocks says that the kernel unlocks the files of a process that has died.
+// kernelLocks says that the kernel drops the file locks of a dead process.
 const kernelLocks = true
 
-// presence is the directory with the files that show which sessions live. Each session
-// holds the kernel's lock (flock) on two files: exclusively on a file with its own
-// name, and shared on the file "alive".
+// presence shows by files which sessions are alive. Each session holds flock
+// locks on two files: an exclusive one on its own file and a shared one on the
+// file "alive".
 type presence struct {
 	dir   string
 	id    string
@@ -29,7 +29,7 @@ type presence struct {
 	wake  *os.File // a named pipe; nil if the file system has none
 }
 
-// enter makes the files of a new session. The session then has to call attend.
+// enter creates the files of a new session, which must then call attend.
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
@@ -72,13 +72,13 @@ func openFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
 
 func (p *presence) path(name string) string { return filepath.Join(p.dir, name) }
 
-// attend takes the kernel's lock on the file alive, which shows that the session lives.
+// attend locks the file alive, which shows that the session is alive.
 //
-// If no other session lives, attend takes the lock exclusively, and first is true.
-// Other sessions then wait in attend until this session calls share. If another session
-// lives, attend takes a shared lock, and first is false. In that case the machine has
-// not lost any commit since the last session for which first was true, because a power
-// cut would have ended all sessions.
+// If no other session is alive, it takes the lock exclusively and first is
+// true; other sessions then block in attend until this one calls share.
+// Otherwise it takes a shared lock. The machine has then lost no commit since
+// the last session for which first was true, because a power cut would have
+// ended all sessions.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	for try := 0; ; try++ {
 		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
@@ -106,8 +106,8 @@ func (p *presence) share(ctx context.Context) error {
 	}
 }
 
-// dead reports whether the process of another session has died. If the file of the
-// session is missing, dead does not know, and reports false.
+// dead reports whether the process of another session has died. It is false if
+// the session's file is missing, because then it is unknown.
 func (p *presence) dead(id string) bool {
 	if !plainName(id) {
 		return false
@@ -120,13 +120,13 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
-// plainName reports whether a session's name, which another program may have written,
-// names a file in the directory.
+// plainName reports whether a session name, perhaps written by another program,
+// is a file name in the directory.
 func plainName(id string) bool {
 	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
 }
 
-// forget removes the files of a session that the database does not have any more.
+// forget removes the files of a session that is no longer in the database.
 func (p *presence) forget(id string) {
 	if plainName(id) {
 		_ = os.Remove(p.path(id))
@@ -134,8 +134,8 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the sessions whose files no process locks. It passes over files that
-// are younger than a minute, because their sessions may just be locking them.
+// remains returns the sessions whose files are not locked, except those younger
+// than a minute, which may not have locked them yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *presence) remains() (ids map[string]bool) {
 	return ids
 }
 
-// notify wakes another session, or this one. It never blocks.
+// notify wakes a session, without blocking.
 func (p *presence) notify(id string) {
 	if !plainName(id) {
 		return
@@ -170,8 +170,7 @@ func (p *presence) notify(id string) {
 	_ = syscall.Close(fd)
 }
 
-// hear calls wake for each notice that a session sends to this one. It returns after a
-// call of silence.
+// hear calls wake for each notice, until silence is called.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return
@@ -192,15 +191,15 @@ func (p *presence) silence() {
 	}
 }
 
-// leave removes the files of the session and unlocks them.
+// leave removes the session's files and unlocks them.
 func (p *presence) leave() {
 	p.silence()
 	p.forget(p.id)
 	p.unlock()
 }
 
-// unlock unlocks the files of the session, as the kernel does when a process dies. It
-// may be called more than once.
+// unlock drops the session's locks, as the kernel does when a process dies. It
+// is idempotent.
 func (p *presence) unlock() {
 	for _, f := range []*os.File{p.own, p.alive} {
 		if f != nil {
@@ -209,8 +208,7 @@ func (p *presence) unlock() {
 	}
 }
 
-// flock locks a file without waiting. It returns EWOULDBLOCK if another session holds
-// a lock that conflicts.
+// flock locks a file without waiting. It returns EWOULDBLOCK on conflict.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
@@ -220,8 +218,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// mayWrite returns an error if this process may not write the file or directory. It
-// does not open the file: to close it again would drop SQLite's locks on the file.
+// mayWrite returns an error if this process may not write the path. It does not
+// open the file, because closing it would drop SQLite's locks.
 func mayWrite(path string) error {
 	const write = 2 // W_OK in unistd.h
 	if err := syscall.Access(path, write); err != nil {

@@ -1,10 +1,10 @@
 package sqlite
 
-// schemaVersion is the value of dlock_store.schema that this package reads and writes.
+// schemaVersion is the supported value of dlock_store.schema.
 const schemaVersion = 1
 
-// createSchema makes the tables and triggers. It runs in one transaction, after the
-// transaction has seen that the table dlock_store is missing.
+// createSchema creates the tables and triggers, in the transaction that found
+// dlock_store missing.
 const createSchema = `
 CREATE TABLE dlock_store (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -80,8 +80,8 @@ const (
 		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
 		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
 
-	// sqlQueue reads a queue and what belongs to it at one instant. It returns one
-	// row without a node if the queue is empty.
+	// sqlQueue reads a queue at one instant: one row without a node if it is
+	// empty.
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`

@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// block is the number of tokens that one durable transaction reserves.
+// block is the number of tokens reserved by one durable transaction.
 const block = 1000
 
 var (
@@ -39,7 +39,7 @@ type session struct {
 	changed  chan struct{}
 	armed    chan struct{}
 
-	// The fields below belong to the call that uses the connection.
+	// The fields below are owned by the call that uses the connection.
 	heads     map[string][]string // other sessions at the head of each watched queue
 	announced string              // the last node for which watches have sent Released, as queue/name
 
@@ -95,8 +95,8 @@ func (s *session) begin(ctx context.Context) (err error) {
 	})
 }
 
-// makeTables makes the tables if they are missing. Of many processes that try this,
-// one makes them.
+// makeTables creates the tables if they are missing. It is safe to run in
+// several processes at once.
 func (s *session) makeTables(ctx context.Context) error {
 	var found, version int
 	read := func(ctx context.Context) error {
@@ -129,10 +129,10 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens begins a new block of tokens if first is true, which means that no other
-// session lived when this one began. The machine may then have lost the transactions
-// that gave out tokens of the reserved block, so startTokens passes over that block. If
-// first is false, it reserves a block only if no token is left.
+// startTokens reserves tokens. If first, no other session was alive, and the
+// machine may have lost transactions that issued tokens of the reserved block,
+// so startTokens skips the rest of that block. Otherwise it reserves a block
+// only if none is left.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)
@@ -144,13 +144,12 @@ func (s *session) startTokens(ctx context.Context, first bool) error {
 	return err
 }
 
-// reserve reserves a block of tokens on the disk, if no token is left.
+// reserve durably reserves a block of tokens if none is left.
 func (s *session) reserve(ctx context.Context) error {
 	return s.db.durably(ctx, func(ctx context.Context) error { return s.db.exec(ctx, sqlReserve, block) })
 }
 
-// deadline returns the time after which the database drops a session from which it has
-// heard now.
+// deadline returns when the database ends a session that sends a heartbeat now.
 func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).UnixMicro() }
 
 // beat sends a heartbeat.
@@ -177,7 +176,8 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// reap drops the sessions whose processes have died or whose deadlines have passed.
+// reap ends the sessions whose processes have died or whose deadlines have
+// passed.
 func (s *session) reap(ctx context.Context) error {
 	var dead []string
 	var expired bool
@@ -213,9 +213,8 @@ func (s *session) reap(ctx context.Context) error {
 	return err
 }
 
-// sweep removes the files of sessions that died before the database had them, or after
-// it had dropped them. It leaves the files of the other sessions alone, because they
-// show reap which sessions have died.
+// sweep removes the files of dead sessions that are not in the database. The
+// files of other sessions tell reap which of them are dead.
 func (s *session) sweep(ctx context.Context) error {
 	ids := s.presence.remains()
 	if len(ids) == 0 {
@@ -239,8 +238,9 @@ func (s *session) sweep(ctx context.Context) error {
 	return nil
 }
 
-// ask makes a request if the session lives. It ends the session if the outcome of the
-// request is unknown, or if the database has dropped the session.
+// ask makes a request while the session is alive. It ends the session if the
+// outcome of the request is unknown, or if the database no longer knows the
+// session.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -263,8 +263,9 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 	return nil
 }
 
-// endCalls ends the calls in flight when the session ends. Without that, a call without
-// a deadline would wait for as long as another process locks the database.
+// endCalls ends the calls in flight when the session ends. A call without a
+// deadline would otherwise wait for as long as another process locks the
+// database.
 func (s *session) endCalls() {
 	<-s.lease.Done()
 	s.presence.silence() // makes presence.hear return; calls.Close waits for that
@@ -277,14 +278,14 @@ type node struct {
 	session string
 }
 
-// content is what the database has about a queue at one instant.
+// content is the state of a queue at one instant.
 type content struct {
 	nodes    []node // the oldest first
 	changes  int64
 	released string // the name of the node of this queue that was released last, or empty
 }
 
-// content reads a queue, if the database has the session.
+// content reads a queue, if the database knows the session.
 func (s *session) content(ctx context.Context, queue string) (c content, err error) {
 	err = s.db.query(ctx, sqlQueue, func(r rows) error {
 		var alive bool
@@ -333,15 +334,15 @@ func (c content) list() []driver.Node {
 	return list
 }
 
-// has reports whether the queue has the node p: by its token, or by its name if the
-// token is zero.
+// has reports whether the queue has node p, by its token or, if that is zero,
+// by name.
 func (c content) has(p driver.Place) bool {
 	return slices.ContainsFunc(c.nodes, func(n node) bool {
 		return n.Name == p.Name && (p.Token == 0 || n.token() == p.Token)
 	})
 }
 
-// token returns the token of a node. The number of a node of a session is its token.
+// token returns the token of a node, which for a session's node is its number.
 func (n node) token() int64 {
 	if n.session == "" {
 		return 0
@@ -418,7 +419,8 @@ func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Jo
 	return j, c, nil
 }
 
-// arm arms a watch of nodes that are in the queue. The caller uses the connection.
+// arm arms a watch of nodes known to be in the queue. The caller has the
+// connection.
 func (s *session) arm(queue string, c content, p driver.Place, ahead ...driver.Node) driver.Watch {
 	w := s.watches.Arm(queue, p, ahead...)
 	s.heads[queue] = s.head(c)
@@ -439,9 +441,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return c.list(), err
 }
 
-// dropHead drops the session of the first node of a queue if its process has died. So
-// even TryLock, which does not wait, gets a lock whose holder was killed. dropHead
-// reports whether it has dropped sessions.
+// dropHead ends the session of the first node if its process is dead, so that
+// even TryLock, which does not wait, gets the lock of a killed holder. It
+// reports whether it has ended any.
 func (s *session) dropHead(ctx context.Context, c content) bool {
 	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id || !s.presence.dead(c.nodes[0].session) {
 		return false
@@ -454,8 +456,8 @@ func (s *session) dropHead(ctx context.Context, c content) bool {
 	return s.reap(ctx) == nil
 }
 
-// view calls f with the content of the queue. No other call uses the connection while f
-// runs. So a watch that f arms is not compared with a content that was read before.
+// view calls f with the content of the queue. It keeps the connection
+// meanwhile, so that a watch armed by f is not compared with an older content.
 func (s *session) view(ctx context.Context, what, queue string, f func(content)) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -516,7 +518,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// Replace makes the session a driver.Replacer.
+// Replace implements driver.Replacer.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
 		return driver.Place{}, wrap("replace", queue, err)
@@ -546,8 +548,8 @@ func (s *session) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// change makes one transaction that removes or replaces the node p. After the commit it
-// wakes the sessions that wait for p.
+// change makes a transaction that removes or replaces node p, and then wakes
+// the sessions that wait for p.
 func (s *session) change(ctx context.Context, what, queue string, p driver.Place, f func(context.Context) error) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -584,7 +586,7 @@ func (s *session) wake(queue string, blocked []string) {
 	}
 }
 
-// Read makes the session a driver.NodeReader.
+// Read implements driver.NodeReader.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return info, wrap("read", queue, err)
@@ -622,7 +624,7 @@ func (s *session) readNode(ctx context.Context, queue, name string) (info driver
 	return info, nil
 }
 
-// Walk makes the session a driver.Walker.
+// Walk implements driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	if prefix != "" {
 		if err := cmp.Or(s.lease.Err(), driver.CheckQueue(prefix)); err != nil {
@@ -658,13 +660,13 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session.
 func (s *session) Err() error { return s.lease.Err() }
 
-// Describe makes the session a driver.Describer.
+// Describe implements driver.Describer.
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.presence.id, Server: s.path, Timeout: s.timeout}
 }
 
-// Close implements driver.Session. It ends the lease first, and then the session in
-// the database. It does the second step even if the lease has run out before.
+// Close implements driver.Session. It ends the lease first, then the session in
+// the database, even if the lease has already expired.
 func (s *session) Close() error {
 	s.lease.End(errors.New("sqlite: closed"))
 	s.presence.silence()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sleep sleeps for less than a millisecond. In a process without other work,
-// time.Sleep would sleep for a millisecond at least.
+// sleep can sleep for less than a millisecond, unlike time.Sleep in an
+// otherwise idle process.
 func sleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&t, nil) // a signal only ends the sleep early

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// defaultFile returns the path of the database file for an empty DSN, and makes its
-// directory with the mode 0700.
+// defaultFile returns the path of the database file for an empty DSN. It
+// creates its directory with mode 0700.
 func defaultFile() (string, error) {
 	dir, err := stateDirectory()
 	if err != nil {
@@ -21,8 +21,7 @@ func defaultFile() (string, error) {
 	return filepath.Join(dir, "locks.db"), nil
 }
 
-// stateDirectory returns the directory in which programs of this user keep their
-// state.
+// stateDirectory returns where programs of this user keep their state.
 func stateDirectory() (string, error) {
 	switch runtime.GOOS {
 	case "darwin", "ios":

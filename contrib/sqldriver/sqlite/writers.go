@@ -5,19 +5,17 @@ import (
 	"sync"
 )
 
-// writers is the queue of the sessions of this process that write to one file. SQLite
-// itself has no such queue: a connection that finds the file locked tries again after a
-// while. So without writers many sessions would disturb each other, and a heartbeat
-// might find the file locked until its session has timed out.
+// writers queues the transactions of this process on one file. SQLite has no
+// queue, just retries after pauses, so many sessions would impede each other,
+// and a heartbeat might find the file locked until its session times out.
 //
-// The channels inner and outer have room for one transaction each. Every transaction
-// has to enter inner. An ordinary transaction has to enter outer first, and leaves
-// outer last. So at most one ordinary transaction at a time is in inner or waits for
-// it, and a heartbeat waits for at most one ordinary transaction: a channel serves its
-// senders in order.
+// Each channel has room for one transaction, and serves senders in order. All
+// transactions enter inner; ordinary ones hold outer meanwhile. At most one
+// ordinary transaction is thus in inner or waits for it, and a heartbeat waits
+// for at most one.
 type writers struct{ outer, inner chan struct{} }
 
-// urgency tells heartbeats from the other transactions.
+// urgency distinguishes heartbeats from other transactions.
 type urgency int
 
 const (
@@ -29,16 +27,15 @@ func newWriters() *writers {
 	return &writers{outer: make(chan struct{}, 1), inner: make(chan struct{}, 1)}
 }
 
-// queues has the writers of each file that this process has opened. A few bytes for
-// each path stay until the process ends.
+// queues holds the writers of each file opened by this process. Entries, a few
+// bytes each, are never removed.
 var queues struct {
 	sync.Mutex
 	of map[string]*writers
 }
 
-// writersOf returns the queue of the file with this path. If two paths lead to the same
-// file, they have two queues. The locks stay correct, but the sessions of one path then
-// disturb those of the other.
+// writersOf returns the queue of the file at path. Two paths to the same file
+// get two queues, which affects performance only.
 func writersOf(path string) *writers {
 	queues.Lock()
 	defer queues.Unlock()
@@ -51,8 +48,7 @@ func writersOf(path string) *writers {
 	return queues.of[path]
 }
 
-// enter waits until the transaction may begin, or until ctx ends. The caller calls
-// leave after its transaction.
+// enter waits until the transaction may begin. The caller calls leave after it.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -69,8 +65,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take waits until the channel place, which has room for one element, is empty, and
-// puts an element into it. The function leave removes the element.
+// take waits for the place in a channel. The function leave frees it.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

@@ -10,16 +10,16 @@ import (
 )
 
 var (
-	// ErrRefused marks an error of a transaction that changed nothing: see Refused.
+	// ErrRefused marks the error of a transaction that changed nothing: see
+	// [Refused].
 	ErrRefused = errors.New("the transaction changed nothing")
 	// ErrUnknownSession says that the database has no row of the session.
 	ErrUnknownSession = errors.New("the database has dropped the session")
-	// ErrStale says that a change had a lower generation than the session.
+	// ErrStale says that a change had an outdated generation.
 	ErrStale = errors.New("the change came too late")
 )
 
-// Refused marks err with [ErrRefused]. The text of the result is that of err, because
-// the mark is for this package, and not for people.
+// Refused marks err with [ErrRefused], without changing its text.
 func Refused(err error) error { return refusedError{err} }
 
 type refusedError struct{ error }
@@ -28,8 +28,7 @@ func (e refusedError) Is(target error) bool { return target == ErrRefused }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// StatusError returns the error that a status of the functions in the database stands
-// for.
+// StatusError converts a status returned by the database's functions.
 func StatusError(status string) error {
 	switch status {
 	case "ok":
@@ -44,8 +43,8 @@ func StatusError(status string) error {
 	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
 }
 
-// IfKnown returns err if a statement has failed. If the statement has succeeded, but
-// the database does not know the session, IfKnown returns the error that says so.
+// IfKnown returns err, or [ErrUnknownSession] if a statement succeeded but
+// found no row of the session.
 func IfKnown(known bool, err error) error {
 	if err == nil && !known {
 		return ErrUnknownSession
@@ -53,8 +52,8 @@ func IfKnown(known bool, err error) error {
 	return err
 }
 
-// CheckVersion fails if the tables have another version than the driver needs. The
-// text where says which tables.
+// CheckVersion returns an error unless the tables at where have the version
+// that the driver needs.
 func CheckVersion(where string, version, need int) error {
 	if version != need {
 		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d", where, version, need)
@@ -62,8 +61,8 @@ func CheckVersion(where string, version, need int) error {
 	return nil
 }
 
-// Untrusted reports whether the client has refused the certificate of the server,
-// which another try does not change.
+// Untrusted reports whether the client has rejected the server's certificate,
+// so that a retry is pointless.
 func Untrusted(err error) bool {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError

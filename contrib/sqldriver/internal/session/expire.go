@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// expireIn makes the goroutine that runs expire wait for d and then end the
-// sessions whose deadlines have passed. If an earlier call of expireIn has not been
-// taken up yet, expireIn does nothing.
+// expireIn schedules a search for expired sessions after d. It is a no-op if
+// one is already pending.
 func (s *Session) expireIn(d time.Duration) {
 	select {
 	case s.looks.expire <- d:
@@ -15,12 +14,12 @@ func (s *Session) expireIn(d time.Duration) {
 	}
 }
 
-// expirePause is the time between two searches for dead sessions while the session has
-// watches. Its own heartbeats may be minutes apart, and the predecessor of a waiter may
-// belong to a session with a short timeout.
+// expirePause is the interval of searches for expired sessions while the
+// session has watches. Its own heartbeats may be minutes apart, and its
+// predecessor may have a short session timeout.
 const expirePause = 2 * time.Second
 
-// expire ends the sessions of dead processes, until the lease has ended.
+// expire ends the sessions of dead processes until the lease ends.
 func (s *Session) expire() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
@@ -48,9 +47,9 @@ func (s *Session) expire() {
 	}
 }
 
-// expireAll ends sessions until none is left to end, and returns the time limit for the
-// next call. A request without an answer doubles the limit, up to [Limit], because the
-// server may go on with that request: retrying it often would pile up such requests.
+// expireAll ends all expired sessions, and returns the timeout of the next
+// search. A request that times out doubles it, up to [Limit], because the
+// server may still be executing that request, and retries would pile up.
 func (s *Session) expireAll(ctx context.Context, limit time.Duration) (next time.Duration) {
 	for ended := true; ended; {
 		one, cancel := context.WithTimeout(ctx, limit)
@@ -67,7 +66,7 @@ func (s *Session) expireAll(ctx context.Context, limit time.Duration) (next time
 	return limit
 }
 
-// Sleep waits for d and reports whether ctx has not ended before.
+// Sleep waits for d, and reports whether it did so before ctx ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,19 +12,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The session looks at the queues of its watches after shortestLook. While nothing
-// changes, it waits longer each time, up to longestLook: an eighth of the time since
-// the last change. So a wait takes at most about an eighth longer than with notices,
-// and a long wait needs few looks. The session also waits twice as long as the last
-// look took, so that it asks a busy database less often. If the database sends
-// notices for all watches, the session looks at the queues much less often, and only
-// for safety: see [Session.pause].
+// A session that waits polls the queues of its watches. The interval grows from
+// shortestLook to longestLook, an eighth of the time since the last change, so
+// that polling delays a wait by at most an eighth and a long wait needs few
+// requests. It's also at least twice the duration of the last look, to spare a
+// busy database. For stores with notices see [Session.pause].
 const (
 	shortestLook = 2 * time.Millisecond
 	longestLook  = 250 * time.Millisecond
 )
 
-// looks holds what the session knows from its looks at the queues.
+// looks is the polling state of a session.
 type looks struct {
 	woken  chan struct{}
 	expire chan time.Duration
@@ -58,7 +56,7 @@ func (l *looks) countQueueWatch(w driver.Watch) driver.Watch {
 	}))
 }
 
-// look looks at the queues of all watches, until the lease has ended.
+// look polls the watched queues until the lease ends.
 func (s *Session) look() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
@@ -97,9 +95,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look. If notices arrive for all
-// watches, this is a quarter of the session timeout. Otherwise it is the
-// argument.
+// pause returns the time until the next look: polling, or, while the store
+// sends notices for every watch, a quarter of the session timeout, just in case
+// a notice is lost.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
@@ -112,7 +110,7 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.timeout / 4
 }
 
-// lookOnce looks at all queues and reports whether it has found a change.
+// lookOnce looks at all watched queues and reports whether one has changed.
 func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	queues := s.watches.Queues()
 	if len(queues) == 0 {
@@ -127,7 +125,7 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt looks at one queue, for a call.
+// lookAt looks at one queue on behalf of a call.
 func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
 	err = s.spare(ctx, func(ctx context.Context) error {
 		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
@@ -137,7 +135,7 @@ func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, 
 	return snapshot, err
 }
 
-// lookAtAll looks at queues with one statement, and tells the watches what they
+// lookAtAll looks at queues in one statement, and tells the watches what they
 // have missed.
 func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool) (found map[string]Snapshot, err error) {
 	var before map[string]Snapshot
@@ -175,9 +173,9 @@ func releasedSince(before, now Snapshot) (n driver.Node) {
 	return n
 }
 
-// snapshots asks the database for queues. The database does not return the nodes of a
-// queue whose version has not changed since an earlier look: snapshots takes these
-// nodes from that look. The second result holds the earlier looks.
+// snapshots returns the current nodes of the queues, and the earlier snapshots.
+// The database omits the nodes of an unchanged queue, which then come from the
+// earlier snapshot.
 func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool) (found, known map[string]Snapshot, err error) {
 	l := &s.looks
 	l.mu.Lock()

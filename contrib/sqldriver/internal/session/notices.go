@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notices records the notices that arrive while a Create is in flight. The watch
-// that the Create arms has to get them, too.
+// notices records the notices that arrive while a Create is in flight, for the
+// watch that this Create arms.
 type notices struct {
 	mu      sync.Mutex
 	creates map[string]*recording // the recordings of the queues in which a Create is in flight
@@ -25,9 +25,8 @@ type notice struct {
 	why  driver.Cause
 }
 
-// record keeps the notices of a queue that arrive until done is called. It does
-// nothing if the line is zero, which means that the store sends no notices of this
-// queue.
+// record keeps the notices of a queue until done is called. It is a no-op if
+// line is zero, because the store then sends no notices.
 func (n *notices) record(queue string, line uint64) (done func()) {
 	if line == 0 {
 		return func() {}
@@ -52,9 +51,8 @@ func (n *notices) record(queue string, line uint64) (done func()) {
 	}
 }
 
-// listen connects the session with a store that sends notices. When they do not arrive
-// any more, the session looks at its queues soon, as it would otherwise wait for the
-// next look of [Session.pause].
+// listen subscribes to the store's notices, if it has any. When they cease, the
+// session returns to polling at once.
 func (s *Session) listen() {
 	if l, ok := s.store.(Listener); ok {
 		l.Notify(s.gone, s.endWatches, s.looks.wake)
@@ -73,9 +71,9 @@ func (s *Session) gone(queue, name string, why driver.Cause) {
 	s.watches.Gone(queue, n.node, n.why)
 }
 
-// endWatches ends all watches of nodes, because notices may have been lost. If
-// a lost notice said that the own node of a waiter was removed, a later notice
-// of a release would make the waiter believe that it holds the lock.
+// endWatches ends all watches because notices may have been lost. If a lost one
+// said that a waiter's own node was removed, a later notice of a release would
+// make the waiter believe that it holds the lock.
 func (s *Session) endWatches() {
 	s.notices.mu.Lock() // until the watches have ended, no Create arms a watch that relies on earlier notices
 	defer s.notices.mu.Unlock()
@@ -84,9 +82,8 @@ func (s *Session) endWatches() {
 	}
 }
 
-// line returns a number that stays the same until notices of the queue may have
-// been lost: see [Listener]. It returns zero if the store sends no notices of the
-// queue.
+// line returns a number that changes when notices of the queue may have been
+// lost: see [Listener]. It is zero if there are no notices.
 func (s *Session) line(queue string) uint64 {
 	if l, ok := s.store.(Listener); ok {
 		return l.Line(queue)
@@ -94,9 +91,8 @@ func (s *Session) line(queue string) uint64 {
 	return 0
 }
 
-// armCreated arms the watch of a Create. The parameter line is what the method line
-// returned before the Create. If it still returns that number, no notice was lost,
-// and the watch costs no request.
+// armCreated arms the watch of a Create. It needs no request if line, read
+// before the Create, is still current, because then no notice was lost.
 func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -115,8 +111,8 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	return w
 }
 
-// armRecorded arms a watch and gives it the notices that have arrived since before
-// the Create.
+// armRecorded arms a watch, and passes it the notices recorded since the Create
+// began.
 func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead driver.Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
@@ -144,8 +140,8 @@ func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// watch first asks for notices, then arms the watch, and then asks whether the nodes
-// are there.
+// watch subscribes to notices, arms the watch, and only then checks that the
+// nodes are still there.
 func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	s.startListening(ctx, queue)
 	w := s.watches.Arm(queue, p, ahead...)
@@ -162,7 +158,7 @@ func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// has reports whether the node p is in the snapshot.
+// has reports whether node p is in the snapshot.
 func has(snapshot Snapshot, p driver.Place) bool {
 	for _, r := range snapshot.Nodes {
 		if r.Name == p.Name && (p.Token == 0 || r.Token == p.Token) {
@@ -172,8 +168,8 @@ func has(snapshot Snapshot, p driver.Place) bool {
 	return false
 }
 
-// startListening asks for notices of the queue. Without notices the session looks
-// at its queues more often.
+// startListening subscribes to notices of the queue, best effort: without them
+// the session polls.
 func (s *Session) startListening(ctx context.Context, queue string) {
 	if l, ok := s.store.(Listener); ok && l.Line(queue) == 0 {
 		ctx, cancel := s.limit(ctx)
@@ -182,8 +178,8 @@ func (s *Session) startListening(ctx context.Context, queue string) {
 	}
 }
 
-// WatchQueue implements driver.Session. The database sends no notice of a node that
-// was added, so the session looks at the queue from time to time.
+// WatchQueue implements driver.Session. The session polls the queue, because
+// the database sends no notice of a new node.
 func (s *Session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
 	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
 		s.startListening(ctx, queue)

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// orphans holds the data of nodes that a Create without an answer may have made, or
-// may still make.
+// orphans holds the data of nodes whose Create was not answered, and may yet be
+// carried out.
 type orphans struct {
 	mu      sync.Mutex
 	data    [][]byte
 	running bool // a goroutine removes them
 }
 
-// orphan makes the session remove, in the background, the node that a Create
-// without an answer may have made with the given data. It raises the generation of
-// the session. The removal tells the database the new generation, and from then on
-// the database refuses that Create, whose generation is lower.
+// orphan removes, in the background, the node that an unanswered Create may
+// have made. It raises the generation, so that once the removal has reached the
+// database, that Create is refused.
 func (s *Session) orphan(data []byte) {
 	o := &s.orphans
 	o.mu.Lock()
@@ -34,9 +33,9 @@ func (s *Session) orphan(data []byte) {
 // cancelPause is the time between two attempts to remove orphans.
 const cancelPause = 50 * time.Millisecond
 
-// removeOrphans removes one orphan after the other. If a removal fails, its turn comes
-// again after those of the others, because a transaction of an operator may have locked
-// the node.
+// removeOrphans removes the orphans one at a time. A failed removal goes to the
+// back of the line, because its node may be locked by an operator's
+// transaction.
 func (s *Session) removeOrphans() {
 	life, cancel := s.lease.Context()
 	defer cancel()
@@ -62,9 +61,8 @@ func (s *Session) removeOrphans() {
 	}
 }
 
-// nextOrphan takes an orphan out of the list. It returns the orphan's data, and the
-// generation for its removal. The generation is higher than that of the Create that may
-// have made the orphan.
+// nextOrphan takes the next orphan off the list. The generation in op is higher
+// than that of the Create that may have made it.
 func (s *Session) nextOrphan() (data []byte, op Op, more bool) {
 	o := &s.orphans
 	o.mu.Lock()

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// MinConnections is how many connections a session needs: one each for
-	// changes, heartbeats, and notices or looks.
+	// MinConnections is the least that a session needs: one each for changes,
+	// heartbeats, and notices or looks.
 	MinConnections = 3
-	// MaxConnections is the highest value of the parameter max_connections.
+	// MaxConnections is the maximum of the max_connections parameter.
 	MaxConnections = 1 << 16
-	// DefaultConnections is the default of that parameter.
+	// DefaultConnections is its default.
 	DefaultConnections = 8
 )
 
-// Pool has the connections of one session: those of a *sql.DB of the program, or
-// its own, which it closes.
+// Pool holds the connections of one session: either borrowed from the program's
+// *sql.DB or its own.
 type Pool struct {
 	shared *sql.DB // nil if the session has its own
 	open   func() (db *sql.DB, end func(), err error)
@@ -31,9 +31,9 @@ type Pool struct {
 	end func()  // guarded by mu
 }
 
-// NewPool returns a pool of the connections of shared, or, if shared is nil, of the
-// given number of connections of the database that open returns. Close calls the
-// function end of open after it has closed them.
+// NewPool returns a pool that borrows from shared or, if shared is nil, opens
+// its own database with the given number of connections. Close calls the end
+// function returned by open after closing them.
 func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
@@ -44,7 +44,8 @@ func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(
 	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
 }
 
-// CheckConnections fails if db, which may be nil, allows too few connections.
+// CheckConnections returns an error if db is not nil and allows too few
+// connections.
 func CheckConnections(db *sql.DB) error {
 	if db == nil {
 		return nil
@@ -55,7 +56,7 @@ func CheckConnections(db *sql.DB) error {
 	return nil
 }
 
-// DB returns the database. It opens the pool again if it was closed.
+// DB returns the database, reopening it if it was closed.
 func (p *Pool) DB() (*sql.DB, error) {
 	if p.shared != nil {
 		return p.shared, nil
@@ -85,7 +86,7 @@ func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// CloseSilent closes the idle connections that do not answer before ctx ends.
+// CloseSilent closes idle connections that do not reply before ctx ends.
 func (p *Pool) CloseSilent(ctx context.Context) {
 	db, err := p.DB()
 	if err != nil {
@@ -103,7 +104,7 @@ func (p *Pool) CloseSilent(ctx context.Context) {
 	all.Wait()
 }
 
-// Close closes the connections of the session.
+// Close closes the session's own connections.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

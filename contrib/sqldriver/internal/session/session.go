@@ -47,9 +47,9 @@ var (
 	_ driver.Describer  = (*Session)(nil)
 )
 
-// Connect begins a session. Its errors begin with the given name, which is that of
-// the driver's package. The session owns the store from now on: it closes the store
-// in its Close, and if Connect fails.
+// Connect begins a session. Its errors start with name, the driver's package
+// name. The session owns the store and closes it in its Close, or if Connect
+// fails.
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
@@ -77,8 +77,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	return s, nil
 }
 
-// beat sends a heartbeat. If it gets no answer, a firewall may have forgotten all open
-// connections, and the next heartbeats must not take one of these after the other.
+// beat sends a heartbeat. If there is no reply, a firewall may have dropped all
+// open connections, so beat weeds out the silent ones before the next
+// heartbeats pick them.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if errors.Is(err, ErrUnknownSession) {
@@ -101,13 +102,13 @@ func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session.
 func (s *Session) Err() error { return s.lease.Err() }
 
-// Lease returns the lease of the session. It is for tests.
+// Lease returns the lease, for tests.
 func (s *Session) Lease() *driver.Lease { return s.lease }
 
-// ID returns the id of the session in the database.
+// ID returns the session's id in the database.
 func (s *Session) ID() string { return s.id }
 
-// Store returns the store of the session. It is for tests.
+// Store returns the store, for tests.
 func (s *Session) Store() Store { return s.store }
 
 // Describe implements driver.Describer.
@@ -115,8 +116,8 @@ func (s *Session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout}
 }
 
-// ask makes a request if the session lives. It ends the session if the database does
-// not know the session.
+// ask makes a request while the session is alive. It ends the session if the
+// database no longer knows it.
 func (s *Session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -148,7 +149,7 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 	return nil
 }
 
-// askQueue is ask for a request about a queue, whose name it checks.
+// askQueue is like ask, and checks the queue name.
 func (s *Session) askQueue(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	return s.ask(ctx, what, queue, func(ctx context.Context) error {
 		if err := driver.CheckQueue(queue); err != nil {
@@ -158,26 +159,25 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
-// Limit returns how long a session with the given timeout waits for one request. A
-// connection can stay silent while the heartbeats use others, for example if a firewall
-// has forgotten the connection. So no request waits longer than a quarter of the
-// session timeout. The floor of two seconds keeps short timeouts from giving up
-// requests that wait for row locks.
+// Limit returns the timeout of one request. A single connection may go silent,
+// for example behind a firewall, while heartbeats succeed on others. The floor
+// of two seconds lets requests of sessions with a short timeout wait for row
+// locks.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
-// ConnectLimit returns how long a session with the given timeout waits for a new
-// connection. database/sql makes some connections without the context of a call, and
-// such a connection has a place in the pool until then.
+// ConnectLimit returns the timeout for opening a connection. database/sql opens
+// some without a caller's context, and each occupies a slot of the pool until
+// it succeeds or fails.
 func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
 
-// limit returns a context for one request: see Limit.
+// limit returns a context with the timeout of one request: see [Limit].
 func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
-// spare makes a request when the store has a connection to spare for it. So thousands
-// of requests at once cannot keep the heartbeats from their connections. The time limit
-// of the request begins when it has a connection.
+// spare makes a request once the store has a spare connection, so that
+// thousands of concurrent requests cannot starve the heartbeats. The timeout
+// starts when the request has its connection.
 func (s *Session) spare(ctx context.Context, request func(context.Context) error) error {
 	leave, err := s.store.Enter(ctx)
 	if err != nil {
@@ -189,9 +189,8 @@ func (s *Session) spare(ctx context.Context, request func(context.Context) error
 	return request(ctx)
 }
 
-// change makes a change with the present generation of the session. If a Cancel
-// that has raised the generation reaches the database first, the database refuses
-// the change, and change repeats it with the new generation.
+// change makes a change with the session's generation. It retries if a
+// concurrent Cancel has raised the generation first.
 func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
@@ -240,14 +239,14 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// unknownOutcome reports whether, after this error, the change may have been made
-// all the same, or may be made later.
+// unknownOutcome reports whether the change may have been made, or may still be
+// made, despite err.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrStale) &&
 		!errors.Is(err, ErrUnknownSession) && !errors.Is(err, driver.ErrGone)
 }
 
-// contenders returns the nodes whose names have a sequence, in its order.
+// contenders returns the nodes that have a sequence number, in order.
 func contenders(rows []Row) []driver.Node {
 	nodes := make([]driver.Node, 0, len(rows))
 	for _, r := range rows {
@@ -274,8 +273,8 @@ func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, nil
 }
 
-// Delete implements driver.Session. If the outcome of the first statement is unknown,
-// it sends the statement once more: often only one connection was broken.
+// Delete implements driver.Session. If the outcome is unknown, it tries once
+// more, because often just one connection has broken.
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
@@ -368,8 +367,8 @@ func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err
 // closeWithin bounds the statement of Close.
 const closeWithin = 2 * time.Second
 
-// Close implements driver.Session. It ends the lease first, and then the session in
-// the database, even if the lease has run out before.
+// Close implements driver.Session. It ends the lease first, then the session in
+// the database, even if the lease has already expired.
 func (s *Session) Close() error {
 	s.lease.End(fmt.Errorf("%s: closed", s.name))
 	s.calls.Close()

@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-// tidyPause is the time between two clean-ups of a session.
 const tidyPause = time.Hour
 
-// tidy removes the rows that are left of queues, until the lease has ended. A
-// program that locks a new name for each order, and runs for months, would
-// otherwise leave a row of each name.
+// tidy removes rows of unused queues, every hour until the lease ends. They
+// would otherwise accumulate in a program that locks a new name for each order.
 func (s *Session) tidy() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
@@ -20,8 +18,8 @@ func (s *Session) tidy() {
 	}
 }
 
-// tidyOnce removes some of these rows, and reports whether there may be more. It
-// ignores errors, because the next clean-up tries again.
+// tidyOnce removes one batch and reports whether there may be more. It ignores
+// errors, because the next run tries again.
 func (s *Session) tidyOnce(ctx context.Context) (more bool) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
