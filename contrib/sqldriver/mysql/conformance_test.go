@@ -25,14 +25,12 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
 }
 
-// conformance returns the configuration of the kit for the connectors that newStore
-// returns.
+// conformance returns the configuration of the kit for a kind of store.
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Tokens are microseconds since 1970, or the last token and one. They
-		// do not reach 18 digits before the year 5138. So no test needs a
-		// store whose tokens are near their end.
+		// Tokens, microseconds since 1970 or the last token plus one, have
+		// fewer than 18 digits before the year 5138.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -72,7 +70,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 	}
 }
 
-// caseStore is a database of the shared server. Each of its sessions has a proxy.
+// caseStore is a database of the shared server.
 type caseStore struct {
 	t        *testing.T
 	server   *mysqltest.Server
@@ -83,7 +81,6 @@ type caseStore struct {
 	outages bool // the test kills the server at times, so exec ignores errors
 }
 
-// caseSession is a session with its proxy.
 type caseSession struct {
 	*session.Session
 	store    *caseStore
@@ -95,7 +92,6 @@ type caseSession struct {
 	closed bool // the proxy is closed
 }
 
-// cut cuts the session off until heal is called.
 func (s *caseSession) cut() (heal func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +106,8 @@ func (s *caseSession) cut() (heal func()) {
 	})
 }
 
-// dial connects the session to its proxy or, once the proxy is closed, to the server
-// itself. If the session was cut off when its proxy was closed, dial fails.
+// dial connects to the proxy or, once that is closed, to the server. It fails
+// if the session was cut off when the proxy was closed.
 func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	addr := s.proxy.Addr()
@@ -145,7 +141,6 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	return c
 }
 
-// Connect implements driver.Connector.
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port of testenv stays reserved, with an open file
 	if err != nil {
@@ -180,7 +175,7 @@ func (c *caseStore) open() session.Store {
 	return st
 }
 
-// connectIntercepted is connector.Connect for a session whose requests a test intercepts.
+// connectIntercepted is connector.Connect with intercepted requests.
 func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
 	st, err := newStore(c)
 	if err != nil {
@@ -191,7 +186,7 @@ func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *s
 	return s, requests, err
 }
 
-// exec runs a statement as an operator does.
+// exec runs a statement as an operator.
 func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if _, err := c.admin.Exec(text, args...); err != nil && !c.outages {
@@ -199,7 +194,7 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	}
 }
 
-// Close closes the session, and then the proxy, whose connections are closed by now.
+// Close closes the session, then its proxy.
 func (s *caseSession) Close() error {
 	err := s.Session.Close()
 	s.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted is a session whose requests are counted. Its timeout is so long that it sends
-// no heartbeat during a test.
+// counted counts the requests of a session, whose timeout is so long that it
+// sends no heartbeats during a test.
 type counted struct {
 	*session.Session
 	*sqltest.Counter
@@ -50,7 +50,7 @@ func (s *counted) request(ctx context.Context, method string, send func(context.
 	return err
 }
 
-// holdLooks makes looks wait for messages in the channel that it returns.
+// holdLooks makes each look receive from the returned channel first.
 func (s *counted) holdLooks() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,6 @@ func (s *counted) holdLooks() chan struct{} {
 	return s.gate
 }
 
-// roundTrips returns how often the session has waited for the server.
 func (s *counted) roundTrips() int {
 	n := 0
 	for op, count := range s.proxy.Counts() {
@@ -69,7 +68,7 @@ func (s *counted) roundTrips() int {
 	return n
 }
 
-// countedConnector keeps the sessions that it makes.
+// countedConnector records its sessions.
 type countedConnector struct {
 	t        *testing.T
 	server   *mysqltest.Server
@@ -81,7 +80,7 @@ func newCounted(t *testing.T, server *mysqltest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, database: server.Database()}
 }
 
-// startCounted starts a server that counts the transactions which have changed a row.
+// startCounted starts a server that counts transactions with changes.
 func startCounted(t *testing.T) *mysqltest.Server {
 	return mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 }
@@ -103,8 +102,8 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	return cs, nil
 }
 
-// mutexes returns n mutexes of one queue, each of a session that has locked and waited
-// before, so that its connections are open.
+// mutexes returns n mutexes of one queue, each of a session that has locked and
+// waited before, so that its connections are open.
 func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	for range n {
 		client := dlock.NewClient(c)
@@ -136,8 +135,8 @@ func (s *counted) openGate() {
 	s.gate = nil
 }
 
-// wait calls Lock of m on another goroutine, and returns when that call has armed its
-// watch: an append, and one look. The next look waits for the gate.
+// wait calls Lock on another goroutine, and returns when it has armed its
+// watch, after an append and one look. The next look waits for the gate.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct{}) <-chan *dlock.Lock {
 	got := make(chan *dlock.Lock, 1)
 	go func() { got <- lock(c.t, m) }()
@@ -145,7 +144,7 @@ func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct
 	return got
 }
 
-// passLook lets one look pass the gate, and returns when it was answered.
+// passLook lets one look pass and waits for its reply.
 func (s *counted) passLook(t *testing.T, gate chan<- struct{}) {
 	t.Helper()
 	before := s.passed()
@@ -182,7 +181,7 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	}
 }
 
-// commits returns how many transactions the server has committed that changed a row.
+// commits returns the number of committed transactions with changes.
 func (c *countedConnector) commits() (n int) {
 	c.t.Helper()
 	text := c.server.SQL(c.t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Binlog_commits'")
@@ -193,10 +192,9 @@ func (c *countedConnector) commits() (n int) {
 	return n
 }
 
-// TestHandOverTakesTwoTransactionsAndOneLook counts what it takes to pass a lock to a
-// waiter: the waiter appends its node and looks once to arm its watch, the holder
-// removes its node, and one look of the waiter sees that. The looks before that
-// depend on time, so the test holds them back.
+// The waiter appends its node and looks once to arm its watch, the holder
+// removes its node, and one look of the waiter sees that. The test blocks the
+// looks in between, whose number depends on time.
 func TestHandOverTakesTwoTransactionsAndOneLook(t *testing.T) {
 	server := startCounted(t)
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })

@@ -1,20 +1,21 @@
-// Package mysql keeps the queues of dlock in a database of MariaDB, version 10.6 or
-// later, or of MySQL, version 8.0.29 or later. Its tests run on MariaDB 10.11. The
-// statements are common to both products, but they were not tried on MySQL. A blank
-// import registers the driver for dlock.Open:
+// Package mysql keeps the queues of dlock in a database of MariaDB, version
+// 10.6 or later, or of MySQL, version 8.0.29 or later. Its tests run on MariaDB
+// 10.11. The statements are common to both products, but they were not tried on
+// MySQL. A blank import registers the driver for dlock.Open:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/sqldriver/mysql"
 //
 //	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?tls=true")
 //
-// A program that has a *sql.DB already uses [NewConnector] with dlock.NewClient.
+// A program that has a *sql.DB already uses [NewConnector] with
+// dlock.NewClient.
 //
 // # The data source name
 //
-// A DSN has the form that github.com/go-sql-driver/mysql reads, with the parameters
-// of that package. It has to name a database, which holds the tables. A slash in a
-// parameter is written as %2F. A DSN cannot set variables of the server. These
-// parameters are of this package:
+// A DSN has the form that github.com/go-sql-driver/mysql reads, with the
+// parameters of that package. It has to name a database, which holds the
+// tables. A slash in a parameter is written as %2F. A DSN cannot set variables
+// of the server. These parameters are of this package:
 //
 //	session_timeout  500ms to 1h, 10s if missing: the time for which the database
 //	                 keeps a session that it does not hear from
@@ -28,52 +29,55 @@
 //
 // # How it works
 //
-// A session is a row with a generation, and a row with a deadline by the clock of the
-// server. A heartbeat moves the deadline. A queue is a row with the last token. A
-// node is a row with a token. Each change is one call of a stored procedure: one
-// round trip, one transaction. The procedure locks the row of the queue and then
-// raises the token, so the order of the commits is the order of the tokens. A free
-// lock takes two transactions.
+// A session is a row with a generation, and a row with a deadline by the clock
+// of the server. A heartbeat moves the deadline. A queue is a row with the last
+// token. A node is a row with a token. Each change is one call of a stored
+// procedure: one round trip, one transaction. The procedure locks the row of
+// the queue and then raises the token, so the order of the commits is the order
+// of the tokens. A free lock takes two transactions.
 //
-// The database sends no notices. A session that waits looks at its queues, with one
-// statement for all of them: after 2 ms, and then less and less often, so that the
-// next look comes after an eighth of the time since the last change, every 250 ms in
-// the end. A session also waits twice as long as its last look took, so a busy server
-// gets fewer looks. A look shows who has released the lock, so a hand-over
-// needs no other statement.
+// The database sends no notices. A session that waits looks at its queues, with
+// one statement for all of them: after 2 ms, and then less and less often, so
+// that the next look comes after an eighth of the time since the last change,
+// every 250 ms in the end. A session also waits twice as long as its last look
+// took, so a busy server gets fewer looks. A look shows who has released the
+// lock, so a hand-over needs no other statement.
 //
-// A look reads all nodes of its queues. So the load of the waiters for one lock grows
-// with the square of their number. If hundreds of sessions wait for one lock, take a
-// store with notices.
+// A look reads all nodes of its queues. So the load of the waiters for one lock
+// grows with the square of their number. If hundreds of sessions wait for one
+// lock, take a store with notices.
 //
-// Procedures are the only way to make a change in one round trip that is safe. The
-// parameter multiStatements of the client would let any statement of the program that
-// is built from text carry a second one, and after an error in the middle the
-// transaction would stay open. Arguments are written in hexadecimal digits, so the
-// parameter interpolateParams does not matter. A procedure sets its isolation level,
-// and commits or rolls back, whatever the settings of the connection are. A procedure
-// that the server ends, as by KILL QUERY or max_statement_time, leaves its transaction
-// open. So the driver closes the connection after such an error.
+// Procedures are the only way to make a change in one round trip that is safe.
+// The parameter multiStatements of the client would let any statement of the
+// program that is built from text carry a second one, and after an error in the
+// middle the transaction would stay open. Arguments are written in hexadecimal
+// digits, so the parameter interpolateParams does not matter. A procedure sets
+// its isolation level, and commits or rolls back, whatever the settings of the
+// connection are. A procedure that the server ends, as by KILL QUERY or
+// max_statement_time, leaves its transaction open. So the driver closes the
+// connection after such an error.
 //
 // # Changes that wait
 //
-// A request that gets no answer is given up after a quarter of the session timeout, or
-// after two seconds if that is longer. The server does not notice that: it goes on
-// waiting for a lock, for example of a transaction that an operator has left open, or
-// of a backup. Then it may make the change after all. That does no harm: an append that
-// comes late is refused, or its node is removed, and other changes are about nodes of
-// the session itself. But the request keeps a thread of the server meanwhile. While an
-// append waits, no session can end the session that has sent it. So the connections of
-// a DSN lower innodb_lock_wait_timeout and lock_wait_timeout to the time after which
-// the session gives up. With [NewConnector], the settings of the program's connections
-// count. By default they are 50 seconds, and a day.
+// A request that gets no answer is given up after a quarter of the session
+// timeout, or after two seconds if that is longer. The server does not notice
+// that: it goes on waiting for a lock, for example of a transaction that an
+// operator has left open, or of a backup. Then it may make the change after
+// all. That does no harm: an append that comes late is refused, or its node is
+// removed, and other changes are about nodes of the session itself. But the
+// request keeps a thread of the server meanwhile. While an append waits, no
+// session can end the session that has sent it. So the connections of a DSN
+// lower innodb_lock_wait_timeout and lock_wait_timeout to the time after which
+// the session gives up. With [NewConnector], the settings of the program's
+// connections count. By default they are 50 seconds, and a day.
 //
-// While an operator's transaction keeps nodes of a process locked, and the process has
-// died, the process keeps all its locks. Its session has a deadline in the past: see
-// Tables. Other processes that die lose their locks in time.
+// While an operator's transaction keeps nodes of a process locked, and the
+// process has died, the process keeps all its locks. Its session has a deadline
+// in the past: see Tables. Other processes that die lose their locks in time.
 //
-// While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats wait as
-// well. If that takes longer than half of the session timeout, sessions may end.
+// While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats
+// wait as well. If that takes longer than half of the session timeout, sessions
+// may end.
 //
 // # The rules of package driver
 //
@@ -95,56 +99,59 @@
 //	13 released      the row of the queue names the last node that was released; one
 //	                 snapshot shows it with the nodes that are left
 //
-// Errors of the network, of a server that stops or has too many connections, of full
-// disks and memory, of a read-only server, and of statements that were ended match
-// driver.ErrUnavailable. Others, such as a wrong password, do not. After a deadlock
-// (error 1213) the store sends the statement again, up to seven times.
-// MariaDB does not report that the disk of its binary log is full: it waits until an
-// operator makes room, and sessions end meanwhile.
+// Errors of the network, of a server that stops or has too many connections, of
+// full disks and memory, of a read-only server, and of statements that were
+// ended match driver.ErrUnavailable. Others, such as a wrong password, do not.
+// After a deadlock (error 1213) the store sends the statement again, up to
+// seven times. MariaDB does not report that the disk of its binary log is full:
+// it waits until an operator makes room, and sessions end meanwhile.
 //
 // # What the database must be
 //
 //   - One primary server with innodb_flush_log_at_trx_commit=1 and, if it has a
-//     binary log, sync_binlog=1 and binlog_format ROW or MIXED. The driver reads
-//     these settings before the first session of a connector. It logs by log/slog
-//     what they do not protect. It refuses a server that is read-only, whose binary
-//     log has the format STATEMENT, that is in a group with several primaries, or
-//     that is too old.
+//     binary log, sync_binlog=1 and binlog_format ROW or MIXED. The driver
+//     reads these settings before the first session of a connector. It logs by
+//     log/slog what they do not protect. It refuses a server that is read-only,
+//     whose binary log has the format STATEMENT, that is in a group with
+//     several primaries, or that is too old.
 //   - After a failover to a replica, the latest changes may be lost, also with
-//     semisynchronous replication. Then two sessions may hold one lock. Tokens still
-//     rise if the clock of the replica is right.
-//   - In a Galera cluster, all clients have to use the same member: members do not
-//     share row locks, and another member may show an older state. After a failover
-//     to another member, requests that were on their way to the first one may still
-//     be carried out. This was not tested, and the driver logs a warning.
-//   - Group Replication needs group_replication_single_primary_mode=ON. Certification
-//     refuses two changes of one row, but not an append on one primary while another
-//     one ends the session of that append: its node would stay for ever. Deadlines
-//     would be compared with the clocks of several machines.
-//   - The clock of the server must not be set forward. Sessions would end early in the
-//     database, and their processes would not know until their next heartbeat. A clock
-//     that is set back keeps the nodes of dead processes longer. Tokens rise in either
-//     case. Let the time service of the machine slow down or speed up the clock, and
-//     not set it. After a failover or a restart, each session gets its full timeout by
-//     the clock of the new server before it can be ended.
+//     semisynchronous replication. Then two sessions may hold one lock. Tokens
+//     still rise if the clock of the replica is right.
+//   - In a Galera cluster, all clients have to use the same member: members do
+//     not share row locks, and another member may show an older state. After a
+//     failover to another member, requests that were on their way to the first
+//     one may still be carried out. This was not tested, and the driver logs a
+//     warning.
+//   - Group Replication needs group_replication_single_primary_mode=ON.
+//     Certification refuses two changes of one row, but not an append on one
+//     primary while another one ends the session of that append: its node would
+//     stay for ever. Deadlines would be compared with the clocks of several
+//     machines.
+//   - The clock of the server must not be set forward. Sessions would end early
+//     in the database, and their processes would not know until their next
+//     heartbeat. A clock that is set back keeps the nodes of dead processes
+//     longer. Tokens rise in either case. Let the time service of the machine
+//     slow down or speed up the clock, and not set it. After a failover or a
+//     restart, each session gets its full timeout by the clock of the new
+//     server before it can be ended.
 //   - Each user with rights on the tables may remove the nodes of others. Use a
 //     database of its own for locks if you do not trust such users.
 //
 // # Proxies
 //
-// Each request is one CALL outside of a transaction, and the session keeps nothing in
-// its connection. So a proxy may pool transactions, and may use another connection
-// for each statement. It has to send CALL and SHOW to the primary server, also if a
-// procedure only reads.
+// Each request is one CALL outside of a transaction, and the session keeps
+// nothing in its connection. So a proxy may pool transactions, and may use
+// another connection for each statement. It has to send CALL and SHOW to the
+// primary server, also if a procedure only reads.
 //
 // # Tables
 //
-// The first session creates the tables and procedures. Several may do that at the same
-// time. If the user may not create them, the error of Connect holds the statements,
-// with the rights that the user needs. [Statements] returns them too. Stored functions
-// and triggers would need more rights, so there are none. The file schema.sql is
-// commented. Names and prefixes are bytes, and times are microseconds since
-// 1970-01-01 00:00:00 UTC:
+// The first session creates the tables and procedures. Several may do that at
+// the same time. If the user may not create them, the error of Connect holds
+// the statements, with the rights that the user needs. [Statements] returns
+// them too. Stored functions and triggers would need more rights, so there are
+// none. The file schema.sql is commented. Names and prefixes are bytes, and
+// times are microseconds since 1970-01-01 00:00:00 UTC:
 //
 //	dlock_session  id, generation
 //	dlock_lease    session, timeout, deadline, server
@@ -155,9 +162,10 @@
 // A session removes the rows of queues that were not used since the day before
 // yesterday, when it begins and then every hour.
 //
-// A client in another language can take part: it calls the procedures dlock_begin,
-// dlock_beat, dlock_append, dlock_look, dlock_remove, dlock_cancel, dlock_expire and
-// dlock_end. It has to judge its lease as rule 8 says. To show a queue:
+// A client in another language can take part: it calls the procedures
+// dlock_begin, dlock_beat, dlock_append, dlock_look, dlock_remove,
+// dlock_cancel, dlock_expire and dlock_end. It has to judge its lease as rule 8
+// says. To show a queue:
 //
 //	SELECT name, session, FROM_UNIXTIME(created / 1000000) AS since
 //	FROM dlock_node WHERE queue = 'stock/42' ORDER BY token;
@@ -175,6 +183,6 @@
 //
 //	CALL dlock_end('BFYBXI7DOQ5VTWVDDN4LBFTMXR');
 //
-// A node that another program adds has no token and no session. Its name must be one
-// that no node of the queue has had.
+// A node that another program adds has no token and no session. Its name must
+// be one that no node of the queue has had.
 package mysql

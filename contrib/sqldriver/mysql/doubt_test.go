@@ -10,10 +10,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestAppendWhoseListFailsLeavesNothing lets an append commit, and then fail when it
-// reads the queue: another client has locked the table meanwhile. If the session took
-// that error for one of a change that was rolled back, the node would stay, and no
-// other contender would get the lock.
+// The append commits, but then fails to read the queue, because another client
+// has locked the table. If the session took this for a rollback, the node would
+// stay and block all other contenders.
 func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -73,9 +72,8 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestChangesThatWereGivenUpEndInTheServer locks a row, and then a table, for longer
-// than the session waits for its change. The server must not keep the change, and its
-// thread, much longer.
+// The server must not keep a change, and its thread, much longer than the
+// session waits for it.
 func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 	for name, texts := range map[string][2]string{
 		"row":   {"BEGIN; SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE", "ROLLBACK"},
@@ -99,7 +97,8 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("error %v", err)
 			}
-			// The list of processes shows the statement of the procedure that waits.
+			// The list of processes shows the statement of the procedure that
+			// waits.
 			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
 				"' AND (info LIKE 'UPDATE dlock_queue%' OR info LIKE 'INSERT INTO dlock_node%')"
 			began := time.Now()

@@ -18,7 +18,8 @@ import (
 
 func init() { dlock.Register("mysql", Driver{}) }
 
-// Driver opens stores in MySQL and MariaDB databases. It is registered as "mysql".
+// Driver opens stores in MySQL and MariaDB databases. It is registered as
+// "mysql".
 type Driver struct{}
 
 // OpenConnector parses a DSN: see the package comment. It reads no files: a bad

@@ -130,8 +130,8 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS returns the configuration for TLS with the files that the options name, or
-// nil if they name none.
+// loadTLS returns the configuration for TLS with the files that the options
+// name, or nil if they name none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 const secret = "tr0ub4dor"
 
-// secrets are the passwords of the tests, and no error may contain them.
+// secrets must not occur in any error.
 var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {
@@ -113,8 +113,6 @@ func TestNoValuePrintsThePassword(t *testing.T) {
 	}
 }
 
-// TestArgumentsStayInTheirLiterals checks the text of calls with arguments that could
-// end a literal.
 func TestArgumentsStayInTheirLiterals(t *testing.T) {
 	got := callText("a`b", "dlock_x", []any{"'); DROP", []byte{0, '\\'}, int64(-7), true, hexArray{"'\"", "é"}, hexArray{}})
 	want := "CALL `a``b`.dlock_x(X'27293b2044524f50', X'005c', -7, true, '[\"2722\",\"c3a9\"]', '[]')"
@@ -168,7 +166,6 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzVersion checks that no version of a server makes the check of its settings panic.
 func FuzzVersion(f *testing.F) {
 	f.Add("10.11.19-MariaDB-0+deb12u1-log", "OFF")
 	f.Add("8.0.28", "1")
@@ -183,8 +180,7 @@ func FuzzVersion(f *testing.F) {
 	})
 }
 
-// FuzzCall checks that the text of a call has no character that could end a literal or
-// begin a comment, whatever its arguments are.
+// No argument may end its literal or begin a comment.
 func FuzzCall(f *testing.F) {
 	f.Add("stock/42", []byte("'; --"))
 	f.Fuzz(func(t *testing.T, queue string, data []byte) {

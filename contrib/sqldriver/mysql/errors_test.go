@@ -17,8 +17,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestMarks checks which errors may pass by themselves, and after which errors the
-// transaction surely has changed nothing.
 func TestMarks(t *testing.T) {
 	server := func(number uint16) error {
 		return fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: number, Message: "m"})

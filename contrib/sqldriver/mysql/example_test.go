@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/mysql"
 )
 
-// A program opens a client with the data source name of its database. This example
-// has no output that is checked, because it needs that database.
+// A program opens a client with the data source name of its database. This
+// example has no output that is checked, because it needs that database.
 func Example() {
 	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?tls=true")
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open does no I/O, and refuses a data source name that is wrong. The error never
-// repeats a password.
+// Open does no I/O, and refuses a data source name that is wrong. The error
+// never repeats a password.
 func Example_dataSourceName() {
 	_, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?sesion_timeout=2s")
 	fmt.Println(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// begin runs a statement in a transaction that stays open, and locks no other rows than
-// those of the statement.
+// begin runs a statement in a transaction that stays open, and locks only the
+// rows of that statement.
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
 	tx, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -39,9 +39,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	})
 }
 
-// TestDeadSessionWithALockedRowIsPassedOver locks a row of the first of two dead
-// sessions. The first session has to stay as a whole, and the second one has to end.
-// The connection that ends it would wait for a lock for an hour.
+// The first session must stay as a whole, and the second must end, on a
+// connection that would wait for a lock for an hour.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock_node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

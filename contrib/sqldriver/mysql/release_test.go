@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
-// watched is a session that watches its own node and a node ahead. The looks of the
-// session wait for the gate.
+// watched is a session that watches its own node and one ahead, and whose looks
+// wait for the gate.
 type watched struct {
 	*counted
 	c     *countedConnector
@@ -18,7 +18,7 @@ type watched struct {
 	watch driver.Watch
 }
 
-// watchNode creates a node behind another one, and arms a watch of both.
+// watchNode creates a node behind another one, and watches both.
 func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	t.Helper()
 	s, err := c.Connect(t.Context())
@@ -37,7 +37,8 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	return w
 }
 
-// next returns what the watch sends after the looks go on, and whether it has ended.
+// next opens the gate, and returns what the watch then sends or whether it
+// ends.
 func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	t.Helper()
 	w.openGate()
@@ -50,7 +51,7 @@ func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	}
 }
 
-// holder returns a session with a node in the queue, and the connector for others.
+// holder returns a session with a node in the queue.
 func holder(t *testing.T) (*countedConnector, driver.Session, driver.Joined) {
 	t.Helper()
 	c := newCounted(t, mysqltest.Shared(t))
@@ -73,8 +74,8 @@ func TestReleasedIsSent(t *testing.T) {
 	}
 }
 
-// TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode removes the node of the waiter
-// before the holder releases the lock. One look finds both.
+// One look finds that the waiter's node was removed and that the lock was
+// released after that.
 func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	c, s, held := holder(t)
 	w := watchNode(t, c, held.Node)
@@ -87,8 +88,7 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// TestReleaseOfAnOlderNodeOfTheNameIsNotReleased lets an operator put a node under
-// the name of a node that was released, and remove it again.
+// An operator adds a node with the name of a released one, and removes it.
 func TestReleaseOfAnOlderNodeOfTheNameIsNotReleased(t *testing.T) {
 	c, s, held := holder(t)
 	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {

@@ -26,14 +26,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect returns an error that contains each of the texts, and no
-// password. The error must not match ErrUnavailable.
+// refused checks that Connect fails, not matching ErrUnavailable, with an error
+// that contains each text and no password.
 func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// unavailable is like refused, but the error must match ErrUnavailable.
+// unavailable is like refused for an error that matches ErrUnavailable.
 func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
@@ -84,7 +84,6 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	refused(t, server.DSN(database, "tls=true"), "certificate")
 }
 
-// TestSettingsOfTheServer changes settings of a server between two connectors.
 func TestSettingsOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 	database := server.Database()
@@ -189,7 +188,6 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	server.SQL(t, "", Statements(database)) // while sessions live
 }
 
-// openDB returns a *sql.DB of the server with parameters that a program might use.
 func openDB(t *testing.T, server *mysqltest.Server, database string, params ...string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", server.DSN(database, params...))
@@ -200,7 +198,7 @@ func openDB(t *testing.T, server *mysqltest.Server, database string, params ...s
 	return db
 }
 
-// handOver lets two clients of a connector pass a lock on, several times.
+// handOver passes a lock between two clients several times.
 func handOver(t *testing.T, c driver.Connector) {
 	t.Helper()
 	var locks []*dlock.RWMutex
@@ -222,7 +220,7 @@ func handOver(t *testing.T, c driver.Connector) {
 	sqltest.Unlock(t, held)
 }
 
-// TestExistingDatabase uses connections with the settings that programs give to them.
+// Programs give their connections such settings.
 func TestExistingDatabase(t *testing.T) {
 	server := mysqltest.Shared(t)
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
@@ -279,8 +277,7 @@ func TestExistingDatabase(t *testing.T) {
 	})
 }
 
-// TestEachStatementOnAnotherConnection shows that a session keeps nothing in its
-// connections, so that a proxy may pool them.
+// Proxies may pool connections.
 func TestEachStatementOnAnotherConnection(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
@@ -292,8 +289,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	handOver(t, c)
 }
 
-// TestConnectionLeftInATransaction shows that a statement does not end a transaction
-// that the program has left open on a connection.
+// A statement must not end the program's transaction.
 func TestConnectionLeftInATransaction(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
@@ -348,8 +344,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 }
 
-// TestHeldLockSurvivesAKillOfTheServer kills the server right after a lock was granted.
-// When the server is back, the node of the holder must be there, ahead of a new one.
+// The holder's node must still be there, ahead of a new one.
 func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
 	c := newCaseOn(t, server, "session_timeout=1h")
@@ -373,8 +368,6 @@ func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
 	}
 }
 
-// newSession returns a session of the case, with the connections of an operator in
-// another one.
 func newSession(t *testing.T, c driver.Connector) *caseSession {
 	t.Helper()
 	s, err := c.Connect(t.Context())
@@ -385,7 +378,6 @@ func newSession(t *testing.T, c driver.Connector) *caseSession {
 	return s.(*caseSession)
 }
 
-// create makes a node.
 func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
@@ -395,7 +387,7 @@ func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	return j
 }
 
-// lockRows runs a statement that locks rows, and returns when it has locked them.
+// lockRows runs a statement that locks rows.
 func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	t.Helper()
 	rows, err := tx.QueryContext(t.Context(), text, args...)
@@ -409,15 +401,13 @@ func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	}
 }
 
-// waits returns how many transactions wait for row locks. The table innodb_trx would
-// not do, because it shows an old state to a client that reads it more than ten times
-// a second.
+// waits returns how many transactions wait for row locks. The table innodb_trx
+// shows stale data if read more than ten times a second.
 func waits(t *testing.T, server *mysqltest.Server) string {
 	t.Helper()
 	return server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'")
 }
 
-// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -427,8 +417,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestDeadlineOfAnotherSessionByHand sets deadlines that an operator might choose to
-// end a session, or to keep it. The heartbeats of other sessions have to go on.
+// An operator might set such deadlines to end a session, or to keep it.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -445,9 +434,8 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
-// TestLateChangeIsRefused first sends a cancellation, which raises the generation of
-// the session to 2. Then it sends a create of generation 1, as if this create had been
-// delayed on its way. The create must leave no node.
+// The create is of a generation that a cancellation, which overtook it, has
+// raised.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -459,8 +447,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestCancelWaitsForAppendsThatRun holds an append back in the server, by a lock on the
-// row of its queue, and sends the cancellation meanwhile.
+// The append is blocked in the server by a lock on the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -496,8 +483,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// TestRemovalFindsANodeThatIsBeingRenamed holds a replacement back in the server
-// between its change and its commit, and sends the removal of the node meanwhile.
+// The replacement is blocked in the server between its change and its commit.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -531,8 +517,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	}
 }
 
-// TestHeartbeatDoesNotWaitForChanges holds a change of the session back, with the lock
-// on the row of the session.
+// The blocked change has locked the row of the session.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -547,7 +532,6 @@ func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	}
 }
 
-// TestChangeByHandIsNoticed shows that statements of an operator reach the watches.
 func TestChangeByHandIsNoticed(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -564,8 +548,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved uses a connection on which
-// the clock of the server shows the year 2001.
+// On one connection, the clock of the server shows the year 2001.
 func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -601,8 +584,7 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 }
 
-// TestRowsOfOldQueuesAreRemoved has more old queues than one call of the procedure
-// removes, and calls it until there are no more.
+// There are more old queues than one call removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -625,8 +607,8 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestClockSetForwardEndsSessions shows what the package comment says: a session learns
-// with its next heartbeat that the clock of the server has ended it.
+// As documented in the package comment, a session learns with its next
+// heartbeat that the server's clock has ended it.
 func TestClockSetForwardEndsSessions(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=8s")
 	s := newSession(t, c)
@@ -646,9 +628,8 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsOutliveAChangeOfTheServer restarts a server with a clock that is ahead,
-// and then gives it the identity of another server, as a promotion does. A session
-// without a heartbeat since then gets its full timeout by the new clock.
+// A restarted server whose clock is ahead, or, after a promotion, a different
+// server, must grant each session its full timeout by the new clock.
 func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t)
 	database := server.Database()
@@ -691,7 +672,8 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 		t.Errorf("after the session timeout: status %q, want ok", status)
 	}
 
-	// The clock of the next server is behind. That keeps no dead session any longer.
+	// The clock of the next server is behind. That keeps no dead session any
+	// longer.
 	beat := func(clock time.Duration) (next int64) {
 		if err := at(clock).QueryRow("CALL dlock_beat('B8')").Scan(&status, &next); err != nil || status != "ok" {
 			t.Fatalf("status %q, error %v", status, err)
@@ -723,8 +705,7 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	}
 }
 
-// TestNoRequestSeesWhatIsNotCommitted removes a node in a transaction that stays open.
-// Sessions whose connections read uncommitted changes must still see the node.
+// The sessions' connections are set to read uncommitted changes.
 func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	first := newSession(t, c)
@@ -754,9 +735,7 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
-// TestDeadlockIsRepeated makes a transaction that waits for the row of the session,
-// which an append has locked, while the append waits for the row of the queue. The
-// server ends the transaction that has changed less, which is the append.
+// The server ends the transaction that has changed less, which is the append.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -798,7 +777,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	}
 }
 
-// After many conflicts, the store gives up with an error that may pass by itself.
+// After many conflicts, the store gives up with a temporary error.
 func TestConflictsThatDoNotEnd(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())
@@ -816,8 +795,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// The error says that an operator has ended the statement, which may be after
-// its commit.
+// An operator may have ended the statement after its commit.
 func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -838,9 +816,7 @@ func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestLostReplyDoesNotRepeatTheAppend breaks the connection between an append and its
-// reply. Package database/sql repeats a statement if the client says that it was not
-// sent. The append was sent, so it must run once.
+// database/sql repeats a statement if the client says that it was not sent.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())
@@ -875,8 +851,6 @@ func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	}
 }
 
-// TestSmallPoolServesManyCalls makes many changes at once with the smallest pool. The
-// heartbeats and the looks need connections as well.
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := mysqltest.Shared(t)
 	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=8s", "max_connections=3"))
@@ -899,9 +873,6 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 	all.Wait()
 }
 
-// TestServerWithoutFreeConnections fills the server with connections. Connect must
-// return an error that matches driver.ErrUnavailable, and succeed when the connections
-// are closed.
 func TestServerWithoutFreeConnections(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("max_connections=10"))
 	database := server.Database()
@@ -940,7 +911,6 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	empty()
 }
 
-// TestStatementsOfTheDocumentation runs the statements of the package comment.
 func TestStatementsOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -26,7 +26,6 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-// connectSilent begins a session with tables of its own.
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -54,8 +53,6 @@ func TestConnectingHasATimeLimit(t *testing.T) {
 	})
 }
 
-// A server may accept a connection and then send nothing, or it may not answer the
-// first statement. The error says which server that is, and what the client waits for.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	connect := func(ctx context.Context, dsn string, dial sqltest.Dial) error {
 		c, err := Driver{}.OpenConnector(dsn)
@@ -84,7 +81,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// losingConn loses a statement that holds the text, and calls the function lost.
+// losingConn loses a statement that contains the text, and calls lost.
 type losingConn struct {
 	net.Conn
 	text string
@@ -99,8 +96,8 @@ func (c *losingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// The reply of a procedure ends with a packet behind its rows. If the connection falls
-// silent before this packet, the request still has to end.
+// After its rows, the reply of a procedure has one more packet, before which
+// the connection may fall silent.
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -143,7 +140,7 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// endlessConn loses the packet that ends the reply to the next look.
+// endlessConn loses the last packet of the reply to the next look.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool
@@ -159,8 +156,7 @@ func (c *endlessConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read reads packet by packet. A packet begins with the length of its content, in three
-// bytes, and a number.
+// Read reads one packet: its length in three bytes, a number, and the content.
 func (c *endlessConn) Read(b []byte) (int, error) {
 	if len(c.rest) == 0 {
 		packet := make([]byte, 4)

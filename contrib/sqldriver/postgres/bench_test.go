@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// ways returns dlock, and what users of PostgreSQL write without dlock. The server
-// waits for the disk at every commit.
+// ways returns dlock and its handwritten rivals. The server syncs every commit
+// to disk.
 func ways(b *testing.B) []sqltest.Way {
 	server := pgtest.Start(b, pgtest.WithConfig("fsync=on"))
 	server.SQL(b, "CREATE TABLE bench (id int PRIMARY KEY); INSERT INTO bench VALUES (42)")
@@ -36,9 +36,7 @@ func ways(b *testing.B) []sqltest.Way {
 	}
 }
 
-// BenchmarkFree locks and unlocks a free lock. Only dlock writes to the disk: once to
-// lock, and once to unlock.
+// Only dlock writes to the disk: once to lock, once to unlock.
 func BenchmarkFree(b *testing.B) { sqltest.Free(b, ways(b)) }
 
-// BenchmarkContended lets eight contenders lock and unlock one lock.
 func BenchmarkContended(b *testing.B) { sqltest.Contended(b, ways(b)) }

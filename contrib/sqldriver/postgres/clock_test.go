@@ -13,10 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// The tests of this file set the clock of a server. The section "The clock of the
-// server" of the package comment says what they show.
+// The tests of this file set the clock of a server. The section "The clock of
+// the server" of the package comment says what they show.
 
-// withClock starts a server whose clock can be set. The function client opens a client.
+// withClock starts a server whose clock can be set.
 func withClock(t *testing.T) (server *pgtest.Server, client func(params ...string) *dlock.Client) {
 	pgtest.RequireClock(t)
 	server = pgtest.Start(t, pgtest.WithClock())
@@ -30,7 +30,6 @@ func withClock(t *testing.T) (server *pgtest.Server, client func(params ...strin
 	}
 }
 
-// mustLock takes the lock q.
 func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 	t.Helper()
 	l, err := c.RWMutex("q").Lock(t.Context())
@@ -40,8 +39,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 	return l
 }
 
-// TestAStepBackUnderLoad sets the server's clock back, again and again, while four
-// sessions use one lock. No lock is lost, tokens rise, and there is one holder at most.
+// No lock is lost, tokens rise, and there is one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server, client := withClock(t)
 	var holders sqltest.Holders
@@ -73,9 +71,9 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	all.Wait()
 }
 
-// stepForward sets the clock forward, and ends the sessions whose deadlines have
-// passed, as the next heartbeat of any session does. A session that sends its own
-// heartbeat in between keeps its nodes. Then stepForward does the same again.
+// stepForward sets the clock forward and ends the expired sessions, as the next
+// heartbeat of any session would. It does so twice, because a session that
+// sends its own heartbeat in between keeps its nodes.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {
@@ -85,11 +83,9 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// TestAStepForwardMakesTwoHolders shows what breaks if the clock is set forward by more
-// than a session timeout. The session of the holder is ended, and the next contender
-// gets the lock. The holder does not know, because its network is cut off and its lease
-// runs for minutes. The tokens tell the two apart. A late delete of the first holder
-// fails, and leaves the lock of the second alone.
+// The holder, whose network is cut off and whose lease runs for minutes, does
+// not know that its session was ended. The tokens distinguish the two holders,
+// and a late delete of the first leaves the lock of the second alone.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	server, _ := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")
@@ -132,9 +128,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	}
 }
 
-// TestAHolderLearnsOfAStepForward shows that the loss is noticed without a request of
-// the holder: by the notice of the removal, or with the next heartbeat. Then the clock
-// goes back, and tokens go on to rise.
+// The holder makes no request of its own: a notice or the next heartbeat tells
+// it.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	server, client := withClock(t)
 	holder := mustLock(t, client("session_timeout=4s"))
@@ -154,8 +149,8 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	}
 }
 
-// TestSessionsOutliveAPromotion promotes a standby whose clock is wrong. The sessions
-// keep their locks, and get their full timeouts by the clock of the new server.
+// Sessions keep their locks, and get their full timeout by the new server's
+// clock.
 func TestSessionsOutliveAPromotion(t *testing.T) {
 	pgtest.RequireClock(t)
 	for _, skew := range []time.Duration{time.Hour, -time.Hour} {

@@ -21,14 +21,11 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
 }
 
-// conformance returns the configuration of the kit for the connectors that newStore
-// returns.
+// conformance returns the configuration of the kit for a kind of store.
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// The tokens of all queues come from one counter, which does not reach its end
-		// before 9 * 10^18 nodes. So no test needs a store whose counter is near its
-		// end.
+		// One counter serves all queues, and ends only after 9 * 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Timeout:         caseTimeout(),
@@ -69,7 +66,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 	}
 }
 
-// caseStore is a schema of the shared server. Each of its sessions has a network.
+// caseStore is a schema of the shared server.
 type caseStore struct {
 	t      *testing.T
 	server *pgtest.Server
@@ -80,7 +77,6 @@ type caseStore struct {
 	outages bool // the test kills the server at times, so exec ignores errors
 }
 
-// caseSession is a session with its network.
 type caseSession struct {
 	*session.Session
 	store    *caseStore
@@ -116,7 +112,6 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 	return c
 }
 
-// Connect implements driver.Connector.
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	inner := c.connector()
 	cs := &caseSession{store: c, network: &faultnet.Network{Notices: "LISTEN "}}
@@ -138,14 +133,14 @@ func (c *caseStore) connector() *connector {
 
 func (c *caseStore) open() session.Store { return newStore(c.connector()) }
 
-// connectIntercepted is connector.Connect for a session whose requests a test intercepts.
+// connectIntercepted is connector.Connect with intercepted requests.
 func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
 	requests, st := sqltest.Intercepted(newStore(c))
 	s, err := session.Connect(ctx, "postgres", st, c.options.timeout)
 	return s, requests, err
 }
 
-// exec runs a statement as an operator does.
+// exec runs a statement as an operator.
 func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if _, err := c.admin.Exec(inSchema(text, c.schema), args...); err != nil && !c.outages {

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted is a session whose requests are counted. Its timeout is so long that during a
-// test it sends no heartbeat, and does not look at the queues for missed notices.
+// counted counts the requests of a session, whose timeout is so long that it
+// neither sends heartbeats nor polls during a test.
 type counted struct {
 	*session.Session
 	*sqltest.Counter
@@ -33,7 +33,7 @@ func (s *counted) request(ctx context.Context, method string, send func(context.
 	return err
 }
 
-// countedConnector keeps the sessions that it makes.
+// countedConnector records its sessions.
 type countedConnector struct {
 	t        *testing.T
 	server   *pgtest.Server
@@ -60,9 +60,9 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	return cs, nil
 }
 
-// mutexes returns n mutexes of one queue, each of a session that has waited for the
-// lock once. So the connections are open, their statements are prepared, and the
-// session listens to the notices of the queue.
+// mutexes returns n mutexes of one queue, each of a session that has waited
+// before, so that its connections are open, its statements prepared and its
+// listener subscribed.
 func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	for range n {
 		client := dlock.NewClient(c)
@@ -81,8 +81,8 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// wait calls Lock of m on another goroutine, and returns when that call has put its
-// node into the queue.
+// wait calls Lock on another goroutine, and returns when its node is in the
+// queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
 	before := s.joined.Load()
@@ -106,14 +106,12 @@ func newCounted(t *testing.T, server *pgtest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, schema: server.Schema()}
 }
 
-// startCounted starts a server on which no other client and no work in the background
-// takes numbers of transactions.
+// startCounted starts a server on which nothing else takes transaction numbers.
 func startCounted(t *testing.T) *pgtest.Server {
 	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
 }
 
-// changes returns the number that the server will give to the next transaction. Only a
-// transaction that changes the database takes a number.
+// changes returns the number of the next transaction that changes the database.
 func (c *countedConnector) changes() int {
 	c.t.Helper()
 	n, err := strconv.Atoi(c.server.SQL(c.t, "SELECT pg_snapshot_xmax(pg_current_snapshot())"))
@@ -143,8 +141,8 @@ func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
 }
 
-// countHandOver counts what it takes to pass a lock on while a third session joins the
-// queue, so that each of the two transactions belongs to a hand-over.
+// countHandOver counts the requests of passing on a lock while a third session
+// joins the queue: each of its two transactions is part of a hand-over.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
 	c := newCounted(t, server)
 	found := c.mutexes(3)

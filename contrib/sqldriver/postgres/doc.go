@@ -1,21 +1,24 @@
-// Package postgres keeps the queues of dlock in a PostgreSQL database, version 14 or
-// later. Its tests run on PostgreSQL 15. A blank import registers it for dlock.Open:
+// Package postgres keeps the queues of dlock in a PostgreSQL database, version
+// 14 or later. Its tests run on PostgreSQL 15. A blank import registers it for
+// dlock.Open:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 //
 //	client, err := dlock.Open("postgres", "postgres://shop:secret@db:5432/shop")
 //
-// A program that has a *sql.DB already uses [NewConnector] with dlock.NewClient.
+// A program that has a *sql.DB already uses [NewConnector] with
+// dlock.NewClient.
 //
 // # The data source name
 //
-// A DSN is a URL as pgx and libpq read it, with the same parameters, such as sslmode,
-// sslrootcert, target_session_attrs and application_name. Environment variables such
-// as PGPASSWORD count as well. Parameters of pgxpool and settings of the server, such
-// as pool_max_conns and statement_timeout, are refused. A DSN may name several hosts:
-// a session uses the one that is the primary server. If there is no connect_timeout, a
-// host that does not answer is passed over after a part of the session timeout. These
-// parameters are of this package:
+// A DSN is a URL as pgx and libpq read it, with the same parameters, such as
+// sslmode, sslrootcert, target_session_attrs and application_name. Environment
+// variables such as PGPASSWORD count as well. Parameters of pgxpool and
+// settings of the server, such as pool_max_conns and statement_timeout, are
+// refused. A DSN may name several hosts: a session uses the one that is the
+// primary server. If there is no connect_timeout, a host that does not answer
+// is passed over after a part of the session timeout. These parameters are of
+// this package:
 //
 //	session_timeout  500ms to 1h, 10s if missing: the time for which the database
 //	                 keeps a session that it does not hear from
@@ -25,17 +28,19 @@
 //
 // # How it works
 //
-// A session is a row with a deadline by the clock of the server. A heartbeat moves the
-// deadline. A queue is a row with a version. A node is a row with a token. Each change
-// is one call of a function in the database: one round trip, one transaction. The
-// function locks the row of the queue and then draws the token, so the order of the
-// commits is the order of the tokens. A free lock takes two transactions. A lock for
-// which a session has to wait takes two as well, once the session listens.
+// A session is a row with a deadline by the clock of the server. A heartbeat
+// moves the deadline. A queue is a row with a version. A node is a row with a
+// token. Each change is one call of a function in the database: one round trip,
+// one transaction. The function locks the row of the queue and then draws the
+// token, so the order of the commits is the order of the tokens. A free lock
+// takes two transactions. A lock for which a session has to wait takes two as
+// well, once the session listens.
 //
-// A change that removes a node and leaves others in the queue sends a notice. A session
-// that waits listens on one connection. PostgreSQL delivers notices in the order of the
-// commits. If no notices arrive, the session looks at its queues, with one statement
-// for all of them: after 2 ms, and then less and less often, every 250 ms in the end.
+// A change that removes a node and leaves others in the queue sends a notice. A
+// session that waits listens on one connection. PostgreSQL delivers notices in
+// the order of the commits. If no notices arrive, the session looks at its
+// queues, with one statement for all of them: after 2 ms, and then less and
+// less often, every 250 ms in the end.
 //
 // # The rules of package driver
 //
@@ -55,43 +60,48 @@
 //	12 replace       one update of one row
 //	13 released      notices in the order of the commits, on one connection
 //
-// Errors of the classes 08, 40, 53, 57P and 58, of the network, and of a standby
-// server match driver.ErrUnavailable. Others, such as a wrong password, do not.
-// A change that waits for a row lock, for example of a transaction that an operator has
-// left open, gives up after two seconds, unless lock_timeout is set.
+// Errors of the classes 08, 40, 53, 57P and 58, of the network, and of a
+// standby server match driver.ErrUnavailable. Others, such as a wrong password,
+// do not. A change that waits for a row lock, for example of a transaction that
+// an operator has left open, gives up after two seconds, unless lock_timeout is
+// set.
 //
-// While such a transaction stays open, its rows cannot be removed. If the node or the
-// queue of a process is among them, and the process dies, it keeps all its locks until
-// then. Its session has a deadline in the past: see Tables. Other processes that die
-// lose their locks in time.
+// While such a transaction stays open, its rows cannot be removed. If the node
+// or the queue of a process is among them, and the process dies, it keeps all
+// its locks until then. Its session has a deadline in the past: see Tables.
+// Other processes that die lose their locks in time.
 //
 // # What the database must be
 //
 //   - One primary server. fsync and full_page_writes must be on. If
-//     synchronous_commit is off, the functions set it to on for their transactions.
-//   - After a failover to an asynchronous standby, the latest changes may be lost. Then
-//     two sessions may hold one lock, and tokens may come again. Use a synchronous
-//     standby, and synchronous_commit=on or remote_apply.
-//   - The clock of the server must not be set forward: see "The clock of the server".
-//   - The schema stays. If it is dropped, tokens begin at 1 again. If locks are held at
-//     that time, two sessions may hold one lock.
-//   - The isolation level read committed, which is the default. Any other is refused.
-//   - The encoding UTF8 is best, because other databases refuse names with characters
-//     that they do not have. Connections of a DSN always use client_encoding UTF8. The
-//     connections of a *sql.DB have to use it, too.
+//     synchronous_commit is off, the functions set it to on for their
+//     transactions.
+//   - After a failover to an asynchronous standby, the latest changes may be
+//     lost. Then two sessions may hold one lock, and tokens may come again. Use
+//     a synchronous standby, and synchronous_commit=on or remote_apply.
+//   - The clock of the server must not be set forward: see "The clock of the
+//     server".
+//   - The schema stays. If it is dropped, tokens begin at 1 again. If locks are
+//     held at that time, two sessions may hold one lock.
+//   - The isolation level read committed, which is the default. Any other is
+//     refused.
+//   - The encoding UTF8 is best, because other databases refuse names with
+//     characters that they do not have. Connections of a DSN always use
+//     client_encoding UTF8. The connections of a *sql.DB have to use it, too.
 //   - default_transaction_read_only must be off.
-//   - Each user that may connect to the database may send a false notice of a release.
-//     Use a database of its own for locks if you do not trust such users.
+//   - Each user that may connect to the database may send a false notice of a
+//     release. Use a database of its own for locks if you do not trust such
+//     users.
 //
-// PostgreSQL commits transactions with notices one after the other, and each commit
-// waits until the disk has it. So all the queues of a cluster together get about as
-// many contended hand-overs in a second as the disk confirms writes one after the
-// other. Free locks send no notices.
+// PostgreSQL commits transactions with notices one after the other, and each
+// commit waits until the disk has it. So all the queues of a cluster together
+// get about as many contended hand-overs in a second as the disk confirms
+// writes one after the other. Free locks send no notices.
 //
 // # The clock of the server
 //
-// Tests of this package set the clock of a real server while locks are held. They show
-// what a step of the clock does:
+// Tests of this package set the clock of a real server while locks are held.
+// They show what a step of the clock does:
 //
 //	back            No lock is lost. There is one holder at most, and tokens rise. The
 //	                locks of a process that died before the step stay longer, by the
@@ -103,25 +113,27 @@
 //	                session timeout. If it is cut off from the server, its lease ends by
 //	                its own clock. Until then there are two holders.
 //
-// After a promotion or a restart the clock may be another one. So each session gets its
-// full timeout by that clock before it can be ended.
+// After a promotion or a restart the clock may be another one. So each session
+// gets its full timeout by that clock before it can be ended.
 //
-// A step forward by less than a quarter of the session timeout breaks nothing, because
-// a lease ends that much earlier than the session in the database. Let the time service
-// of the machine slow down or speed up the clock, and not set it.
+// A step forward by less than a quarter of the session timeout breaks nothing,
+// because a lease ends that much earlier than the session in the database. Let
+// the time service of the machine slow down or speed up the clock, and not set
+// it.
 //
 // # Proxies that pool transactions
 //
-// Behind pgbouncer in the mode transaction, locks work, but notices do not arrive. The
-// session finds that out, and looks for changes. Say notify=false to spare the
-// attempt. A pgbouncer before version 1.21 does not keep prepared statements, and needs
-// default_query_exec_mode=exec as well.
+// Behind pgbouncer in the mode transaction, locks work, but notices do not
+// arrive. The session finds that out, and looks for changes. Say notify=false
+// to spare the attempt. A pgbouncer before version 1.21 does not keep prepared
+// statements, and needs default_query_exec_mode=exec as well.
 //
 // # Tables
 //
-// The first session creates the tables and functions, while others wait. If the user
-// may not create them, the error of Connect holds the statements. [Statements] returns
-// them too. The file schema.sql is commented. To show a queue:
+// The first session creates the tables and functions, while others wait. If the
+// user may not create them, the error of Connect holds the statements.
+// [Statements] returns them too. The file schema.sql is commented. To show a
+// queue:
 //
 //	SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;
 //
@@ -129,7 +141,8 @@
 //
 //	SELECT id, deadline - now() AS rest FROM dlock.session ORDER BY rest;
 //
-// Statements by hand reach the watches: triggers send the notices. To remove a node:
+// Statements by hand reach the watches: triggers send the notices. To remove a
+// node:
 //
 //	DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
 //
@@ -138,29 +151,30 @@
 //
 //	SELECT dlock.begin_session('A7', interval '10 seconds');
 //
-// Move its deadline every 1.25 seconds. The statement returns null if the session has
-// ended. The client has lost its locks 7.5 seconds after it sent the last of these
-// statements that succeeded:
+// Move its deadline every 1.25 seconds. The statement returns null if the
+// session has ended. The client has lost its locks 7.5 seconds after it sent
+// the last of these statements that succeeded:
 //
 //	SELECT dlock.beat('A7');
 //
-// Append a node, with data that differs each time. The first row begins with "ok", the
-// token and a name of a node in the queue:
+// Append a node, with data that differs each time. The first row begins with
+// "ok", the token and a name of a node in the queue:
 //
 //	SELECT * FROM dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1');
 //
-// The client holds the lock if this statement, with its token, returns 0. (A reader has
-// "-R-" in its prefix. It waits for writers only: add AND name LIKE '%-W-%'.)
+// The client holds the lock if this statement, with its token, returns 0. (A
+// reader has "-R-" in its prefix. It waits for writers only: add AND name LIKE
+// '%-W-%'.)
 //
 //	SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;
 //
-// Remove the node. The letter r says that a holder has released an exclusive lock. In
-// all other cases it is c:
+// Remove the node. The letter r says that a holder has released an exclusive
+// lock. In all other cases it is c:
 //
 //	SELECT dlock.remove('A7', 1, 'stock/42', 42, 'r');
 //
-// If an append had no answer, take the next generation, 2 in place of 1, from then on,
-// and remove the node that the append may have made or may still make:
+// If an append had no answer, take the next generation, 2 in place of 1, from
+// then on, and remove the node that the append may have made or may still make:
 //
 //	SELECT dlock.cancel('A7', 2, 'A7-1');
 //
@@ -168,7 +182,8 @@
 //
 //	SELECT dlock.end_session('A7');
 //
-// The channel of a queue is the schema, "_", and the first byte of the SHA-256 of the
-// queue's name in hexadecimal digits. The payload has three lines: "r" if a holder has
-// released an exclusive lock and "c" otherwise, the name of the node, and the queue.
+// The channel of a queue is the schema, "_", and the first byte of the SHA-256
+// of the queue's name in hexadecimal digits. The payload has three lines: "r"
+// if a holder has released an exclusive lock and "c" otherwise, the name of the
+// node, and the queue.
 package postgres

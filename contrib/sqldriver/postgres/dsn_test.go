@@ -12,7 +12,7 @@ import (
 
 const secret = "tr0ub4dor"
 
-// secrets are the passwords of the tests, and no error may contain them.
+// secrets must not occur in any error.
 var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// foreignError is an error of the server as another client than pgx returns it.
+// foreignError is a server error as returned by a client other than pgx.
 type foreignError struct{}
 
 func (foreignError) Error() string    { return `relation "dlock.meta" does not exist` }
 func (foreignError) SQLState() string { return "42P01" }
 
-// A session that uses another client would never create the tables, and a caller would
-// try again although that cannot help.
+// With another client, a session would never create the tables, and callers
+// would retry in vain.
 func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	err := markError(t.Context(), fmt.Errorf("wrapped: %w", foreignError{}))
 	if !errors.Is(err, foreignError{}) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "jackc/pgx/v5") {
@@ -27,8 +27,8 @@ func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	}
 }
 
-// TestErrorsThatPass checks errors that a server sends only after hours of notices that
-// no session reads, or from version 17 on.
+// A real server sends these only after hours of unread notices, or from version
+// 17 on.
 func TestErrorsThatPass(t *testing.T) {
 	for _, c := range []struct {
 		code, severity string

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 )
 
-// A program opens a client with the URL of its database. This example has no output
-// that is checked, because it needs that database.
+// A program opens a client with the URL of its database. This example has no
+// output that is checked, because it needs that database.
 func Example() {
 	client, err := dlock.Open("postgres", "postgres://shop:secret@db:5432/shop?sslmode=verify-full")
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open does no I/O, and refuses a data source name that is wrong. The error never
-// repeats a password.
+// Open does no I/O, and refuses a data source name that is wrong. The error
+// never repeats a password.
 func Example_dataSourceName() {
 	_, err := dlock.Open("postgres", "postgres://shop:secret@db/shop?sesion_timeout=2s")
 	fmt.Println(err)

@@ -47,9 +47,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	}
 }
 
-// newDeadSessions returns a store with two sessions whose deadlines have passed. The
-// session A7 is the first one, and has nodes in the queues a and q. The session B7 has
-// a node in the queue q.
+// newDeadSessions returns a store with two expired sessions: A7, the first, has
+// nodes in queues a and q, and B7 has one in q.
 func newDeadSessions(t *testing.T) *caseStore {
 	t.Helper()
 	c := newCaseWith(t, "session_timeout=1h")
@@ -64,7 +63,6 @@ func newDeadSessions(t *testing.T) *caseStore {
 	return c
 }
 
-// expire ends a session, and returns whether it has ended one.
 func (c *caseStore) expire(t *testing.T) (ended bool) {
 	t.Helper()
 	if err := c.admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended); err != nil {
@@ -79,8 +77,7 @@ func (c *caseStore) owners(t *testing.T) string {
 	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
 }
 
-// TestDeadSessionWithALockedRowIsPassedOver locks a row of the first of two dead
-// sessions. The first session has to stay as a whole, and the second one has to end.
+// The first session must stay as a whole, and the second must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",
@@ -113,9 +110,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestDeadSessionInABusyQueueEnds locks the queue of a dead session until a call of
-// expire waits for it. That call has to end the session. If the machine is slow, the
-// call gives up before, and the test begins anew.
+// A call of expire that waits for the queue must end the session. On a slow
+// machine the call may give up before, and is repeated.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.exec(t, "SELECT dlock.end_session('B7')")

@@ -43,8 +43,8 @@ var planted = []mistakes.Mistake{
 		"TestConformance/rule08/an-idle-session-lives-on"},
 }
 
-// caseTimeout returns the time limit of the kit. It is short in a run that has to fail,
-// because many cases fail at their limit.
+// caseTimeout is short in a run with a planted mistake, where many cases time
+// out.
 func caseTimeout() time.Duration {
 	if mistakes.Planted() {
 		return 5 * time.Second

@@ -12,10 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// TestDatabaseWhoseNoticesTheProgramReceives uses connections that pass their
-// notices to a function of the program. The session gets none of them, so it has to
-// look at its queues. The next look after a notice would be due after a quarter of
-// an hour.
+// The program's function gets all notices, so the session must poll. The next
+// look with notices would be due after a quarter of an hour.
 func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	server := pgtest.Shared(t)
 	config, err := pgx.ParseConfig(server.DSN())

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// TestWatchWorksWithoutANewConnection makes every attempt to connect hang. Watch must
-// not wait for the connection for notices, since the session can look at the queue.
+// Watch must not wait for the connection for notices, because the session can
+// poll.
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=12s"))
@@ -68,9 +68,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections takes four connections of db, and all that are idle. The function
-// that it returns gives them back. Four are enough for Watch, a heartbeat and a second
-// attempt of the listener.
+// takeConnections takes four connections of db, enough for Watch, a heartbeat
+// and a second attempt of the listener, and all idle ones.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

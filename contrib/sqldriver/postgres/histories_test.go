@@ -8,8 +8,6 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
-// server as well.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")

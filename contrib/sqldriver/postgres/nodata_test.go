@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// TestNodeWithoutDataIsCleanedUp loses the reply to a create without data.
 func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s := newSession(t, c)
@@ -30,9 +29,8 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	}
 }
 
-// TestSessionOutlivesTheWaitForTheQueueOfAnOrphan locks the queue of a node whose
-// create got no reply. The session must go on while the removal of the node has to
-// wait, and remove the node when the queue is free.
+// The session must survive while the removal of the orphan waits for its queue,
+// and then remove it.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	c := newCaseWith(t)
 	s := newSession(t, c)

@@ -24,8 +24,8 @@ func newDocumented(t *testing.T) documented {
 	return documented{newCaseWith(t, "session_timeout=1h"), string(text)}
 }
 
-// run runs a statement of the package comment. The arguments are words of the statement
-// and what takes their places. It returns what psql prints.
+// run runs a statement of the package comment, after replacing words of it, and
+// returns what psql prints.
 func (d documented) run(statement string, replace ...string) string {
 	d.t.Helper()
 	require.Contains(d.t, d.text, "//\t"+statement+"\n", "the package comment does not contain the statement")
@@ -71,8 +71,7 @@ func (d documented) client() *dlock.Client {
 	return client
 }
 
-// TestPsqlShowsAQueueAndRemovesANode lets an operator look at a holder and a waiter,
-// and remove the node of the holder. Both clients notice that.
+// Both clients must notice that the holder's node was removed.
 func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)
@@ -97,8 +96,6 @@ func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
 	require.Empty(t, d.names())
 }
 
-// TestPsqlTakesPart plays a client in another language: psql waits behind a holder in
-// Go, holds the lock, keeps Go clients out, and releases the lock to a Go client.
 func TestPsqlTakesPart(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)
@@ -134,8 +131,7 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
 }
 
-// TestPsqlCancelsAnAppend plays an append without an answer that arrives after its
-// cancellation, and one that arrived before it. Neither leaves a node.
+// An unanswered append may arrive before or after its cancellation.
 func TestPsqlCancelsAnAppend(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

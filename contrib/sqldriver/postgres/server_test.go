@@ -17,14 +17,14 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect returns an error that contains each of the texts, and no
-// password. The error must not match ErrUnavailable.
+// refused checks that Connect fails, not matching ErrUnavailable, with an error
+// that contains each text and no password.
 func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// unavailable is like refused, but the error must match ErrUnavailable.
+// unavailable is like refused for an error that matches ErrUnavailable.
 func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
@@ -95,8 +95,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
-// TestUserWithoutRightsOnTheTablesGetsTheGrants uses a database in which, unlike by
-// default, not every user may call a function.
+// Unlike by default, not every user of the database may call functions.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -181,9 +180,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))
 }
 
-// TestLateChangeIsRefused first sends a cancellation, which raises the generation of
-// the session to 2. Then it sends a create of generation 1, as if this create had been
-// delayed on its way. The create must leave no node.
+// The create is of a generation that a cancellation, which overtook it, has
+// raised.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -196,8 +194,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfAnotherSessionByHand sets deadlines that an operator might choose to
-// end a session, or to keep it. The heartbeats of other sessions have to go on.
+// An operator might set such deadlines to end a session, or to keep it.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -214,8 +211,6 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
-// TestChangeByHandIsNoticed shows that statements of an operator reach the watches by
-// the trigger, on the channel of all other notices.
 func TestChangeByHandIsNoticed(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -236,7 +231,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// TestTransactionPoolingProxy locks through pgbouncer, where notices do not arrive.
+// Notices do not arrive through pgbouncer.
 func TestTransactionPoolingProxy(t *testing.T) {
 	server := pgtest.Shared(t)
 	addr := server.Pgbouncer(t, 4)
@@ -266,8 +261,6 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	}
 }
 
-// TestSmallPoolServesManyCalls makes many changes at once with the smallest pool. The
-// heartbeats and the notices need connections as well.
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := pgtest.Shared(t)
 	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=8s", "max_connections=3"))
@@ -289,9 +282,6 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 	all.Wait()
 }
 
-// TestServerWithoutFreeConnections fills the server with connections. Connect must
-// return an error that matches driver.ErrUnavailable, and succeed when the connections
-// are closed.
 func TestServerWithoutFreeConnections(t *testing.T) {
 	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
 	db, err := sql.Open("pgx", server.DSN())
@@ -320,8 +310,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	lock(t, client.RWMutex("q")).Unlock()
 }
 
-// TestSessionThatNoLongerListensLooks ends the connection on which a waiter listens.
-// The waiter must not wait for the next look, which is due after a quarter of an hour.
+// The next look without notices is due only after a quarter of an hour.
 func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

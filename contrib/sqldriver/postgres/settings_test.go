@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// role makes a user with the given settings, and returns a DSN of the user.
+// role creates a user with the given settings, and returns a DSN.
 func role(t *testing.T, server *pgtest.Server, schema string, settings []string, params ...string) string {
 	t.Helper()
 	user := server.Schema() + "_role"
@@ -24,9 +24,8 @@ func role(t *testing.T, server *pgtest.Server, schema string, settings []string,
 	return strings.Replace(server.DSN(append(params, "schema="+schema)...), "dlock:", user+":", 1)
 }
 
-// TestNamesDoNotDependOnTheEncodingOfTheUser lets two users with different settings ask
-// for the same lock. If the server took the bytes of the name for characters of Latin
-// 1, each of the users would have a queue of its own.
+// If the server read the name as Latin 1, the two users would have different
+// queues.
 func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -69,8 +68,7 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	}
 }
 
-// TestReadDoesNotDependOnTheFormatsOfTheUser reads a node on a connection on which the
-// server sends all values as texts.
+// The server sends all values on this connection as text.
 func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
@@ -96,9 +94,8 @@ func TestReadOnlyUserIsTold(t *testing.T) {
 	unavailable(t, dsn, "default_transaction_read_only is on")
 }
 
-// TestSessionUsesThePrimaryOfSeveralServers first lets the standby server come first in
-// the DSN. Then the primary server is cut off from the network: it accepts connections
-// and does not answer.
+// The standby comes first in the DSN. Then the primary accepts connections
+// without answering.
 func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	primary := pgtest.Start(t)
 	standby := primary.Standby(t)
@@ -141,10 +138,8 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	}
 }
 
-// TestDeadSessionEndsWhileItsAppendWaits cuts a session off whose append waits for the
-// row of its queue, which an operator has locked. The other locks of the session have
-// to become free nevertheless. While the append waits in the server, no other session
-// can end this one.
+// While its append waits in the server for a row lock, no other session can end
+// this one.
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
 	dead, err := c.Connect(t.Context())

@@ -20,7 +20,6 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-// connectSilent begins a session with tables of its own.
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))
@@ -48,8 +47,6 @@ func TestConnectingHasATimeLimit(t *testing.T) {
 	})
 }
 
-// A server may accept a connection and then send nothing. The error says which server
-// that is.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	for sslmode, stage := range map[string]string{"disable": "failed to receive message", "prefer": "tls error", "require": "tls error"} {
 		sqltest.SilentServer(t, func(ctx context.Context, addr string, dial sqltest.Dial) error {

@@ -6,8 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestRowsOfOldQueuesAreRemoved has more old queues than one call of the function
-// removes, and calls it until there are no more.
+// There are more old queues than one call removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

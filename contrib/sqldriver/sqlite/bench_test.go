@@ -20,11 +20,11 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 )
 
-// locker is a way to lock. It returns a function that unlocks.
+// locker locks and returns a function that unlocks.
 type locker func() (unlock func() error, err error)
 
-// rivals are this driver and what its users would write by hand. The function make
-// returns lockers that share only files, as lockers in different processes do.
+// rivals are this driver and what users would write by hand. The lockers of
+// make share only files, like those of separate processes.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -43,7 +43,7 @@ func dlockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// flockLocker waits in the kernel. It gives no tokens and keeps no order, and a wait
+// flockLocker waits in the kernel. It has no tokens and no order, and a wait
 // cannot be cancelled.
 func flockLocker(b testing.TB, dir string) locker {
 	f, err := os.OpenFile(filepath.Join(dir, "flock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -55,8 +55,8 @@ func flockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// tableLocker inserts a row with a primary key, and tries again after a millisecond
-// while another row is there. The row of a process that dies stays for ever.
+// tableLocker inserts a row with a primary key, and retries after a millisecond
+// while another row is there. The row of a dead process stays forever.
 func tableLocker(b testing.TB, dir string) locker {
 	db, err := sql.Open("sqlite", fileURI(filepath.Join(dir, "table.db"))+
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_txlock=immediate")
@@ -82,7 +82,6 @@ func tableLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// BenchmarkFreeLock takes and releases a free lock.
 func BenchmarkFreeLock(b *testing.B) {
 	dir := b.TempDir() // on a disk
 	var ways []sqltest.Way
@@ -101,8 +100,8 @@ func BenchmarkFreeLock(b *testing.B) {
 	sqltest.Free(b, ways)
 }
 
-// contend is what a process of BenchmarkEightProcesses does: it takes and releases the
-// lock for a second, and prints how often it did so, and its longest wait.
+// contend is a process of BenchmarkEightProcesses. It prints how often it got
+// the lock within a second, and its longest wait.
 func contend(rival, dir string) {
 	for _, r := range rivals {
 		if r.name != rival {
@@ -128,7 +127,7 @@ func contend(rival, dir string) {
 	os.Exit(0)
 }
 
-// fakeTB stands for a test in a process that ends without cleaning up.
+// fakeTB is the testing.TB of a process that ends without cleaning up.
 type fakeTB struct{ testing.TB }
 
 func (*fakeTB) Name() string                   { return "process" }
@@ -137,9 +136,8 @@ func (*fakeTB) Helper()                        {}
 func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
-// BenchmarkEightProcesses lets eight processes contend for a second. It reports how
-// many locks they got in all, how many the least and the most successful process got,
-// and the longest wait.
+// BenchmarkEightProcesses reports the number of locks within a second, those of
+// the least and most successful process, and the longest wait.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {
 		for _, r := range rivals {
@@ -169,9 +167,9 @@ func BenchmarkEightProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkHolderKilled kills a holder by kill -9, and measures the time until a waiter
-// has got the lock and has unlocked it. The session timeout is ten seconds. It leaves
-// tableLocker out, whose waiter would wait for ever.
+// BenchmarkHolderKilled measures the time from a kill -9 of the holder until a
+// waiter has locked and unlocked, with a session timeout of ten seconds. A
+// waiter of tableLocker would wait forever.
 func BenchmarkHolderKilled(b *testing.B) {
 	dir := b.TempDir()
 	dsn := filepath.Join(dir, "locks.db")
@@ -206,7 +204,8 @@ func BenchmarkHolderKilled(b *testing.B) {
 	}
 }
 
-// afterKill kills a holder while lock waits, and returns the time until lock returns.
+// afterKill kills a holder while lock waits, and returns the time until lock
+// returns.
 func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { require.NoError(b, lock()) })

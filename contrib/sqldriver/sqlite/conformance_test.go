@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
 func conformance() dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, which does not end before 10^18 nodes.
+		// One counter serves all queues, and ends only after 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -63,8 +63,8 @@ func conformance() dlocktest.Config {
 	}
 }
 
-// silenceNotices removes the named pipe into which other sessions write their notices.
-// Some systems have no named pipes.
+// silenceNotices removes the named pipe for notices from other sessions. Some
+// systems have no named pipes.
 func silenceNotices(t *testing.T, s driver.Session) {
 	pipe := filepath.Join(s.(*session).path+"-sessions", s.(*session).presence.id+".wake")
 	if err := os.Remove(pipe); !errors.Is(err, fs.ErrNotExist) {
@@ -72,23 +72,23 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls the transaction of the request back, as SQLite does if the process
-// dies in the middle of it. A request to a local file cannot arrive late, so the
-// function arrive does nothing.
+// holdRequest rolls back the transaction of the request, as SQLite does if the
+// process dies. arrive is a no-op, because a request to a local file cannot
+// arrive late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
 }
 
-// delayReplies makes the session wait in a queue of its own, as a session of another
-// process does. SQLite has unlocked the database when the reply comes, so the delay
-// must not hold other sessions up.
+// delayReplies gives the session a queue of its own, like one of another
+// process. SQLite has unlocked the database when the reply comes, so the delay
+// must not block other sessions.
 func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
 	s.(*session).db.writers.Store(newWriters())
 	wireOf(s).delay.Store(int64(d))
 }
 
-// operate changes a database as an operator does with the program sqlite3.
+// operate changes a database like an operator with the program sqlite3.
 func operate(t testing.TB, path, query string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
@@ -98,8 +98,8 @@ func operate(t testing.TB, path, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// directory returns a new directory. It is in memory if the system has such a place,
-// because the kit makes many thousand changes.
+// directory returns a new directory, in memory if possible, because the kit
+// makes many thousands of changes.
 func directory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-sqlite-")
 	if err != nil {
@@ -109,7 +109,7 @@ func directory(t testing.TB) string {
 	return dir
 }
 
-// store is a connector whose sessions have a wire each, on which tests play faults.
+// store is a connector whose sessions have a wire each.
 type store struct {
 	*connector
 	synced    func()          // called after each commit that waits for the disk; may be nil
@@ -151,7 +151,7 @@ func (st *store) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// wire connects a session with SQLite and plays faults in between.
+// wire injects faults between a session and SQLite.
 type wire struct {
 	sqldriver.Connector
 	store  *store
@@ -188,8 +188,8 @@ func (w *wire) lose(op faults.Op, committed bool) {
 	w.losing = &loss{op, committed}
 }
 
-// take returns the loss that the test has asked for and removes it, if it is a loss of
-// one of these operations. Otherwise take returns nil.
+// take removes and returns the requested loss, if it concerns one of these
+// operations.
 func (w *wire) take(ops ...faults.Op) *loss {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,8 +203,8 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass returns an error while the wire is cut: the database then seems to be locked,
-// so the driver tries again. SQLite does not wait either.
+// pass returns an error while the wire is cut, as if the database were locked:
+// the driver then retries. SQLite does not wait either.
 func (w *wire) pass() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,6 @@ func (w *wire) pass() error {
 	return nil
 }
 
-// Connect implements driver.Connector of package database/sql/driver.
 func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if err := w.pass(); err != nil {
 		return nil, err
@@ -226,9 +225,8 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn is a connection. It hides the optional methods of the inner connection, such as
-// those that execute a statement at once. So database/sql prepares every statement, and
-// each call of a statement passes through the type stmt, which plays the faults.
+// conn hides the optional methods of the inner connection, so that database/sql
+// prepares every statement and each call goes through stmt.
 type conn struct {
 	sqldriver.Conn
 	wire   *wire
@@ -238,7 +236,7 @@ type conn struct {
 	stmts  []sqldriver.Stmt
 }
 
-// Close closes the statements first: database/sql does not close them if the connection
+// Close closes the statements first, which database/sql omits if the connection
 // breaks.
 func (c *conn) Close() error {
 	for _, s := range c.stmts {
@@ -264,10 +262,10 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before plays the faults of a statement. While the wire is cut, before returns an
-// error as if the database were locked. It does not do so for the statements within a
-// transaction, and for those by which the driver tidies up after one: the transaction
-// would stay open, and block the other sessions.
+// before injects the faults of a statement. While the wire is cut, it returns
+// an error as if the database were locked, except within a transaction and for
+// the cleanup after one, which would leave the transaction open and block other
+// sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

@@ -44,8 +44,7 @@ func TestBadDSNsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDSN checks that each DSN that the driver accepts has a timeout in the bounds,
-// and an absolute path if it has a path.
+// An accepted DSN has a timeout within bounds, and no relative path.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "/d", "/d?session_timeout=10s", "?session_timeout=1h", "/d?x=y", "/d?%zz", ":memory:", "file:/d"} {
 		f.Add(s)
@@ -97,7 +96,6 @@ func TestPathsThatCannotWorkSayWhy(t *testing.T) {
 	}
 }
 
-// connectOnce begins and ends a session.
 func (st *store) connectOnce(t testing.TB) error {
 	s, err := st.Connect(t.Context())
 	if err != nil {
@@ -208,7 +206,7 @@ func commits(f func(), sessions ...driver.Session) (n int64) {
 	return n
 }
 
-// remember is a connector that remembers its sessions.
+// remember is a connector that records its sessions.
 type remember struct {
 	driver.Connector
 	sessions chan driver.Session
@@ -222,7 +220,8 @@ func (r remember) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// client returns a client and its session, which sends no heartbeats during a test.
+// client returns a client and its session, which sends no heartbeats during a
+// test.
 func client(t testing.TB, path string) (*dlock.Client, driver.Session) {
 	r := remember{newStoreAt(t, path, 24*time.Hour), make(chan driver.Session, 1)}
 	c := dlock.NewClient(r)
@@ -270,8 +269,8 @@ func TestTransactionsPerLock(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// No other session changes the database, so SQLite does not show this session that it
-// has changed. A client with retention gives a lock up only if such a watch ends.
+// SQLite does not report a session's own changes. A client with retention gives
+// up a lock only if such a watch ends.
 func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
 	for range 2 { // the first look of a session at the database sees any change
@@ -288,8 +287,8 @@ func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	}
 }
 
-// A heartbeat of another session changes the database, and no queue. The poller writes
-// to heads what it has read of a queue.
+// A heartbeat changes the database but no queue. The poller records in heads
+// what it has read of a queue.
 func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -318,9 +317,7 @@ func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 }
 
-// TestPollsBecomeRareWhileNothingChanges watches five queues. A poll that finds no
-// change reads none of them, and the next poll comes later. After a change it comes
-// soon again.
+// A poll that finds no change reads none of the five queues.
 func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -349,8 +346,8 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	}
 }
 
-// If the database is locked, Close cannot remove the nodes of the session. Then another
-// session removes them, and does not wait for the session's deadline.
+// Close cannot remove the nodes if the database is locked. Another session
+// does, without waiting for the deadline.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -371,7 +368,7 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// copyFiles copies a database with its write-ahead log cut off at a length.
+// copyFiles copies a database, truncating its write-ahead log.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {
 		b, err := os.ReadFile(from + suffix)
@@ -389,10 +386,9 @@ func walLength(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// A power cut leaves at least what was written when the disk was last waited for, and
-// any part of what was written after that. The test takes this length of the
-// write-ahead log after each commit that waits for the disk. It then cuts the log off
-// at many lengths from there on. No checkpoint comes in between.
+// A power cut preserves the write-ahead log at least up to the last sync. The
+// test truncates it at many lengths after that. There is no checkpoint in
+// between.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "locks.db")
@@ -539,8 +535,8 @@ func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
 	}
 }
 
-// An operator may remove the file whose kernel lock shows that a session lives. Then
-// other sessions go by the session's deadline in the database alone.
+// An operator may remove the lock file of a session. Only the deadline in the
+// database counts then.
 func TestAMissingFileIsNotADeath(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -551,8 +547,8 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// A program may put a node with the name of a node that was released. The removal of
-// that node by an operator is not a release.
+// An operator removes a node that a program has put under the name of a
+// released one.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -574,7 +570,7 @@ func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	}
 }
 
-// One look finds that an operator has removed the own node, and that the node ahead was
+// One look finds that the waiter's node was removed and that the lock was
 // released after that.
 func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
@@ -598,8 +594,8 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// No commit is as fast as this timeout. A slow disk must not look like an error that
-// stays.
+// A slow disk must not look like a permanent error. No commit is as fast as
+// this timeout.
 func TestConnectWithALateCommitMayBeRepeated(t *testing.T) {
 	c := &connector{path: filepath.Join(directory(t), "locks.db"), timeout: time.Microsecond}
 	_, err := c.Connect(t.Context())

@@ -6,7 +6,6 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// TestHistoriesAreLinearizable plays faults while four clients lock.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")

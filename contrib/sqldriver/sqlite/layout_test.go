@@ -18,7 +18,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The statements of the package comment, for the queue and the session of this test.
+// The statements of the package comment, for the queue and the session of this
+// test.
 const (
 	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
@@ -52,8 +53,8 @@ func TestTheTablesHaveTheDocumentedColumns(t *testing.T) {
 	}
 }
 
-// otherProgram opens the database as a program in another language does, which knows
-// the tables only.
+// otherProgram opens the database like a program in another language, which
+// knows only the tables.
 func otherProgram(t *testing.T, path string) *sql.DB {
 	db, err := sql.Open("sqlite", fileURI(path)+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
@@ -80,8 +81,7 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	return found
 }
 
-// The other program has no file in the directory of the sessions, so that only its
-// deadline counts.
+// The other program has no lock file, so only its deadline counts.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(layout(t), "//", "")), " ")
 	require.Contains(t, doc, showQueue)
@@ -122,7 +122,6 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 		return seq, name
 	}
 
-	// The other program waits for a lock of dlock.
 	held, err := mutex.Lock(t.Context())
 	require.NoError(t, err)
 	seq, name := create()
@@ -136,7 +135,6 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.Equal(t, []string{own}, rowsOf(t, db, showQueue), "the other program holds the lock")
 	change(func(tx *sql.Tx) { exec(tx, 1, "UPDATE dlock_session SET deadline = ? WHERE id = ?", inAnHour(), id) })
 
-	// A client of dlock waits for the lock of the other program.
 	_, err = mutex.TryLock(t.Context())
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	granted := make(chan *dlock.Lock, 1)
@@ -166,8 +164,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A process that was stopped keeps its file locked, so that only its deadline counts. A
-// waiter whose own timeout is much longer has to notice that the deadline has passed.
+// A stopped process keeps its lock file locked, so only its deadline counts.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	c, _ := client(t, path)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// shortest and longest bound the time between two polls of the database, while
-	// the session has open watches. The time grows while nothing changes.
+	// shortest and longest bound the time between two polls of the database,
+	// while the session has open watches. The time grows while nothing changes.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
 	// probeEvery is the interval of checks whether the owners of the first

@@ -20,8 +20,9 @@ var networkFileSystems = map[uint32]string{
 	// Directories that a virtual machine shares with its host.
 	0x01021997: "9p", 0x786f4256: "vboxsf", 0xbacbacbc: "vmhgfs", 0x7c7c6673: "prl_fs",
 
-	// Local ones are among these, such as gocryptfs, but also sshfs, virtiofs and
-	// the like. The kernel keeps locks to one mount, unless the program behind it
-	// takes them over. So on any other mount, every session seems to be dead.
+	// Local ones are among these, such as gocryptfs, but also sshfs, virtiofs
+	// and the like. The kernel keeps locks to one mount, unless the program
+	// behind it takes them over. So on any other mount, every session seems to
+	// be dead.
 	0x65735546: "FUSE",
 }

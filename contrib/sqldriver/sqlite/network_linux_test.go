@@ -27,9 +27,8 @@ func TestFilesThatOtherMachinesMayShareAreRefused(t *testing.T) {
 	}
 }
 
-// TestASecondMountIsRefused has a directory with two mounts, as two machines have it.
-// If the driver took the second mount, a session there would take the holder for dead,
-// and get its lock.
+// On a second mount, as on another machine, a session would take the holder for
+// dead and get its lock.
 func TestASecondMountIsRefused(t *testing.T) {
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {

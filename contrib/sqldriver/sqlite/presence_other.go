@@ -8,9 +8,9 @@ import (
 	"io/fs"
 )
 
-// kernelLocks says that this package uses no locks of the kernel on this system. Then
-// each commit waits for the disk, and a process that died keeps its locks until its
-// sessions have timed out.
+// kernelLocks says that this package uses no locks of the kernel on this
+// system. Then each commit waits for the disk, and a process that died keeps
+// its locks until its sessions have timed out.
 const kernelLocks = false
 
 type presence struct{ id string }
@@ -27,5 +27,6 @@ func (p *presence) silence()                             {}
 func (p *presence) leave()                               {}
 func (p *presence) unlock()                              {}
 
-// mayWrite returns nil, because this package cannot check permissions on this system.
+// mayWrite returns nil, because this package cannot check permissions on this
+// system.
 func mayWrite(string) error { return nil }

@@ -33,8 +33,9 @@ type presence struct {
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
-		// The umask may have removed bits. A setgid bit of the directory above, which
-		// gives the files to the group of the users that share them, stays.
+		// The umask may have removed bits. A setgid bit of the directory above,
+		// which gives the files to the group of the users that share them,
+		// stays.
 		if info, err := os.Stat(dir); err == nil {
 			_ = os.Chmod(dir, dirMode|info.Mode()&fs.ModeSetgid)
 		}
@@ -54,9 +55,9 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// With O_RDWR this process itself holds the pipe open for writing. So a read
-		// waits for the next notice, and returns no error, while no other session
-		// writes.
+		// With O_RDWR this process itself holds the pipe open for writing. So a
+		// read waits for the next notice, and returns no error, while no other
+		// session writes.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil

@@ -27,7 +27,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// The environment of a process that a test starts.
+// The environment of a child process.
 const (
 	roleVariable = "DLOCK_SQLITE_ROLE"
 	dsnVariable  = "DLOCK_SQLITE_DSN"
@@ -35,7 +35,7 @@ const (
 	rivalVariable = "DLOCK_SQLITE_RIVAL"
 )
 
-// TestMain also runs the processes that tests start.
+// TestMain also runs the child processes.
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
@@ -67,9 +67,8 @@ func hold(dsn string) {
 	fmt.Println(err)
 }
 
-// work takes and releases the lock until it is killed. While it holds the lock, it
-// holds the kernel's lock on another file as well, and appends its token to that file.
-// If another process holds the kernel's lock, there are two holders.
+// work takes and releases the lock until it is killed. As proof of a single
+// holder, it also takes a kernel lock on a file, to which it appends its token.
 func work(dsn string) {
 	path, _, _ := strings.Cut(dsn, "?")
 	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -95,14 +94,14 @@ func workOnce(client *dlock.Client, guard *os.File) error {
 	return errors.Join(err, flock(guard, syscall.LOCK_UN), lock.Unlock())
 }
 
-// process is a process in which this test binary plays a role.
+// process is a child process that runs this test binary.
 type process struct {
 	*exec.Cmd
 	lines  *bufio.Scanner
 	output io.Reader
 }
 
-// rest returns what the process has printed and the test has not read.
+// rest returns the output that has not been read yet.
 func (p *process) rest() string {
 	b, _ := io.ReadAll(p.output) // the process may have been killed in a line
 	return string(b)
@@ -123,7 +122,7 @@ func start(t testing.TB, role, dsn string, env ...string) *process {
 	return p
 }
 
-// kill kills the process as kill -9 does, and waits for its end.
+// kill is kill -9, and waits for the end.
 func (p *process) kill() {
 	_ = p.Process.Kill()
 	_ = p.Wait() // returns an error, because the process was killed
@@ -141,8 +140,8 @@ func open(t testing.TB, dsn string) *dlock.Client {
 	return client
 }
 
-// The session timeout of these tests is so long that only the kernel's lock can show
-// the death of the process in time.
+// The session timeout is so long that only the kernel lock shows the death in
+// time.
 func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
 	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=24h"
 	for _, next := range []string{"a waiter", "a new client", "a client that only tries"} {
@@ -188,7 +187,6 @@ func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
 	}
 }
 
-// nodes returns the number of nodes in the database of a DSN.
 func nodes(t testing.TB, dsn string) (n int) {
 	path, _, _ := strings.Cut(dsn, "?")
 	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
@@ -198,7 +196,7 @@ func nodes(t testing.TB, dsn string) (n int) {
 	return n
 }
 
-// tokens returns the tokens that the working processes have written.
+// tokens returns the tokens written by work.
 func tokens(t testing.TB, dir string) (list []int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "guard"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -213,8 +211,8 @@ func tokens(t testing.TB, dir string) (list []int64) {
 	return list
 }
 
-// Several processes make the tables of a new file at the same time, and work. One after
-// the other is killed at any point of its work, and replaced.
+// Several processes create the tables of a new file concurrently, and are
+// killed and replaced at random points.
 func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	dir := directory(t)
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
@@ -246,8 +244,8 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A process that is stopped keeps the kernel's lock. Its session ends by its deadline,
-// and the process knows it as soon as it goes on.
+// A stopped process keeps the kernel lock. Its session ends by the deadline,
+// and it knows as soon as it continues.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	holder := start(t, "hold", path+"?session_timeout=1s")
@@ -261,8 +259,8 @@ func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	assert.NoError(t, lock.Unlock())
 }
 
-// The first session makes the file through the link. SQLite puts its own files beside
-// the file, and so does the driver.
+// The first session creates the file through the link. SQLite's own files, and
+// the driver's, are next to the file.
 func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	dir := directory(t)
 	link, path := filepath.Join(dir, "link.db"), filepath.Join(dir, "locks.db")
@@ -273,7 +271,7 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
-// The users of a group may share a directory whose setgid bit gives them its files.
+// Users of a group may share a directory by its setgid bit.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
@@ -303,8 +301,7 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 	}
 }
 
-// die does to the session what the kernel does when its process dies. The session then
-// looks as if it had begun an hour ago.
+// die makes a session look as if its process had died an hour after it began.
 func die(t testing.TB, s *session) {
 	s.presence.unlock()
 	makeOld(t, s.presence.path(s.presence.id))
@@ -327,8 +324,8 @@ func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// A process may be killed after it has made the files of a session, and before the
-// database has the session.
+// A process may be killed between creating its files and its row in the
+// database.
 func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	a := connect(t, st)

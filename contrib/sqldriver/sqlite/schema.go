@@ -45,8 +45,8 @@ END;
 INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 1, 0, 0, 0);
 `
 
-// The statements of the driver. Each change is one transaction between sqlBegin and
-// sqlCommit. doc.go describes them for programs in other languages.
+// The statements of the driver. Each change is one transaction between sqlBegin
+// and sqlCommit. doc.go describes them for programs in other languages.
 const (
 	sqlBegin    = `BEGIN IMMEDIATE`
 	sqlCommit   = `COMMIT`

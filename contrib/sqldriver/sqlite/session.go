@@ -59,7 +59,8 @@ func (s *session) begin(ctx context.Context) (err error) {
 	if err := s.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
 	}
-	// Connect could not resolve a symbolic link to a file that SQLite has just made.
+	// Connect could not resolve a symbolic link to a file that SQLite has just
+	// made.
 	if s.path, err = filepath.EvalSymlinks(s.path); err != nil {
 		return err
 	}
@@ -313,7 +314,8 @@ func (s *session) content(ctx context.Context, queue string) (c content, err err
 		}
 		return nil
 	}, s.presence.id, queue)
-	// Another program may have written a seq that is not the number in the name.
+	// Another program may have written a seq that is not the number in the
+	// name.
 	slices.SortStableFunc(c.nodes, func(a, b node) int { return cmp.Compare(a.Seq, b.Seq) })
 	return c, err
 }

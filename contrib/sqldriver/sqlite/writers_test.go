@@ -39,10 +39,9 @@ func TestAHeartbeatGoesAheadOfTransactionsThatWait(t *testing.T) {
 	})
 }
 
-// Eight sessions write without a pause. A ninth one, whose timeout is shorter than that
-// takes, must live on: its heartbeats wait in the queue of this process, and never find
-// the file locked. If the machine is so slow that the ninth session ends, the test is
-// repeated with a longer one.
+// The heartbeats of a session with a short timeout queue within this process,
+// and never find the file locked, while eight sessions write. On a slow machine
+// the test repeats with a longer timeout.
 func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
 	for timeout := time.Second; !outlivesWriters(t, timeout); timeout *= 2 {
 		require.Less(t, timeout, 10*time.Second, "the session ends")
@@ -81,8 +80,8 @@ func outlivesWriters(t *testing.T, timeout time.Duration) (outlives bool) {
 	return outlives
 }
 
-// While another connection locks the database, a call waits. The call has to return
-// when its session ends, even if its ctx would let it wait longer.
+// A call that waits for a locked database must return when its session ends,
+// even if its ctx permits a longer wait.
 func TestACallEndsWithItsSessionWhileTheDatabaseIsLocked(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Second))

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dyingStore is a store with a session that dies: see dead.
+// dyingStore has a session that dies: see dead.
 type dyingStore struct {
 	polledStore
 	dead   time.Duration // after this time the session can be ended
@@ -46,7 +46,6 @@ func (s *dyingStore) Expire(ctx context.Context) (ended bool, err error) {
 	return dead, nil
 }
 
-// wait begins a session that waits for a minute.
 func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
 	session, err := Connect(t.Context(), "dying", s, timeout)
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
 	time.Sleep(time.Minute)
 }
 
-// The first two requests get no answer: they get two and four seconds.
+// The first two requests get no reply within their two and four seconds.
 func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -158,9 +158,9 @@ func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool)
 	return found, nil
 }
 
-// releasedSince returns the node that was released between two looks at a queue,
-// or the zero Node. The first look saw that node, and no release of its name, so
-// this is not the release of an older node of that name.
+// releasedSince returns the node that was released between two looks at a
+// queue, or the zero Node. The first look saw that node, and no release of its
+// name, so this is not the release of an older node of that name.
 func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
 		return n

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// polledStore is a store that sends no notices. Each queue has the nodes 1 and 2.
+// polledStore sends no notices. Each queue has the nodes 1 and 2.
 type polledStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -42,14 +42,14 @@ func (s *polledStore) Look(_ context.Context, _ string, known map[string]int64) 
 	return found, nil
 }
 
-// change changes all queues. Their nodes stay.
+// change changes the versions of all queues, not their nodes.
 func (s *polledStore) change() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 }
 
-// take returns the calls of Look since the last call of take.
+// take returns the calls of Look since the last take.
 func (s *polledStore) take() (looks []lookedAt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,9 +57,7 @@ func (s *polledStore) take() (looks []lookedAt) {
 	return looks
 }
 
-// TestOneLookServesAllWatches watches five queues. Each look asks for all of them.
-// While nothing changes, the looks become rare. After a change they are frequent again.
-// Without watches there are none.
+// Looks become rare while nothing changes, and end with the watches.
 func TestOneLookServesAllWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &polledStore{version: 1}
@@ -96,8 +94,8 @@ func TestOneLookServesAllWatches(t *testing.T) {
 	})
 }
 
-// expectLooks checks that each look asks for all queues, and comes when the constant
-// shortestLook says.
+// expectLooks checks that each look asks for all queues, at the intervals
+// documented at shortestLook.
 func expectLooks(t *testing.T, looks []lookedAt, last time.Time, queues int) {
 	t.Helper()
 	changed, changes := last, 0

@@ -133,8 +133,8 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 		stop()
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		// The limit of a request has passed. The caller must not take it for its own
-		// deadline.
+		// The limit of a request has passed. The caller must not take it for
+		// its own deadline.
 		err = fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
 	}
 	if errors.Is(err, ErrUnknownSession) {

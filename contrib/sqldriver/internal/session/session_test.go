@@ -31,7 +31,7 @@ func (quietStore) End(context.Context, string) error { return nil }
 
 func (quietStore) Close() error { return nil }
 
-// slowStore is a store that answers after the session timeout.
+// slowStore replies after the session timeout.
 type slowStore struct{ quietStore }
 
 func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error {
@@ -39,7 +39,7 @@ func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error
 	return nil
 }
 
-// A slow database must not look like an error that stays.
+// A slow database must not look like a permanent error.
 func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	_, err := Connect(t.Context(), "slow", slowStore{}, 10*time.Millisecond)
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) {
@@ -47,7 +47,7 @@ func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	}
 }
 
-// brokenStore is a store that cannot end a session.
+// brokenStore cannot end a session.
 type brokenStore struct {
 	quietStore
 	err error
@@ -72,7 +72,7 @@ func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// unansweredStore is a store that answers no Create, and two of three calls of Cancel.
+// unansweredStore answers no Create, and two of three calls of Cancel.
 type unansweredStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -96,10 +96,8 @@ func (s *unansweredStore) Cancel(_ context.Context, _ Op, data []byte) error {
 	return nil
 }
 
-// TestOrphansAreRemovedOneByOne loses the answers to ten calls of Create. Their
-// nodes are removed, although never more than two removals in a row succeed. On a
-// slow network the time limit of a request has the same effect: it is enough for
-// some removals.
+// On a slow network as well, the timeout of a request is enough for just some
+// removals.
 func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &unansweredStore{removed: make(map[string]bool)}
@@ -123,8 +121,7 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	})
 }
 
-// smallStore is a store with two connections to spare. A request that reads takes a
-// second.
+// smallStore has two spare connections, and takes a second for a read.
 type smallStore struct {
 	quietStore
 	slots chan struct{}
@@ -174,10 +171,8 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-// TestCallsLeaveConnectionsForHeartbeats makes many calls at once that only read.
-// They may take no more connections than the store can spare. The session may use
-// one more to look at its queues. A call that waits for a connection for longer
-// than the limit of a request does not fail.
+// The session may use one more connection to look at its queues. Waiting for a
+// connection does not count towards the timeout of a request.
 func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &smallStore{slots: make(chan struct{}, 2)}
@@ -209,7 +204,7 @@ func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	})
 }
 
-// untidyStore is a store whose Tidy removes one row.
+// untidyStore has one row for Tidy.
 type untidyStore struct {
 	quietStore
 	rows atomic.Int64
@@ -217,7 +212,6 @@ type untidyStore struct {
 
 func (s *untidyStore) Tidy(context.Context) (more bool, err error) { return s.rows.Add(-1) > 0, nil }
 
-// TestRowsAreRemovedWhileTheSessionLives leaves rows of queues again and again.
 func TestRowsAreRemovedWhileTheSessionLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(untidyStore)
@@ -236,7 +230,7 @@ func TestRowsAreRemovedWhileTheSessionLives(t *testing.T) {
 	})
 }
 
-// silentStore is a store whose first Tidy gets no answer.
+// silentStore does not answer the first Tidy.
 type silentStore struct {
 	quietStore
 	tidied atomic.Int64

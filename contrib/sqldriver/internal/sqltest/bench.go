@@ -12,15 +12,14 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Way is one of the methods of locking that a benchmark compares.
+// Way is one of the locking methods that a benchmark compares.
 type Way struct {
 	Name string
-	// Contender sets up one contender. The function that it returns locks and unlocks
-	// once.
+	// Contender sets up one contender. once locks and unlocks.
 	Contender func() (once func() error)
 }
 
-// Dlock returns the way of this library. Each contender has a client of its own.
+// Dlock returns the way of this library, with a client per contender.
 func Dlock(b *testing.B, driverName, dsn string) Way {
 	return Way{"dlock", func() func() error {
 		client, err := dlock.Open(driverName, dsn)
@@ -39,8 +38,8 @@ func Dlock(b *testing.B, driverName, dsn string) Way {
 	}}
 }
 
-// Connection returns a way without dlock. Each contender opens a connection of its own,
-// and calls once on it to lock and unlock.
+// Connection returns a way without dlock. Each contender opens a connection and
+// calls once on it to lock and unlock.
 func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
 	return Way{name, func() func() error {
 		db, err := sql.Open(sqlDriver, dsn)
@@ -57,8 +56,8 @@ func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Con
 	}}
 }
 
-// Free locks and unlocks a free lock. Each turn takes each way once, and the metrics
-// are the medians in microseconds.
+// Free measures a free lock. It alternates between the ways and reports medians
+// in microseconds.
 func Free(b *testing.B, ways []Way) {
 	var contenders []func() error
 	for _, w := range ways {
@@ -86,10 +85,10 @@ func Free(b *testing.B, ways []Way) {
 	}
 }
 
-// Contended lets eight contenders lock and unlock one lock again and again. Each turn
-// takes each way for a second. Contended reports the locks per second, the longest wait
-// in milliseconds, and how many times more locks the luckiest contender got than the
-// unluckiest one. These are figures of the median turn.
+// Contended measures one lock with eight contenders. It alternates between the
+// ways, a second each, and reports, for the median turn, the locks per second,
+// the longest wait in milliseconds, and the ratio of locks between the luckiest
+// and the unluckiest contender.
 func Contended(b *testing.B, ways []Way) {
 	const contenders = 8
 	all := make([][]func() error, len(ways))
@@ -115,14 +114,12 @@ func Contended(b *testing.B, ways []Way) {
 	}
 }
 
-// result is what contend measures.
 type result struct {
 	locks   int64
 	longest time.Duration
 	unfair  float64
 }
 
-// contend lets all contenders lock again and again for a while.
 func contend(b *testing.B, contenders []func() error, d time.Duration) (r result) {
 	var stop atomic.Bool
 	shares, longest := make([]int64, len(contenders)), make([]time.Duration, len(contenders))

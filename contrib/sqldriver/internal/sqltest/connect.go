@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Connect opens a session by a DSN, within 30 seconds. The session is closed when the
-// test ends. If the driver does not accept the DSN, Connect ends the test.
+// Connect opens a session, within 30 seconds, that is closed when the test
+// ends. It ends the test if the driver rejects the DSN.
 func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
 	t.Helper()
 	c, err := d.OpenConnector(dsn)
@@ -27,15 +27,15 @@ func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) 
 	return s, err
 }
 
-// Refusal is what the error of a refused Connect has to be like.
+// Refusal describes the error expected from a refused Connect.
 type Refusal struct {
 	Unavailable bool     // whether the error matches [driver.ErrUnavailable]
 	Texts       []string // the error contains each of these texts
 	Secrets     []string // the error contains none of these texts
 }
 
-// Refused checks that [Connect] returns an error as want describes it, and returns that
-// error. If Connect succeeds, Refused ends the test.
+// Refused checks that [Connect] returns the error described by want, and
+// returns that error. It ends the test if Connect succeeds.
 func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	t.Helper()
 	_, err := Connect(t, d, dsn)
@@ -43,7 +43,6 @@ func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	return err
 }
 
-// check checks the error of a Connect.
 func (want Refusal) check(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {

@@ -1,19 +1,22 @@
 // Package sqltest has what the tests of the drivers for SQL databases share:
 //
-//   - [Connect] opens a session, and [Refused] checks the error if the driver or
-//     the server refuses one.
+//   - [Connect] opens a session, and [Refused] checks the error if the driver
+//     or the server refuses one.
 //   - [Holders] checks that a lock never has two holders and that its tokens
-//     rise. [KilledUnderLoad] does so while a test kills the server. [SaysWhyItEnded]
-//     checks the error of a lock that is lost because the server was killed.
+//     rise. [KilledUnderLoad] does so while a test kills the server.
+//     [SaysWhyItEnded] checks the error of a lock that is lost because the
+//     server was killed.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows.
-//   - [Fencing] runs the statements of docs/use/guarantees.md that compare tokens.
+//   - [Fencing] runs the statements of docs/use/guarantees.md that compare
+//     tokens.
 //   - [Requests] intercepts, loses, holds and counts the requests of a session.
-//   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
-//   - [SilentConnection] makes one connection of a session silent during a request.
-//     [ForgottenConnections] makes all of them silent.
-//     [SilentServer] checks the error of Connect if the server never answers, and
+//   - [Unlock] and [Count] are for tests of locks that also run on slow
+//     machines.
+//   - [SilentConnection] makes one connection of a session silent during a
+//     request. [ForgottenConnections] makes all of them silent. [SilentServer]
+//     checks the error of Connect if the server never answers, and
 //     [SilentConnect] that connecting has a time limit.
-//   - [Free] and [Contended] are benchmarks that compare dlock with what users of
-//     a database write without it: each [Way] is one method of locking.
+//   - [Free] and [Contended] are benchmarks that compare dlock with what users
+//     of a database write without it: each [Way] is one method of locking.
 package sqltest

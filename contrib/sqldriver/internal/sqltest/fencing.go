@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// table is a table account whose rows are fenced by the statements of
-// docs/use/guarantees.md.
+// table is a table account with the fencing of docs/use/guarantees.md.
 type table struct {
 	*testing.T
 	db         *sql.DB
@@ -36,8 +35,8 @@ func fencing(t *testing.T) (statements []string) {
 	return strings.SplitAfter(strings.Join(statements, ""), ";")
 }
 
-// statement returns the only statement of the page that begins like this, with other
-// values.
+// statement returns the one statement of the page with this beginning, after
+// replacements.
 func (t table) statement(begins string, replace ...string) (found string) {
 	t.Helper()
 	for _, s := range t.statements {
@@ -50,7 +49,7 @@ func (t table) statement(begins string, replace ...string) (found string) {
 	return strings.NewReplacer(replace...).Replace(found)
 }
 
-// changed runs a statement and returns how many rows it has changed.
+// changed runs a statement and returns the number of affected rows.
 func (t table) changed(statement string) int64 {
 	t.Helper()
 	result, err := t.db.ExecContext(t.Context(), statement)
@@ -65,7 +64,6 @@ func (t table) update(replace ...string) int64 {
 	return t.changed(t.statement("UPDATE account SET balance", replace...))
 }
 
-// has requires that the row with this id has this epoch and token.
 func (t table) has(id string, epoch, token int64) {
 	t.Helper()
 	var e, n int64
@@ -73,9 +71,9 @@ func (t table) has(id string, epoch, token int64) {
 	require.Equal(t, []int64{epoch, token}, []int64{e, n})
 }
 
-// Fencing runs the statements of docs/use/guarantees.md that compare fencing tokens.
-// unchanged is how many rows the database counts for an UPDATE of one row that leaves
-// all values as they were.
+// Fencing runs the statements of docs/use/guarantees.md that compare fencing
+// tokens. unchanged is the affected row count of an UPDATE that leaves all
+// values of a row the same.
 func Fencing(t *testing.T, db *sql.DB, unchanged int64) {
 	a := table{t, db, fencing(t)}
 	a.changed("CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)")

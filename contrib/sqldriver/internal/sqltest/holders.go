@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Holders checks the holders of one lock. It counts them in the memory of the test, so
-// a failure of the server cannot hide that two sessions hold the lock at once. The zero
-// value is ready for use, by many goroutines.
+// Holders checks the holders of one lock in memory, so that a failing server
+// cannot hide that two sessions hold it at once. The zero value is ready to
+// use, and safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
 	holder *dlock.Lock  // the latest holder whose Work has not ended
@@ -22,9 +22,9 @@ type Holders struct {
 	grants atomic.Int64 // locks with which Work was called, and has returned
 }
 
-// Work holds the lock for two milliseconds, or until the lock is lost. It checks that
-// there is no other holder, and that the token is higher than the last one. A holder
-// does not count once its lock is lost.
+// Work holds the lock for two milliseconds, or until it is lost. It checks that
+// there is no other holder and that the token has risen. A holder does not
+// count once its lock is lost.
 func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	defer h.grants.Add(1)
 	if !h.enter(t, l) {
@@ -41,7 +41,7 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder, unless l is lost. It reports whether it has done so.
+// enter makes l the holder, and returns false if l is lost.
 func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,8 @@ func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	return true
 }
 
-// Unlock releases the lock and checks the error. On a slow machine, the store may not
-// answer within the time limit of 2 s. Unlock reports no error then.
+// Unlock releases the lock and checks the error, unless a slow machine has
+// exceeded the timeout of 2 s.
 func Unlock(t testing.TB, l *dlock.Lock) {
 	t.Helper()
 	began := time.Now()
@@ -69,9 +69,9 @@ func Unlock(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// Count runs a test that counts the requests of locks. The function run returns when
-// it began to lock. A holder watches its own node 300 ms after the grant, which takes
-// requests. So if run fails and took that long, Count repeats it.
+// Count runs a test that counts the requests of locks. run returns when it
+// began to lock. 300 ms after the grant a holder watches its own node, which
+// takes requests, so Count repeats a run that fails after that long.
 func Count(t testing.TB, run func() (began time.Time, err error)) {
 	t.Helper()
 	for range 20 {
@@ -88,8 +88,7 @@ func Count(t testing.TB, run func() (began time.Time, err error)) {
 	t.Error("the machine is too slow, or there are too many requests")
 }
 
-// Await waits until Work has returned n more times. If that takes more than a minute,
-// Await ends the test.
+// Await waits, at most a minute, until Work has returned n more times.
 func (h *Holders) Await(t testing.TB, n int64) {
 	t.Helper()
 	from := h.grants.Load()
@@ -100,14 +99,14 @@ func (h *Holders) Await(t testing.TB, n int64) {
 	}
 }
 
-// Server is a server that a test kills and starts again.
+// Server is a server that a test kills and restarts.
 type Server interface {
 	Kill()
 	Restart()
 }
 
-// KilledUnderLoad kills the server again and again while four sessions lock, and checks
-// their locks with [Holders].
+// KilledUnderLoad kills the server repeatedly while four sessions lock, and
+// checks the locks with [Holders].
 func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 	t.Helper()
 	var holders Holders
@@ -140,8 +139,8 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 	holders.Await(t, 20)
 }
 
-// SaysWhyItEnded kills the server while a lock is held. The error of the lock, which is
-// lost, has to say why.
+// SaysWhyItEnded checks that the error of a lock lost because the server was
+// killed gives the reason.
 func SaysWhyItEnded(t testing.TB, server Server, driverName, dsn string) {
 	t.Helper()
 	client, err := dlock.Open(driverName, dsn)

@@ -11,23 +11,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// DeadSessions is what [LockedRows] needs of a driver.
+// DeadSessions is the input of [LockedRows].
 type DeadSessions struct {
 	Connector driver.Connector
 	Timeout   time.Duration // of the sessions
-	// CutOff cuts a session of the connector off from the server.
+	// CutOff disconnects a session of the connector from the server.
 	CutOff func(s driver.Session) (heal func())
-	// Lock locks rows of the queue named "locked", as a transaction of an operator
-	// does, until free is called.
+	// Lock locks rows of the queue "locked", like an operator's transaction,
+	// until free is called.
 	Lock func() (free func())
-	// Session returns the session that the driver made, without what a test has put
-	// around it.
+	// Session unwraps the session returned by the connector.
 	Session func(s driver.Session) *session.Session
 }
 
-// LockedRows lets two sessions die while a transaction of an operator keeps rows of the
-// first one locked. The locks of the second one have to become free at once. The first
-// one keeps all its locks until its rows are free.
+// LockedRows lets two sessions die while rows of the first are locked. The
+// locks of the second must become free at once, and the first must keep all of
+// its locks until its rows are free.
 func LockedRows(t *testing.T, d DeadSessions) {
 	within, cancel := context.WithTimeout(t.Context(), 20*d.Timeout)
 	defer cancel()
@@ -74,7 +73,7 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	}
 }
 
-// connect begins a session with a node in each of the queues.
+// connect begins a session with a node in each queue.
 func connect(t *testing.T, c driver.Connector, queues ...string) driver.Session {
 	t.Helper()
 	s, err := c.Connect(t.Context())

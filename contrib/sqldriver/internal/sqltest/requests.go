@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Requests intercepts the requests of one session's store: Beat, Look, and those
-// with a [faults.Op].
+// Requests intercepts the requests of one session's store: Beat, Look, and
+// those with a [faults.Op].
 type Requests struct {
 	session.Store // sends the requests
 	interceptor   atomic.Pointer[sender]
@@ -24,7 +24,8 @@ type Requests struct {
 // A sender sends a request with the given store, or pretends to.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Intercepted returns the requests of st, and the store to begin the session with.
+// Intercepted returns the requests of st, and the store to begin the session
+// with.
 func Intercepted(st session.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
 	if l, ok := st.(session.Listener); ok {
@@ -74,8 +75,8 @@ func (r *Requests) Lose(op faults.Op, reply bool) {
 }
 
 // Hold delays the next request for op until arrive is called, while the session
-// sees a broken connection. The request then takes a connection of the store that
-// late returns, because the session may have been closed.
+// sees a broken connection. The request then takes a connection of the store
+// that late returns, because the session may have been closed.
 func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
 	held := make(chan func(context.Context, session.Store) error, 1)
 	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {

@@ -18,16 +18,16 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Silence makes connections silent. Use its method Dial to make them.
+// Silence makes connections, opened by its Dial, silent.
 type Silence struct {
 	mu    sync.Mutex
 	texts []string      // guarded by mu
 	conns []*silentConn // guarded by mu
 }
 
-// Begin makes the next connection silent that sends the first text: from this text on,
-// nothing of it reaches the server, as if a firewall had forgotten the connection.
-// Then the same happens with the next text. Other connections work.
+// Begin silences the next connection that sends the first text: as if a
+// firewall had dropped it, nothing reaches the server from this text on. The
+// same then happens with the next text. Other connections work.
 func (s *Silence) Begin(texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,15 +45,15 @@ func (s *Silence) begins(b []byte) bool {
 	return true
 }
 
-// left returns the number of texts that no connection has sent yet.
+// left returns the number of texts that have not been sent yet.
 func (s *Silence) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.texts)
 }
 
-// forget makes all connections silent if there are at least n, and reports whether it
-// has done so.
+// forget silences all connections if there are at least n, and reports whether
+// there are.
 func (s *Silence) forget(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,6 @@ func (s *Silence) forget(n int) bool {
 	return true
 }
 
-// Dial connects to a server.
 func (s *Silence) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, network, addr)
@@ -86,7 +85,7 @@ type silentConn struct {
 	silent  atomic.Bool
 }
 
-// Write sends b, unless the connection is silent. A silent connection still takes b.
+// Write pretends to send if the connection is silent.
 func (c *silentConn) Write(b []byte) (int, error) {
 	if c.silence.begins(b) {
 		c.silent.Store(true)
@@ -97,12 +96,11 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Connecting returns a [session.Session] whose connections are those of silence.
+// Connecting returns a [session.Session] with connections of silence.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
-// SilentConnection checks that each request of a session ends although its connection
-// is silent and the caller sets no deadline. The function sent returns a name in the
-// form in which a request holds it.
+// SilentConnection checks that each request on a silent connection ends even
+// without a deadline. sent returns a name as encoded in a request.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
 	silentBackground(t, connect, sent)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -180,7 +178,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// silentBackground checks that a session retries Expire and Cancel on another
+// silentBackground checks that Expire and Cancel are retried on another
 // connection.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
@@ -226,8 +224,8 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// ForgottenConnections checks that a session lives on although a firewall has forgotten
-// all of its connections, among them many idle ones. New connections work.
+// ForgottenConnections checks that a session survives a firewall that has
+// dropped all of its connections, many of them idle.
 func ForgottenConnections(t *testing.T, connect Connecting) {
 	silence := new(Silence)
 	s := connect(t, silence)
@@ -249,13 +247,12 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 	}
 }
 
-// A Dial connects to a server.
+// Dial connects to a server.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// SilentServer checks the error of Connect if the server accepts the connection and
-// sends nothing until the context of Connect ends. The function connect connects to the
-// address, by connections of dial. The error has to name the address, and to be as want
-// describes it.
+// SilentServer checks the error of Connect, which must name the address, if the
+// server accepts the connection and sends nothing. connect connects to addr by
+// dial.
 func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
 	t.Helper()
 	server, err := testenv.Listen()
@@ -282,14 +279,13 @@ type waitingConn struct {
 	waits func()
 }
 
-// Read waits for the server.
 func (c waitingConn) Read(b []byte) (int, error) {
 	c.waits()
 	return c.Conn.Read(b)
 }
 
-// SilentConnect checks that Connect ends although its context has no deadline and the
-// server accepts connections and sends nothing. The function connect uses dial.
+// SilentConnect checks that Connect ends without a deadline if the server
+// accepts connections and sends nothing. connect uses dial.
 func SilentConnect(t *testing.T, connect func(ctx context.Context, dial Dial) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

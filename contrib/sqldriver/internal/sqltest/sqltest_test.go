@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// recorder records the errors that a helper reports, and does not fail.
+// recorder records errors instead of failing.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -28,8 +28,8 @@ func (r *recorder) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// expect checks that a helper reports exactly one error, which contains want. If want
-// is empty, the helper must report no error.
+// expect checks that a helper reports one error, which contains want, or none
+// if want is empty.
 func expect(t *testing.T, want string, helper func(t testing.TB)) {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -47,7 +47,7 @@ func expect(t *testing.T, want string, helper func(t testing.TB)) {
 	}
 }
 
-// refusing is a driver whose sessions fail with an error.
+// refusing is a driver whose sessions fail.
 type refusing struct{ err error }
 
 func (d refusing) OpenConnector(string) (driver.Connector, error)  { return d, nil }
