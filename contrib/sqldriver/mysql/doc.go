@@ -29,55 +29,52 @@
 //
 // # How it works
 //
-// A session is a row with a generation, and a row with a deadline by the clock
-// of the server. A heartbeat moves the deadline. A queue is a row with the last
-// token. A node is a row with a token. Each change is one call of a stored
-// procedure: one round trip, one transaction. The procedure locks the row of
-// the queue and then raises the token, so the order of the commits is the order
-// of the tokens. A free lock takes two transactions.
+// A session is a row with a generation and a row with a deadline by the
+// server's clock, extended by heartbeats. A queue is a row with the last token,
+// and a node is a row with a token. Each change is one call of a stored
+// procedure: one round trip and one transaction. The procedure locks the
+// queue's row before it raises the token, so that commit order is token order.
+// A free lock takes two transactions.
 //
-// The database sends no notices. A session that waits looks at its queues, with
-// one statement for all of them: after 2 ms, and then less and less often, so
-// that the next look comes after an eighth of the time since the last change,
-// every 250 ms in the end. A session also waits twice as long as its last look
-// took, so a busy server gets fewer looks. A look shows who has released the
+// The database sends no notices. A waiting session polls its queues, all in one
+// statement: first after 2 ms, then at intervals of an eighth of the time since
+// the last change, up to 250 ms. Intervals are also at least twice the duration
+// of the last poll, to spare a busy server. A poll shows who has released the
 // lock, so a hand-over needs no other statement.
 //
-// A look reads all nodes of its queues. So the load of the waiters for one lock
-// grows with the square of their number. If hundreds of sessions wait for one
-// lock, take a store with notices.
+// A poll reads all nodes of its queues, so the load caused by the waiters for
+// one lock grows with the square of their number. If hundreds of sessions wait
+// for one lock, use a store with notices.
 //
-// Procedures are the only way to make a change in one round trip that is safe.
-// The parameter multiStatements of the client would let any statement of the
-// program that is built from text carry a second one, and after an error in the
-// middle the transaction would stay open. Arguments are written in hexadecimal
-// digits, so the parameter interpolateParams does not matter. A procedure sets
-// its isolation level, and commits or rolls back, whatever the settings of the
-// connection are. A procedure that the server ends, as by KILL QUERY or
-// max_statement_time, leaves its transaction open. So the driver closes the
-// connection after such an error.
+// Procedures are the only safe way to make a change in one round trip. With the
+// client's parameter multiStatements, an injection into any statement of the
+// program could add a second one, and after an error in the middle the
+// transaction would stay open. Arguments are hex-encoded, so interpolateParams
+// does not matter. A procedure sets its isolation level, and commits or rolls
+// back, whatever the settings of the connection are. If the server terminates a
+// procedure, as by KILL QUERY or max_statement_time, its transaction stays
+// open, so the driver closes the connection after such an error.
 //
 // # Changes that wait
 //
-// A request that gets no answer is given up after a quarter of the session
-// timeout, or after two seconds if that is longer. The server does not notice
-// that: it goes on waiting for a lock, for example of a transaction that an
-// operator has left open, or of a backup. Then it may make the change after
-// all. That does no harm: an append that comes late is refused, or its node is
-// removed, and other changes are about nodes of the session itself. But the
-// request keeps a thread of the server meanwhile. While an append waits, no
-// session can end the session that has sent it. So the connections of a DSN
-// lower innodb_lock_wait_timeout and lock_wait_timeout to the time after which
-// the session gives up. With [NewConnector], the settings of the program's
-// connections count. By default they are 50 seconds, and a day.
+// A session gives up an unanswered request after a quarter of its timeout, or
+// after two seconds if that is longer. The server does not notice: it goes on
+// waiting for a lock, for example of a transaction that an operator has left
+// open, or of a backup, and may then make the change after all. That is
+// harmless, because a late append is refused or its node removed, and other
+// changes concern the session's own nodes. Meanwhile, though, the request
+// occupies a thread of the server, and while an append waits, no session can
+// end the one that has sent it. Connections of a DSN therefore lower
+// innodb_lock_wait_timeout and lock_wait_timeout to the time after which the
+// session gives up. With [NewConnector], the settings of the program's
+// connections count, which are 50 seconds and a day by default.
 //
-// While an operator's transaction keeps nodes of a process locked, and the
-// process has died, the process keeps all its locks. Its session has a deadline
+// If a process dies while an operator's transaction has locked some of its
+// nodes, the process keeps all its locks until then. Its session has a deadline
 // in the past: see Tables. Other processes that die lose their locks in time.
 //
 // While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats
-// wait as well. If that takes longer than half of the session timeout, sessions
-// may end.
+// wait too. After more than half of the session timeout, sessions may end.
 //
 // # The rules of package driver
 //
@@ -100,11 +97,11 @@
 //	                 snapshot shows it with the nodes that are left
 //
 // Errors of the network, of a server that stops or has too many connections, of
-// full disks and memory, of a read-only server, and of statements that were
-// ended match driver.ErrUnavailable. Others, such as a wrong password, do not.
-// After a deadlock (error 1213) the store sends the statement again, up to
-// seven times. MariaDB does not report that the disk of its binary log is full:
-// it waits until an operator makes room, and sessions end meanwhile.
+// full disks and memory, of a read-only server, and of terminated statements
+// match driver.ErrUnavailable. Others, such as a wrong password, do not. After
+// a deadlock (error 1213) the store retries, up to seven times. MariaDB does
+// not report a full disk of its binary log: it waits until an operator makes
+// room, and sessions end meanwhile.
 //
 // # What the database must be
 //
@@ -139,10 +136,10 @@
 //
 // # Proxies
 //
-// Each request is one CALL outside of a transaction, and the session keeps
-// nothing in its connection. So a proxy may pool transactions, and may use
-// another connection for each statement. It has to send CALL and SHOW to the
-// primary server, also if a procedure only reads.
+// Each request is one CALL outside of a transaction, and the session keeps no
+// state in its connection, so a proxy may pool transactions and use a different
+// connection for each statement. It must send CALL and SHOW to the primary
+// server, even if a procedure only reads.
 //
 // # Tables
 //
@@ -159,8 +156,8 @@
 //	dlock_node     queue, name, token, session, created, data
 //	dlock_meta     one, version (1), floor (token)
 //
-// A session removes the rows of queues that were not used since the day before
-// yesterday, when it begins and then every hour.
+// When a session begins, and every hour after that, it removes the rows of
+// queues not used since the day before yesterday.
 //
 // A client in another language can take part: it calls the procedures
 // dlock_begin, dlock_beat, dlock_append, dlock_look, dlock_remove,

@@ -28,19 +28,18 @@
 //
 // # How it works
 //
-// A session is a row with a deadline by the clock of the server. A heartbeat
-// moves the deadline. A queue is a row with a version. A node is a row with a
-// token. Each change is one call of a function in the database: one round trip,
-// one transaction. The function locks the row of the queue and then draws the
-// token, so the order of the commits is the order of the tokens. A free lock
-// takes two transactions. A lock for which a session has to wait takes two as
-// well, once the session listens.
+// A session is a row with a deadline by the server's clock, extended by
+// heartbeats. A queue is a row with a version, and a node is a row with a
+// token. Each change is one call of a database function: one round trip and one
+// transaction. The function locks the queue's row before it draws the token, so
+// that commit order is token order. A free lock takes two transactions, and so
+// does a lock that has to be waited for, once the session listens.
 //
 // A change that removes a node and leaves others in the queue sends a notice. A
-// session that waits listens on one connection. PostgreSQL delivers notices in
-// the order of the commits. If no notices arrive, the session looks at its
-// queues, with one statement for all of them: after 2 ms, and then less and
-// less often, every 250 ms in the end.
+// waiting session listens on one connection, on which PostgreSQL delivers
+// notices in commit order. If no notices arrive, the session polls its queues,
+// all in one statement: first after 2 ms, then less and less often, down to
+// every 250 ms.
 //
 // # The rules of package driver
 //
@@ -60,16 +59,16 @@
 //	12 replace       one update of one row
 //	13 released      notices in the order of the commits, on one connection
 //
-// Errors of the classes 08, 40, 53, 57P and 58, of the network, and of a
+// Errors of classes 08, 40, 53, 57P and 58, network errors, and those of a
 // standby server match driver.ErrUnavailable. Others, such as a wrong password,
 // do not. A change that waits for a row lock, for example of a transaction that
 // an operator has left open, gives up after two seconds, unless lock_timeout is
 // set.
 //
-// While such a transaction stays open, its rows cannot be removed. If the node
-// or the queue of a process is among them, and the process dies, it keeps all
-// its locks until then. Its session has a deadline in the past: see Tables.
-// Other processes that die lose their locks in time.
+// The rows that such a transaction has locked cannot be removed. If a process
+// dies whose node or queue is among them, it keeps all its locks until the
+// transaction ends. Its session has a deadline in the past: see Tables. Other
+// processes that die lose their locks in time.
 //
 // # What the database must be
 //
@@ -93,10 +92,10 @@
 //     release. Use a database of its own for locks if you do not trust such
 //     users.
 //
-// PostgreSQL commits transactions with notices one after the other, and each
-// commit waits until the disk has it. So all the queues of a cluster together
-// get about as many contended hand-overs in a second as the disk confirms
-// writes one after the other. Free locks send no notices.
+// PostgreSQL serializes the commits of transactions with notices, each of which
+// waits for the disk. All queues of a cluster together thus get about as many
+// contended hand-overs a second as the disk completes consecutive syncs. Free
+// locks send no notices.
 //
 // # The clock of the server
 //
@@ -113,27 +112,26 @@
 //	                session timeout. If it is cut off from the server, its lease ends by
 //	                its own clock. Until then there are two holders.
 //
-// After a promotion or a restart the clock may be another one. So each session
-// gets its full timeout by that clock before it can be ended.
+// After a promotion or a restart the clock may differ, so each session gets its
+// full timeout by the new clock before it can be ended.
 //
-// A step forward by less than a quarter of the session timeout breaks nothing,
+// A step forward by less than a quarter of the session timeout is harmless,
 // because a lease ends that much earlier than the session in the database. Let
-// the time service of the machine slow down or speed up the clock, and not set
-// it.
+// the machine's time service slew the clock instead of setting it.
 //
 // # Proxies that pool transactions
 //
-// Behind pgbouncer in the mode transaction, locks work, but notices do not
-// arrive. The session finds that out, and looks for changes. Say notify=false
-// to spare the attempt. A pgbouncer before version 1.21 does not keep prepared
-// statements, and needs default_query_exec_mode=exec as well.
+// Behind pgbouncer in transaction mode, locks work, but notices do not arrive.
+// The session detects that, and polls. Set notify=false to skip the attempt.
+// Before version 1.21, pgbouncer does not support prepared statements, and
+// needs default_query_exec_mode=exec as well.
 //
 // # Tables
 //
-// The first session creates the tables and functions, while others wait. If the
-// user may not create them, the error of Connect holds the statements.
-// [Statements] returns them too. The file schema.sql is commented. To show a
-// queue:
+// The first session creates the tables and functions while others wait. If the
+// user may not create them, the error of Connect contains the statements, which
+// [Statements] returns as well. The comments of schema.sql describe the tables.
+// To show a queue:
 //
 //	SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;
 //

@@ -26,16 +26,14 @@
 //
 // # How it works
 //
-// A queue is a set of rows. A change is one transaction, which begins with
-// BEGIN IMMEDIATE. So the order of the commits is the order of the queue. A
-// free lock takes two transactions: one inserts the node and lists the nodes
-// ahead, and one deletes the node. A hand-over takes two transactions as well,
-// because waiting only reads.
+// A queue is a set of rows. A change is one transaction, started by BEGIN
+// IMMEDIATE, so that commit order is queue order. A free lock takes two
+// transactions: one inserts the node and lists the nodes ahead, and one deletes
+// the node. A hand-over takes two as well, because waiting only reads.
 //
-// A session that deletes a node wakes the sessions that wait for it by named
-// pipes. A session that waits also polls PRAGMA data_version, every 0.5 to 20
-// ms: less often the longer nothing has changed. One look at the database
-// serves all its watches.
+// A session that deletes a node wakes its waiters by named pipes. A waiting
+// session also polls PRAGMA data_version, every 0.5 to 20 ms: less often the
+// longer nothing has changed. One poll serves all its watches.
 //
 // A session sends heartbeats, which are transactions too, and the database
 // drops it when its deadline has passed. The sessions of a process queue for
@@ -49,21 +47,20 @@
 //
 // # Tokens and power cuts
 //
-// Commits do not wait for the disk (synchronous=NORMAL). A power cut may take
-// the latest commits back, but never damages the file. The sessions of these
-// commits have died with the machine. Tokens must not come back, so the
-// database reserves them in blocks of 1000, by a commit that does wait for the
-// disk (synchronous=FULL). A session that begins while no other session lives
-// goes on behind the reserved block, because the machine may have lost what was
-// given out of it. Each session holds a shared kernel lock on a file, so a new
-// session knows whether another one lives. So tokens rise, but up to 1000
-// numbers are left out when the first of several sessions begins. On systems
-// without flock each commit waits for the disk.
+// Commits do not wait for the disk (synchronous=NORMAL). A power cut may lose
+// the latest commits, whose sessions have died with the machine, but never
+// damages the file. Tokens must not recur, so the database reserves them in
+// blocks of 1000, by a commit that does wait for the disk (synchronous=FULL). A
+// session that begins while no other is alive skips the rest of the reserved
+// block, because the machine may have lost what was issued from it. Each
+// session holds a shared kernel lock on a file, which shows a new session
+// whether another one is alive. Tokens thus rise, with gaps of up to 1000 when
+// the first of several sessions begins. On systems without flock each commit
+// waits for the disk.
 //
-// If a virtual machine is set back to a snapshot, or the file to an older copy,
-// then tokens that were given out since come again. If the file is removed, the
-// tokens start over. A restart of the machine removes the files of a directory
-// in memory.
+// If a virtual machine is reset to a snapshot, or the file to an older copy,
+// tokens issued since then recur. If the file is removed, tokens start over. A
+// restart of the machine removes files in a memory file system.
 //
 // # How the rules are kept
 //
