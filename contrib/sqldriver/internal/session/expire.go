@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// expireIn schedules a search for expired sessions after d. It is a no-op if
-// one is already pending.
+// expireIn schedules a search for expired sessions after d, in place of a
+// pending one.
 func (s *Session) expireIn(d time.Duration) {
 	select {
 	case s.looks.expire <- d:
@@ -29,6 +29,7 @@ func (s *Session) expire() {
 		defer ticker.Stop()
 		search = ticker.C
 	}
+	var due <-chan time.Time // nil until a heartbeat has seen a deadline that is near
 	limit := expirePause
 	for {
 		select {
@@ -39,9 +40,9 @@ func (s *Session) expire() {
 				continue
 			}
 		case d := <-s.looks.expire:
-			if !Sleep(ctx, d) {
-				return
-			}
+			due = time.After(d)
+			continue
+		case <-due:
 		}
 		limit = s.expireAll(ctx, limit)
 	}

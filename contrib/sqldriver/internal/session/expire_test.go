@@ -99,3 +99,30 @@ func TestOnlyAWaiterSearchesBetweenHeartbeats(t *testing.T) {
 		}
 	})
 }
+
+// busyStore is a dyingStore with another session, a live one whose deadline is
+// always some minutes away.
+type busyStore struct{ dyingStore }
+
+func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
+
+// The first heartbeat comes after seven and a half minutes, and the session dies
+// soon after that, before the deadline that the heartbeat has seen.
+func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &busyStore{dyingStore{dead: 8 * time.Minute}}
+		session, err := Connect(t.Context(), "busy", store, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		own, ahead := driver.Node{Name: "a-W-0000000002", Seq: 2}, driver.Node{Name: "a-W-0000000001", Seq: 1}
+		if _, err := session.Watch(t.Context(), "q", driver.Place{Node: own, Token: 2}, ahead); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if limit := store.dead + expirePause; store.ended == 0 || store.ended > limit {
+			t.Errorf("the dead session was ended after %v (0 is never), want at most %v", store.ended, limit)
+		}
+	})
+}
