@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// sendHooks are functions to run when a certain transaction has been written to
-// the connection.
+// sendHooks holds functions to call when certain transactions have been written
+// to the connection.
 type sendHooks struct {
 	mu    sync.Mutex
 	hooks []*sendHook
 }
 
-// sendHook is a function that runs once, when the transaction containing these
-// bytes has been written.
+// sendHook is called once, when the transaction containing these bytes has been
+// written.
 type sendHook struct {
 	contents []byte
 	run      func()
@@ -26,7 +26,6 @@ func (hs *sendHooks) add(h *sendHook) {
 	hs.hooks = append(hs.hooks, h)
 }
 
-// take removes and returns the hook of this request, or nil.
 func (hs *sendHooks) take(request []byte) *sendHook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -39,7 +38,7 @@ func (hs *sendHooks) take(request []byte) *sendHook {
 	return h
 }
 
-// cancel forgets a hook. It returns false if the hook was already taken.
+// cancel removes a hook. It returns false if the hook has run or is about to.
 func (hs *sendHooks) cancel(h *sendHook) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Go runs job on a worker, which is a goroutine of the Conn, without waiting
-// for it. If the Conn has shut down, it returns false and does not run job.
+// Go starts job on a worker goroutine of the Conn. If the Conn has shut down,
+// Go returns false without running job.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
-// Work is like Go, but once the Conn has shut down it runs job on the calling
-// goroutine. Every request of job then fails.
+// Work is like Go, but if the Conn has shut down it runs job on the calling
+// goroutine, where every request of job fails.
 func (c *Conn) Work(job func()) {
 	if !c.workers.run(job) {
 		job()
@@ -37,22 +37,21 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 	}
 }
 
-// The states of an awaited job.
+// The states of a job run by Await.
 const (
 	running int32 = iota
 	finished
 	abandoned
 )
 
-// Await runs job, and returns when job has returned, or when ctx or the session
-// has ended. go-zookeeper takes no context: a request ends only when it is
-// answered, its connection breaks, or the Conn shuts down. So job runs on a
-// worker, unless ctx can never end. While the session has no connection, no job
-// begins, because go-zookeeper would keep its request and send it later, even
-// if the caller has given up by then.
+// Await runs job on a worker and returns its result, or an error as soon as ctx
+// or the session ends. go-zookeeper takes no context, so the job itself cannot
+// be interrupted. If Await returns first, late receives the job's result,
+// unless late is nil.
 //
-// If Await returns before job does, the result of job goes to late, unless that
-// is nil.
+// While the session has no connection, Await does not start job, because
+// go-zookeeper would send the request later even if the caller has given up. A
+// job whose ctx can never end runs on the calling goroutine.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.AwaitConnection(ctx); err != nil {
@@ -92,8 +91,8 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	return unlessEnded(c, v, err)
 }
 
-// unlessEnded returns the result of a job, or the session's error if the
-// session has ended meanwhile.
+// unlessEnded returns the given result, or the session's error if the session
+// has ended meanwhile.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T
@@ -102,7 +101,7 @@ func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	return v, err
 }
 
-// AwaitErr is Await for a job that returns only an error.
+// AwaitErr is [Await] for a job that returns only an error.
 func AwaitErr(ctx context.Context, c *Conn, job func() error) error {
 	_, err := Await(ctx, c, func() (struct{}, error) { return struct{}{}, job() }, nil)
 	return err

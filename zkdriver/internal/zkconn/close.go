@@ -11,21 +11,23 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait bounds how long a failed Dial waits for the shutdown.
+	// abandonWait bounds how long a failed Dial waits for its Conn to shut
+	// down.
 	abandonWait = 25 * time.Millisecond
-	// closeTimeout bounds how long the server may take to confirm the end of
-	// the session. After failed attempts it grows, up to maxCloseTimeout.
+	// closeTimeout is how long the server may take to confirm the end of
+	// the session. It grows with each failed attempt, up to
+	// maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
-	// exitTimeout bounds the wait for go-zookeeper's goroutines after
-	// closeTimeout.
+	// exitTimeout bounds the wait for go-zookeeper's goroutines, after
+	// closeTimeout has passed.
 	exitTimeout = 2 * time.Second
 )
 
-// Close ends the session here and in the store, and returns when the Conn has
-// shut down. If the lease has run out, the session may still exist in the
-// store, so Close ends it there, too. If no server has confirmed the end, the
-// error matches driver.ErrUnavailable, and Close can be called again.
+// Close ends the session and waits until the Conn has shut down. If the lease
+// ran out before, the session may still exist in the store, so Close ends it
+// there as well. If no server has confirmed the end, the error matches
+// driver.ErrUnavailable, and Close can be called again.
 func (c *Conn) Close() error {
 	c.end(errClosed)
 	<-c.finished
@@ -33,13 +35,14 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown closes go-zookeeper and the connection for good. In a call of Close
-// it also ends the session in the store, if the connection still works.
+// shutDown closes go-zookeeper and the connection for good. If called because
+// of Close, it first ends the session in the store, if the connection still
+// works.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// The session has ended without a call of Close, so its holders may not
-		// know yet. Until Close is called, the store must keep the session's
-		// nodes, for as long as it keeps the session.
+		// Without a call of Close, lock holders may not have noticed
+		// the end yet. The store must keep their nodes for as long as
+		// it can.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -65,16 +68,15 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// endInStore makes sure that the session has ended in the store. Unless that is
-// known, it ends the session on a new connection, because go-zookeeper's is
-// closed.
+// endInStore ends the session in the store, unless that is already known to
+// have happened. It uses a new connection, because go-zookeeper is closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt first reconnects with the session, which extends it by another
-	// timeout. If all attempts were too short for the step after that, the
-	// session would never end, so the timeout grows.
+	// An attempt first reconnects, which extends the session by another
+	// timeout. If attempts always ran out of time after that, the session
+	// would never end, so they get longer.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {
@@ -85,9 +87,9 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial does not return. That rarely takes time.
-// But if a server hangs in the handshake, go-zookeeper waits for a second;
-// abandon then returns earlier, and the shutdown goes on.
+// abandon shuts down a Conn that Dial does not return. If a server hangs in the
+// handshake, go-zookeeper takes a second to stop; abandon then returns earlier
+// and the shutdown continues in the background.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)

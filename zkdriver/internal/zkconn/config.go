@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Config says how Dial begins a session. LeaseMargin, Tick, TLS and Logins may
-// be zero.
+// Config configures a session for Dial. LeaseMargin, Tick, TLS and Logins are
+// optional.
 type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address in brackets
 	SessionTimeout time.Duration // requested; the server may grant another one
@@ -17,21 +17,21 @@ type Config struct {
 
 	TLS TLS
 
-	// Logins returns the session's logins for the digest scheme, each as
-	// "user:password". It is a function so that printing a Config shows no
-	// password.
+	// Logins returns the session's digest logins, each as "user:password".
+	// It is a function so that printing a Config reveals no password.
 	Logins func() [][]byte
 
-	// Duty returns what the nodes of the session currently do. While it returns
-	// Holding, the lease never counts from later than the sending time of the
-	// latest answered write. Otherwise Syncs alone can renew the lease. Duty is
-	// called often, from any goroutine. It must not block or call the Conn.
+	// Duty returns what the session's nodes currently require of its
+	// heartbeats. While it returns Holding, only answered writes renew the
+	// lease; otherwise Syncs are enough. It is called often, from any
+	// goroutine, and must not block or call the Conn.
 	Duty func() Duty
 
-	// LookAhead finds out which waiting nodes are next in line. It is called
-	// when Duty returns Unsure and the latest write is a quarter of the session
-	// timeout old, and again a quarter of the session timeout after an error.
-	// It may block, and is not called concurrently.
+	// LookAhead finds out which waiting nodes are next in line, and updates
+	// what Duty returns. It is called while Duty returns Unsure, once the
+	// latest write is a quarter of the session timeout old, and again after
+	// an error, a quarter of the timeout later. It may block. Calls do not
+	// overlap.
 	LookAhead func() error
 
 	Events Events
@@ -39,7 +39,8 @@ type Config struct {
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 
-// resolve returns the addresses of a name. An IP address resolves to itself.
+// resolve returns the addresses of a host name. An IP address resolves to
+// itself.
 func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
 	if c.lookUp != nil {
 		return c.lookUp(ctx, name)
@@ -47,23 +48,24 @@ func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
 	return net.DefaultResolver.LookupHost(ctx, name)
 }
 
-// Events receives what a server reports. All methods may be called before Dial
-// returns, and none of them may block.
+// Events receives watch events and changes of the session. Its methods may be
+// called before Dial returns, and must not block.
 type Events interface {
-	// Changed reports that the watch of a path has fired. Calls of Changed and
-	// Disconnected are serialized, in the order of the server's reports.
+	// Changed reports that the watch of a path has fired. Calls of Changed
+	// and Disconnected are serialized, in the order of events.
 	Changed(path string, change Change)
 
-	// Disconnected reports a broken connection, before any Changed of the next
-	// one.
+	// Disconnected reports a broken connection. It is called before any
+	// Changed of the next connection.
 	Disconnected()
 
-	// Ended reports that the session has ended and no watch will fire any more.
-	// It may be called several times.
+	// Ended reports that the session has ended and that no watch will fire
+	// any more. It may be called several times.
 	Ended()
 
-	// Watching reports whether the server may have watches of the session. If
-	// so, requests wait after a reconnect until the watches are set again.
+	// Watching reports whether the server may hold watches of the session.
+	// If so, requests are delayed after a reconnect until the watches are
+	// set again.
 	Watching() bool
 }
 
@@ -76,8 +78,8 @@ const (
 	Deleted
 )
 
-// Duty says what the nodes of a session do, which decides what renews its
-// lease: see Config.Duty.
+// Duty says what a session's nodes do, which determines the requests that renew
+// its lease: see Config.Duty.
 type Duty int
 
 const (
@@ -88,5 +90,5 @@ const (
 	Holding             // a node may hold a lock
 )
 
-// onlyWaits reports whether the session has nodes, all of which wait.
+// onlyWaits reports whether the session has nodes and all of them are waiters'.
 func (d Duty) onlyWaits() bool { return d == Waiting || d == Unsure || d == Next }

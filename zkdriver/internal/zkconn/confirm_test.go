@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter makes a waiting session a holding one, as for a contender that no
-// longer has to wait: it sets the duty to Holding and calls confirm.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)
@@ -43,9 +41,8 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// A session with a recent write needs none before a grant. Whenever an outage
-// begins after that, about a quarter of the timeout or more is left of the
-// lease, because the next write is sent in time.
+// After a recent write, a grant needs no further one. Even if an outage begins
+// right after the grant, about a quarter of the timeout is left of the lease.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
@@ -72,8 +69,8 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	}
 }
 
-// With a recent write, a grant sets the lease back to that write, because Syncs
-// answered since may have come from a deposed leader.
+// Syncs may have been answered by a deposed leader. So a grant sets the lease
+// back to the latest write.
 func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {
@@ -95,9 +92,9 @@ func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	}
 }
 
-// A waiting session accepts answers of a deposed leader. Its contenders must
-// therefore not act as holders before a write was answered, which a deposed
-// leader cannot do.
+// A deposed leader still answers reads and Syncs, so a waiter may hear of a
+// release from it. It must not act as a holder before a write is answered,
+// which only a real leader can do.
 func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {

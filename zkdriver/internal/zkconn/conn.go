@@ -11,12 +11,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Conn is one ZooKeeper session on one zk.Conn. When either ends, so does the
+// Conn is one ZooKeeper session, on one zk.Conn. When either ends, so does the
 // other. All methods are safe for concurrent use.
 //
-// A Conn has these goroutines: a supervisor, which sends heartbeats and finally
-// shuts the Conn down, the workers, and the goroutines of go-zookeeper. The
-// supervisor waits for all others.
+// A supervisor goroutine sends heartbeats and finally shuts the Conn down,
+// waiting for all its other goroutines.
 type Conn struct {
 	config    Config
 	dialer    *dialer
@@ -36,33 +35,33 @@ type Conn struct {
 	endAttempts int                // number of attempts to end the session in the store; used only within closes
 }
 
-// Lease returns the lease of the session, which ends no later than the session.
-// Its error says why. If a caller ends the lease, the Conn shuts down without
-// ending the session in the store.
+// Lease returns the session's lease, whose error says why the session has
+// ended. If a caller ends the lease, the Conn shuts down but leaves the session
+// in the store.
 func (c *Conn) Lease() *driver.Lease { return c.lease }
 
 // Finished returns a channel that is closed when the session has ended and the
-// Conn has shut down here, whether or not Close was called.
+// Conn has released its resources, whether or not Close was called.
 func (c *Conn) Finished() <-chan struct{} { return c.finished }
 
 func (c *Conn) SessionID() int64 { return c.dialer.sessionID() }
 
-// Connection returns the number of the current connection, which grows with
-// each reconnect.
+// Connection returns the number of the current connection. It grows with each
+// reconnect.
 func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 
-// Describe returns what is known of the session, without its password.
+// Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
-// failed records a failed attempt to connect. Should the lease of the session
-// run out, its error includes err.
+// failed records a failed attempt to connect. If the lease runs out, its error
+// text will include err.
 func (c *Conn) failed(err error) {
 	if c.lease != nil {
 		c.lease.Failed(err)
 	}
 }
 
-// end ends the lease, if there is one. The supervisor then shuts the Conn down.
+// end ends the lease, which makes the supervisor shut the Conn down.
 func (c *Conn) end(cause error) {
 	if c.lease != nil {
 		c.lease.End(fmt.Errorf("zkdriver: %w: %w", driver.ErrSessionEnded, cause))

@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// connectTo connects to an address of the host, with TLS unless config is nil.
 func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config) (net.Conn, error) {
 	raw, err := d.dialAddress(ctx, host)
 	if err != nil || config == nil {
@@ -31,9 +30,9 @@ func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config)
 	return secure, nil
 }
 
-// dialAddress returns a connection to the first address of a host that accepts
-// one. It follows the order of lookUp, so that after a server that accepts
-// connections without serving them, the next attempt dials another address.
+// dialAddress connects to a host, trying its addresses in the order of lookUp.
+// That order changes after each attempt, so a server that accepts connections
+// without serving them is not dialled again at once.
 func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error) {
 	addresses, err := d.lookUp(ctx, host)
 	if err != nil {
@@ -57,10 +56,10 @@ func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error)
 	return nil, first
 }
 
-// lookUp returns the addresses of a host in the order in which to dial them:
-// new ones first, in random order, and the most recently dialled one last. It
-// resolves the name each time, because addresses change. If that fails or takes
-// too long, it falls back to the earlier addresses.
+// lookUp returns a host's addresses in dialling order: new ones first,
+// shuffled, and the most recently dialled one last. It resolves the name each
+// time, because addresses change, and falls back to the earlier addresses if
+// that fails or takes too long.
 func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -99,7 +98,6 @@ func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	return slices.Clone(found), nil
 }
 
-// dialled records that an address of a host is being dialled.
 func (d *dialer) dialled(host, address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,10 +105,9 @@ func (d *dialer) dialled(host, address string) {
 	d.known[host] = append(rest, address)
 }
 
-// dialAgain starts another dial after each interval until one has ended, and
-// returns that one's result. If a network drops the packets of a dial, the
-// operating system resends them only after 1 s, 3 s and 7 s, which may be long
-// after the network has recovered.
+// dialAgain starts another dial after each interval and returns the first
+// result. If the network drops packets, the operating system resends them only
+// after 1 s, 3 s and 7 s, which may be long after the network has recovered.
 func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()

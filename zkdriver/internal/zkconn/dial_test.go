@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The operating system resends the packet of a dropped dial only after 1 s, 3 s
-// and 7 s.
+// The operating system resends a dropped packet only after 1 s, 3 s and 7 s. A
+// second dial must connect sooner.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)
@@ -52,8 +52,8 @@ func TestDialsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// Only one of the name's addresses has a server. The others accept connections
-// and drop them.
+// One of the name's addresses has a server. The others accept connections and
+// drop them.
 func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	_, port, err := net.SplitHostPort(zktest.Shared(t).Addr())
 	require.NoError(t, err)

@@ -15,15 +15,14 @@ import (
 )
 
 // dialer makes the connections of one session, and ensures that they all belong
-// to it. It is the HostProvider and the Dialer of go-zookeeper, which keeps
-// asking for a host and dialing it.
+// to it. It implements go-zookeeper's HostProvider and Dialer.
 type dialer struct {
 	config Config
 	tls    *tls.Config
 	hosts  []string // the hosts of config, in random order
 
-	// Set before first use. Called on goroutines of go-zookeeper; must not
-	// block.
+	// Set before first use. Called on go-zookeeper's goroutines, so they
+	// must not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // when the session has begun
 	onResume func(asked driver.Instant) error                 // when the session has reconnected
 	onFail   func(error)                                      // when an attempt to connect has failed
@@ -67,16 +66,16 @@ func newDialer(config Config, tls *tls.Config) *dialer {
 
 func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
 
-// Init, Len, Next and Connected implement zk.HostProvider. Next returns names
-// instead of addresses, so that names are resolved for every attempt.
+// Init, Len, Next and Connected implement zk.HostProvider. Next returns host
+// names, so that each attempt resolves them again.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
 func (d *dialer) Connected()          {}
 
 // Next returns the next host. If retryStart is true, go-zookeeper pauses for a
-// second and checks whether it has been closed, so retryStart is true only
-// after close. Until then dial makes the pauses.
+// second and then checks whether it was closed. That is needed only after
+// close, because dial itself pauses between attempts.
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,11 +118,10 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-// redialInterval returns the time between two dials of one silent address.
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pauseBeforeDial waits before every attempt but the first for each address, to
-// spare servers that are down, or that accept connections and drop them.
+// pauseBeforeDial spares servers that are down, or that drop connections. Only
+// the first attempt for each address is made at once.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
 	attempt = d.attempts
@@ -148,10 +146,10 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff returns how long to wait before an attempt. The first attempt for
-// each address needs no wait. From then on it doubles with each attempt, up to
-// a tenth of the session timeout, with jitter. Once a session exists, its lease
-// is running, so the limit is a fortieth of the timeout.
+// backOff returns how long to wait before an attempt. It is zero for the first
+// attempt at each address, and then doubles up to a tenth of the session
+// timeout, with jitter. Once a session exists, its lease is running out, so the
+// limit is a fortieth.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - int(d.round.Load())
 	if n < 0 {
@@ -165,17 +163,16 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns how long an attempt may take, including its handshake.
-// It is short, because the session must reach another server before its lease
-// ends if one does not answer. It grows with each round through the servers, so
-// that a slow store is reached eventually.
+// attemptTimeout returns how long an attempt may take, handshake included. It
+// starts short, so that the session can try another server before its lease
+// ends. It grows with each round through the servers, so that a slow store is
+// reached eventually.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
 	return min(timeout<<min(attempt/int(d.round.Load()), 5), 5*time.Second)
 }
 
-// sessionTimeout returns the granted timeout, or before that the requested one.
 func (d *dialer) sessionTimeout() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,8 +207,8 @@ func (d *dialer) logins() [][]byte {
 	return d.config.Logins()
 }
 
-// recordFailure implements connOwner. If there was no connection, c is nil. It
-// is not called once the handshake has succeeded.
+// recordFailure implements connOwner. c is nil if there was no connection. It
+// is not called after a successful handshake.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,8 +230,8 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 	}
 }
 
-// permanentDialError reports whether another attempt at the same host would
-// fail in the same way.
+// permanentDialError reports whether another attempt at the same host is bound
+// to fail the same way.
 func permanentDialError(err error) bool {
 	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
 		if errors.Is(err, e) {
@@ -244,8 +241,8 @@ func permanentDialError(err error) bool {
 	return certificateRefused(err)
 }
 
-// checkReply implements connOwner. If the server says that the session has
-// ended, or answers for another session, checkReply ends the session here.
+// checkReply implements connOwner. It ends the session here if the server says
+// that it has expired, or answers for a different session.
 func (d *dialer) checkReply(r connectReply) error {
 	d.mu.Lock()
 	session, timeout, closed := d.session, d.timeout, d.closed
@@ -270,8 +267,8 @@ func (d *dialer) checkReply(r connectReply) error {
 	return err
 }
 
-// attach implements connOwner: it begins or resumes the session. The leader has
-// accepted the session, too, because a server asks its leader first.
+// attach implements connOwner. It begins or resumes the session, which the
+// leader has accepted too, because a server asks its leader first.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -319,8 +316,7 @@ func (d *dialer) broken(c *frameConn) {
 	}
 }
 
-// connected returns a channel that is closed while the session has a
-// connection.
+// connected returns a channel that is closed while the session is connected.
 func (d *dialer) connected() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -338,15 +334,16 @@ func (d *dialer) afterSend(frame []byte) func() {
 
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 
-// resetBackOff is called when an answer shows that the connection works.
+// resetBackOff makes the next reconnect start without a pause, because an
+// answer has shown that the connection works.
 func (d *dialer) resetBackOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts = 0
 }
 
-// giveUp closes the connection with that number if it is still in use, which
-// makes go-zookeeper dial again.
+// giveUp closes a silent connection, so that go-zookeeper dials again. It is a
+// no-op unless that connection is still the current one.
 func (d *dialer) giveUp(connection uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -356,21 +353,19 @@ func (d *dialer) giveUp(connection uint64) {
 	}
 }
 
-// lastError returns why the last attempt failed, or nil.
 func (d *dialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lastErr
 }
 
-// sessionID returns the id of the session, or 0 before the session has begun.
 func (d *dialer) sessionID() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.session
 }
 
-// FormatID returns the id of a session as ZooKeeper's own tools print it.
+// FormatID formats a session id as ZooKeeper's own tools do.
 func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }
 
 func (d *dialer) describe() driver.SessionInfo {
@@ -379,16 +374,16 @@ func (d *dialer) describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
 }
 
-// close closes the connection and forbids others. After that, no dial or
-// handshake in flight can bring the session back.
+// close closes the connection and prevents new ones. No dial or handshake in
+// flight can bring the session back after that.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closeLocked()
 }
 
-// closeUnlessBegun closes the dialer unless the session has begun, which it
-// reports.
+// closeUnlessBegun closes the dialer unless the session has begun, in which
+// case it returns true.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -398,7 +393,6 @@ func (d *dialer) closeUnlessBegun() bool {
 	return d.session != 0
 }
 
-// closeLocked is close with d.mu held.
 func (d *dialer) closeLocked() {
 	if d.closed {
 		return

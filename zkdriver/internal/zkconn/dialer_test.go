@@ -23,8 +23,8 @@ type watching struct{ noEvents }
 func (watching) Watching() bool { return true }
 
 // After a reconnect, the session asks for changes since the last zxid that it
-// has seen. A watch set by another request in the meantime could be ended by an
-// older change.
+// has seen. If another request had set a watch before that, an older change
+// could end the watch.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

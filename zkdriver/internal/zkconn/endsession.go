@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// endSession ends the session on a new connection, either because the
-// connection broke or fell silent during Close, when go-zookeeper makes no
-// other, or because the lease has run out here. The error says why no server
-// has confirmed the end.
+// endSession ends the session in the store over a new connection, because
+// go-zookeeper is closed or its connection does not answer. The error says why
+// no server has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -57,7 +56,6 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.C
 	return errors.New("another session")
 }
 
-// reattachRequest returns the session's connect request, as a frame.
 func (d *dialer) reattachRequest() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,9 +68,8 @@ func (d *dialer) reattachRequest() []byte {
 	return append(b, d.password...)
 }
 
-// sendClose logs in and closes the session. The answers to the logins precede
-// the answer to the close, so sendClose does not wait for them first: on a slow
-// network each round trip counts.
+// sendClose logs in and closes the session. It sends all requests before it
+// waits for answers, because on a slow network each round trip counts.
 func sendClose(c *frameConn) error {
 	if err := c.login(false); err != nil {
 		return err

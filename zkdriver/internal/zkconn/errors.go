@@ -7,18 +7,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// refusals are answers by which a server guarantees that the request was not
-// carried out.
+// refusals are the answers by which a server guarantees that it has not carried
+// out the request.
 var refusals = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
 	zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrReconfigDisabled,
 	zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrAuthFailed,
 }
 
-// Unanswered reports whether an error means that no answer has arrived, so that
-// the request may or may not have been carried out. (go-zookeeper's
-// ErrNoServer, which means that the request was not sent, does not occur,
-// because dialer.Next never lets go-zookeeper run out of servers.)
+// Unanswered reports whether no answer has arrived, so that the server may or
+// may not have carried out the request.
+//
+// zk.ErrNoServer, which means that the request was never sent, does not occur:
+// dialer.Next never lets go-zookeeper run out of servers.
 func Unanswered(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {
@@ -28,7 +29,7 @@ func Unanswered(err error) bool {
 	return !isUnknownCode(err) && !errors.Is(err, zk.ErrInvalidPath)
 }
 
-// Server codes for which go-zookeeper has no name.
+// Server error codes that go-zookeeper does not name.
 const (
 	codeUnimplemented = "unknown error: -6"
 	codeQuota         = "unknown error: -125"
@@ -37,7 +38,8 @@ const (
 
 func isUnknownCode(err error) bool { return strings.HasPrefix(err.Error(), unknownCode) }
 
-// Unimplemented reports whether the server does not know the kind of request.
+// Unimplemented reports whether the server is too old to know this kind of
+// request.
 func Unimplemented(err error) bool { return err.Error() == codeUnimplemented }
 
 // Permanent reports whether the same request would fail again.

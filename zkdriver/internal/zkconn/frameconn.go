@@ -17,9 +17,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRequestPause bounds how long requests wait for the watches, if there are
-// any, to be set again. go-zookeeper sets them right after the reconnect, so
-// the limit is hardly ever reached.
+// maxRequestPause bounds how long requests are delayed after a reconnect until
+// the watches are set again. The limit is rarely reached, because go-zookeeper
+// sets them at once.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server, between go-zookeeper and the
@@ -54,15 +54,15 @@ type frameConn struct {
 	connectWritten bool           // whether the connect request has been sent
 	since          int64          // the last zxid of the session before this connection; 0 on the first one
 
-	// The fields below belong to the reading goroutine.
+	// The fields below are used only by the reading goroutine.
 	in            *bufio.Reader
 	handshakeDone bool
 	unread        []byte // the part of the current frame that go-zookeeper has yet to read
 	frame         []byte // the buffer of the current frame, reused for the next one
 
-	// writes is the number of writes to the connection. The reading goroutine
-	// loads it only for synchronisation: it then sees everything that the
-	// writing goroutine did before it raised the number.
+	// writes counts writes to the connection. The reading goroutine loads
+	// it only for synchronization, so that it sees everything the writing
+	// goroutine did before.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
@@ -75,7 +75,8 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session to which a frameConn belongs: the dialer.
+// connOwner is the session to which a connection belongs, implemented by
+// dialer.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
@@ -83,24 +84,25 @@ type connOwner interface {
 	// checkReply returns an error if the reply is for another session.
 	checkReply(connectReply) error
 
-	// attach is called when the handshake has succeeded.
 	attach(*frameConn, connectReply) error
 
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
-	// broken is called when a connection breaks after its handshake, before
-	// go-zookeeper learns of it.
+	// broken reports a connection that broke after its handshake. It is
+	// called before go-zookeeper notices.
 	broken(*frameConn)
 
-	// lastZxid is the zxid of the last reply, on any connection of the session.
+	// lastZxid holds the zxid of the last reply on any connection of the
+	// session.
 	lastZxid() *atomic.Int64
 
-	// afterSend returns the function to run when a transaction has been
+	// afterSend returns the function to call once a transaction has been
 	// written, or nil.
 	afterSend(frame []byte) func()
 
-	// closeConfirmed is called when the server has answered the close request.
+	// closeConfirmed reports that the server has answered the close
+	// request.
 	closeConfirmed()
 }
 
@@ -121,8 +123,8 @@ func (c *frameConn) SetDeadline(time.Time) error      { return nil }
 func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection, for go-zookeeper, the dialer, or the frameConn
-// itself. It does not send TLS's closing alert, which may block for seconds.
+// Close closes the connection without sending TLS's closing alert, which may
+// block for seconds.
 func (c *frameConn) Close() error {
 	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -130,8 +132,7 @@ func (c *frameConn) Close() error {
 	return c.raw.Close()
 }
 
-// Write takes one whole frame, because go-zookeeper writes each request at
-// once.
+// Write expects one whole frame, which is how go-zookeeper writes each request.
 func (c *frameConn) Write(frame []byte) (int, error) {
 	if !c.connectWritten {
 		c.connectWritten = true
@@ -158,7 +159,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 			defer run()
 		}
 	case opSetWatches:
-		// The session's first connection needs to set no watches again.
+		// since is zero on the session's first connection, which has no
+		// watches to set again.
 		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)
@@ -176,7 +178,6 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	return length, nil
 }
 
-// withZxid returns a copy of a request with that zxid at that offset.
 func withZxid(request []byte, at int, zxid int64) []byte {
 	request = slices.Clone(request)
 	if len(request) >= at+8 {
@@ -185,8 +186,8 @@ func withZxid(request []byte, at int, zxid int64) []byte {
 	return request
 }
 
-// expectReply records the opcode of a request, so that the reply can be
-// checked.
+// expectReply records a request's opcode, which determines the shape of its
+// reply.
 func (c *frameConn) expectReply(xid, opcode int32) {
 	if xid < 0 {
 		return // the reply is empty
@@ -196,8 +197,8 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 	c.pending[xid] = opcode
 }
 
-// replyTo returns the opcode of the request that a reply answers. If there is
-// none, go-zookeeper skips the reply.
+// replyTo returns the opcode of the request that a reply answers. If ok is
+// false, no request matches, and go-zookeeper skips the reply.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -213,8 +214,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, but at
-// most by the given time.
+// pauseRequests delays requests until the watches have been set again, but no
+// longer than the given time.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +240,6 @@ func (c *frameConn) resumeRequests() {
 	}
 }
 
-// stopTimer stops the timer of a closed connection.
 func (c *frameConn) stopTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +269,6 @@ func (c *frameConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// handshake reads the connect reply and logs in.
 func (c *frameConn) handshake() error {
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
@@ -282,9 +281,9 @@ func (c *frameConn) handshake() error {
 	if err := c.owner.checkReply(r); err != nil {
 		return err
 	}
-	// A session that reconnects has logged in before, and its lease is running.
-	// So the handshake does not wait for the answers to the login. They precede
-	// all others, and go-zookeeper skips them.
+	// A reconnecting session has logged in before and its lease is running
+	// out, so do not wait for the answers to the login. go-zookeeper skips
+	// them.
 	if err := c.login(c.owner.sessionID() == 0); err != nil {
 		return err
 	}
@@ -293,8 +292,8 @@ func (c *frameConn) handshake() error {
 	return c.owner.attach(c, r)
 }
 
-// login sends the logins before any other request. If wait is set, it waits for
-// the answers.
+// login sends the session's logins, which must precede all other requests. If
+// wait is true, it waits for the answers.
 func (c *frameConn) login(wait bool) error {
 	logins := c.owner.logins()
 	var b []byte
@@ -326,7 +325,7 @@ func (c *frameConn) login(wait bool) error {
 	return nil
 }
 
-// nextFrame reads a reply or an event and checks it.
+// nextFrame reads the next reply or event and checks its shape.
 func (c *frameConn) nextFrame() error {
 	head, err := c.in.Peek(8)
 	if err != nil {
@@ -363,7 +362,7 @@ func (c *frameConn) nextFrame() error {
 }
 
 // readFrame reads a frame of that size. It allocates memory only as bytes
-// arrive, because the announced size may be false.
+// arrive, because a broken or hostile server may announce any size.
 func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
 	if cap(c.frame) > keep {

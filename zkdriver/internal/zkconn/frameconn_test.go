@@ -17,8 +17,7 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a frameConn past its handshake, and the server's end of the
-// connection.
+// newPair returns a frameConn past its handshake, and the server's end of it.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
@@ -70,9 +69,9 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The server learns the zxid of the last reply, also on a new connection.
-// go-zookeeper never sees one, because it would access it from several
-// goroutines.
+// Even on a new connection, the session tells the server its last zxid.
+// go-zookeeper never sees a zxid, because it would access it from several
+// goroutines without a lock.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed is a connection whose server has sent some bytes.
+// feed is a connection whose server sends fixed bytes.
 type feed struct {
 	net.Conn
 	in     io.Reader
@@ -53,9 +53,8 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake answers the connect request with arbitrary bytes. The frameConn
-// must either attach to the session that they name and pass on the reply
-// unchanged, or fail and be closed.
+// FuzzHandshake answers a connect request with arbitrary bytes. The connection
+// must either attach to the session they name or fail and be closed.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -87,8 +86,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that a frameConn passes on what arrives, unchanged and in
-// order, up to the first frame of an impossible length.
+// FuzzReplies checks that replies pass unchanged and in order, up to the first
+// frame of an impossible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -119,9 +118,9 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the bytes before the first frame of an impossible length (the
-// last frame may be truncated), and whether one of them answers the request
-// with that xid.
+// frames returns the bytes before the first frame of an impossible length, and
+// whether a frame among them answers request xid. The last frame may be
+// truncated.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -137,8 +136,8 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that requests are sent in full and in order, except that
-// watches overtake delayed requests and pings are dropped.
+// FuzzRequests checks that requests are sent whole and in order. Only watches
+// may overtake delayed requests, and pings are dropped.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// connectReply is the server's answer to a connect request.
 type connectReply struct {
 	timeout  time.Duration
 	session  int64
 	password []byte
 }
 
-// parseConnectReply parses a frame with at least connectReplySize bytes after
-// the header.
+// parseConnectReply parses a connect reply, which must have connectReplySize
+// bytes after the header.
 func parseConnectReply(frame []byte) (connectReply, error) {
 	body := frame[headerSize:]
 	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
@@ -31,7 +30,7 @@ func parseConnectReply(frame []byte) (connectReply, error) {
 	}, nil
 }
 
-// appendLogin appends a login request of the digest scheme.
+// appendLogin appends a request that logs in with the digest scheme.
 func appendLogin(b, auth []byte) []byte {
 	const scheme = "digest"
 	b = binary.BigEndian.AppendUint32(b, uint32(4+4+4+4+len(scheme)+4+len(auth)))
@@ -50,8 +49,7 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame. It returns an error if there are fewer than
-// least bytes after the header.
+// readHandshake reads one frame, with at least least bytes after the header.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

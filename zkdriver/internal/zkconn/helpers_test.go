@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound is the timeout of every wait in a test.
 const bound = 30 * time.Second
 
 func closed(t testing.TB, what string, c <-chan struct{}) {
@@ -20,7 +19,6 @@ func closed(t testing.TB, what string, c <-chan struct{}) {
 	}
 }
 
-// noEvents implements Events for a session without watches.
 type noEvents struct{}
 
 func (noEvents) Changed(string, Change) {}
@@ -28,7 +26,6 @@ func (noEvents) Disconnected()          {}
 func (noEvents) Ended()                 {}
 func (noEvents) Watching() bool         { return false }
 
-// testConfig configures a session without nodes.
 func testConfig(hosts ...string) Config {
 	return Config{
 		Hosts: hosts, SessionTimeout: 10 * time.Second, ConnectTimeout: bound,

@@ -149,16 +149,14 @@ func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive
 	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
-// hostsAre records the number of servers that the session may connect to.
 func (k *keepalive) hostsAre(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.schedule.hosts = n
 }
 
-// connected starts a new connection. Requests of earlier connections no longer
-// count, because they may have gone to another server and may never have
-// reached the leader.
+// connected starts a new connection. Earlier requests no longer count as proof,
+// because another server may have answered them without its leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,16 +165,14 @@ func (k *keepalive) connected(asked, now driver.Instant) {
 	k.wakeRun()
 }
 
-// disconnected stops heartbeats until the next connection.
 func (k *keepalive) disconnected() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.schedule.detached()
 }
 
-// answered records an answered request of the connection with that number, and
-// renews the lease if the answer is a proof. Answers on earlier connections do
-// not count.
+// answered records an answered request, and renews the lease if the answer is a
+// proof. Answers on earlier connections do not count.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,8 +189,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold is called when the session gets a node that may hold a lock, and k.duty
-// already returns Holding. From then on the lease counts from schedule.strong.
+// hold makes the lease count from schedule.strong, because the session now has
+// a node that may hold a lock. k.duty must already return Holding.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -210,18 +206,16 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// confirmed reports whether contenders that have waited may now learn that
-// their wait is over: if the lease counts from schedule.strong or has ended, or
-// if no node of the session may hold a lock. If the latest write is recent,
-// confirmed itself makes the lease count from schedule.strong. Otherwise a
-// write is needed: see confirm.
+// confirmed reports whether waiters may now be granted a lock. They may if the
+// lease counts from a recent answered write. If there is such a write,
+// confirmed makes the lease count from it; if not, confirm sends one. If no
+// node may hold a lock, or the lease has ended, the result is true.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.confirmedNow()
 }
 
-// confirmedNow is confirmed with k.mu held.
 func (k *keepalive) confirmedNow() bool {
 	if k.countsFromStrong || k.duty() != Holding || k.lease.Err() != nil {
 		return true
@@ -230,10 +224,9 @@ func (k *keepalive) confirmedNow() bool {
 	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
 }
 
-// confirm makes the lease count from schedule.strong, so that contenders that
-// have waited may learn that their wait is over. If that takes a write, confirm
-// waits for the heartbeat in flight if that is one, and otherwise calls write.
-// Concurrent calls share one write.
+// confirm makes the lease count from an answered write, so that waiters may be
+// granted a lock. If the latest write is too old, confirm waits for the one in
+// flight or calls write. Concurrent calls share one write.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
@@ -257,11 +250,11 @@ func (k *keepalive) confirm(write func() error) error {
 	return err
 }
 
-// beginProof records that a write is sent now, as if it were a heartbeat, so
-// that run does not send another one. If another write has confirmed the
-// session meanwhile, none is needed. If a heartbeat in flight is a write,
-// beginProof returns a channel that is closed when it has ended: a connection
-// answers in order, so another write would not be answered earlier.
+// beginProof registers a write about to be sent, so that run does not send one
+// too. If needed is false, another write has confirmed the session meanwhile.
+// If heartbeat is not nil, a write is already in flight, and the caller should
+// wait for that channel to be closed: a second write would not be answered
+// sooner.
 func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -294,7 +287,6 @@ func (k *keepalive) connection() uint64 {
 	return k.number
 }
 
-// wakeRun makes run recheck the schedule.
 func (k *keepalive) wakeRun() {
 	select {
 	case k.wake <- struct{}{}:
@@ -302,11 +294,10 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends, whether or not the session is
-// used. It calls send for each heartbeat, and look when the session has to look
-// ahead. Neither may wait for the answer, and both must call ended when the
-// request was answered or has failed. If a connection falls silent, run calls
-// giveUp to close it.
+// run sends heartbeats until the lease ends. It calls send for each heartbeat
+// and look when the session has to look ahead. Both must return at once and
+// call ended later, when the request was answered or has failed. If a
+// connection falls silent, run calls giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(error)), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
@@ -332,7 +323,6 @@ func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(e
 	}
 }
 
-// step is what run has to do next.
 type step struct {
 	giveUp     bool // close the connection
 	connection uint64
@@ -373,8 +363,8 @@ func (k *keepalive) next() step {
 	return next
 }
 
-// beginHeartbeat records that a heartbeat is sent now. The result must be
-// called when it was answered or has failed. The caller holds k.mu.
+// beginHeartbeat registers a heartbeat about to be sent. The caller must call
+// ended when it was answered or has failed. The caller holds k.mu.
 func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	id := k.schedule.noteSent(r, now)
 	if r != toQuorum {
@@ -385,8 +375,8 @@ func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
 }
 
-// dutyChanged makes run recheck the schedule. If a write is due because a node
-// is next in line, it sends the write itself, without waiting for run.
+// dutyChanged makes run recheck when the next heartbeat is due. If a node that
+// is next in line needs a write now, dutyChanged sends it directly.
 func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	if ended := k.dueWrite(); ended != nil {
 		send(toQuorum, ended)
@@ -394,8 +384,8 @@ func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	k.wakeRun()
 }
 
-// dueWrite begins a heartbeat if one is due that is a write of the next in
-// line. Otherwise it returns nil.
+// dueWrite begins a heartbeat if a write is due because a node is next in line.
+// Otherwise it returns nil.
 func (k *keepalive) dueWrite() (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -406,8 +396,7 @@ func (k *keepalive) dueWrite() (ended func()) {
 	return nil
 }
 
-// writeEnded records that a heartbeat that is a write was answered or has
-// failed.
+// writeEnded wakes those waiting for a write in flight.
 func (k *keepalive) writeEnded(writing chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -417,7 +406,6 @@ func (k *keepalive) writeEnded(writing chan struct{}) {
 	close(writing)
 }
 
-// looked records that LookAhead has returned err.
 func (k *keepalive) looked(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -428,7 +416,6 @@ func (k *keepalive) looked(err error) {
 	k.wakeRun()
 }
 
-// heartbeatEnded records that a heartbeat was answered or has failed.
 func (k *keepalive) heartbeatEnded(id uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// leaseFixture is the keepalive of a session with a timeout of one hour, and a
-// lease whose clock is moved by the test.
+// leaseFixture is a keepalive whose lease has a clock moved by the test.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -41,7 +40,7 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	// The answer to this Sync proves that the leader has heard of the read
+	// The answer to this Sync proves that the leader knows of the read
 	// above, which was answered a quarter of the timeout earlier.
 	r.answer(toLeader)
 	r.pass(hour/2 - time.Minute)
@@ -108,7 +107,7 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		// This Sync proves that the leader has heard of the read above,
+		// This Sync proves that the leader knows of the read above,
 		// which was sent after the request p.
 		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
@@ -133,8 +132,8 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	}
 }
 
-// Syncs are proof enough for a session without nodes, but not for one that has
-// created a node.
+// Syncs are proof enough for a session without nodes. Once it has created one,
+// the lease counts from the latest write.
 func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
@@ -159,8 +158,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// A Create that was answered on an earlier connection does not count as a
-// write, so another one is needed.
+// Answers on an earlier connection prove nothing, so the session needs another
+// write.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()
@@ -171,8 +170,8 @@ func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	require.NoError(t, r.hold())
 }
 
-// The heartbeat that a grant would have joined may be answered just before the
-// grant begins a write of its own.
+// A heartbeat may be answered just before a grant begins a write of its own,
+// which is then not needed.
 func TestAHeartbeatThatIsAnsweredInTimeSparesTheWriteOfAGrant(t *testing.T) {
 	r := newLeaseFixture(t)
 	r.duty = func() Duty { return Holding }

@@ -15,14 +15,14 @@ func (w *world) counted() (writes, looks int) {
 	return writes, looks
 }
 
-// turn sets the duty and wakes the session, as package zkdriver does.
+// turn changes the session's duty and wakes it, as package zkdriver does.
 func (w *world) turn(d Duty) {
 	w.does.Store(int32(d))
 	w.keepalive.dutyChanged(w.send)
 }
 
-// However long a session has been next in line, a grant needs no write besides
-// its heartbeats.
+// The heartbeats of a session that is next in line are frequent enough for any
+// grant.
 func TestGrantOfTheNextInLineNeedsNoFurtherWrite(t *testing.T) {
 	for _, c := range []worldConfig{nextWaits, nextStated} {
 		each(t, c, func(w *world) {
@@ -115,7 +115,7 @@ func TestLookAheadThatFailsIsRepeatedAQuarterLater(t *testing.T) {
 	})
 }
 
-// After a reconnect, the write of the earlier connection does not count.
+// Writes on an earlier connection do not count.
 func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 	for _, c := range []worldConfig{nextWaits, nextStated} {
 		each(t, c, func(w *world) {
@@ -129,8 +129,8 @@ func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 	}
 }
 
-// A session that is next in line may be granted a lock because of a heartbeat
-// sent before it was cut off. The lease of that lock must end in time, too.
+// A heartbeat sent just before an outage may still lead to a grant. The lease
+// of that lock must end in time nonetheless.
 func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{nextWaits, nextStated, nextMargin} {
@@ -158,8 +158,8 @@ func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	}
 }
 
-// A proof between two heartbeats proves less than the next heartbeat would
-// have, and must not delay that by an entire interval.
+// An extra proof between two heartbeats proves less than the next heartbeat
+// would, so it must not delay that by a full interval.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated, nextWaits, nextStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {

@@ -12,12 +12,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Dial begins a session. It waits until the server has confirmed the session,
-// at most for Config.ConnectTimeout. If ctx ends first, the error matches that
-// of ctx. Any other error matches driver.ErrUnavailable if another attempt may
-// succeed. On error, Dial closes the session that it may have begun; if the
-// server does not answer the close request, it may keep the session until its
-// timeout.
+// Dial begins a session and waits for the server to confirm it, at most for
+// Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
+// other error matches driver.ErrUnavailable if another attempt may succeed. On
+// error, Dial closes the session that it may have begun. If the server does not
+// answer that request, it may keep the session until its timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -74,8 +73,8 @@ func (c *Conn) lastAttempt() string {
 	return ""
 }
 
-// begin starts the lease of a new session. Like resume, it is called by the
-// dialer during the handshake, on a goroutine of go-zookeeper.
+// begin starts the lease of a new session. The dialer calls begin and resume
+// during the handshake, on a goroutine of go-zookeeper.
 
 func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	margin := c.config.LeaseMargin
@@ -96,10 +95,9 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// Once the lease has ended, the session is not resumed, even if Close ended
-	// it. Otherwise go-zookeeper would set its watches again while it shuts
-	// down, which is a data race in go-zookeeper. After Close, endInStore ends
-	// the session.
+	// Never resume a session after its lease has ended, not even for Close,
+	// which uses endInStore. go-zookeeper would set its watches again while
+	// shutting down, which is a data race in go-zookeeper.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}
@@ -108,7 +106,6 @@ func (c *Conn) resume(asked driver.Instant) error {
 	return nil
 }
 
-// event receives the events of go-zookeeper. It must not block.
 func (c *Conn) event(e zk.Event) {
 	switch e.Type {
 	case zk.EventSession:
@@ -141,7 +138,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 }
 
 // supervise sends heartbeats until the session ends, and then shuts the Conn
-// down, even if Close is never called.
+// down even if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
 	c.keepalive.run(c.heartbeat, c.lookAhead, c.dialer.giveUp)

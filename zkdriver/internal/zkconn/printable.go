@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxPrinted is longer than any name that the driver makes.
+// maxPrinted exceeds the length of any name that the driver creates.
 const maxPrinted = 1024
 
-// Printable returns s for use in an error text: shortened if it is too long,
-// and quoted if it has characters that do not print as they are. Any client
-// that may write to the store can choose the names of its nodes.
+// Printable returns s in a form that is safe in an error text: shortened, and
+// quoted if it has unprintable characters. Other clients can choose the names
+// of nodes.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // bytes kept at the end, which include the sequence
@@ -23,12 +23,11 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError is an error that may include text from outside, such as a name
-// in a server's certificate.
+// printableError wraps an error whose text may contain foreign text, such as a
+// name from a server's certificate.
 type printableError struct{ error }
 
-// Error escapes characters that do not print as they are, and shortens a long
-// text.
+// Error escapes unprintable characters and shortens a long text.
 func (e printableError) Error() string {
 	text := e.error.Error()
 	var b strings.Builder

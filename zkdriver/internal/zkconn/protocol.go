@@ -40,8 +40,8 @@ const (
 )
 
 const (
-	// maxHandshake is far longer than any reply of the handshake.
+	// maxHandshake is far above the length of any handshake reply.
 	maxHandshake = 4096
-	// maxReply is far longer than any reply to a request of the driver.
+	// maxReply is far above the length of any reply the driver asks for.
 	maxReply = 256 << 20
 )

@@ -5,13 +5,12 @@ import (
 	"fmt"
 )
 
-// go-zookeeper trusts what a server sends. A reply that is shorter than its
-// kind requires, or announces more bytes than it has, ends the process, because
-// a goroutine of go-zookeeper panics, or allocates all memory. So frameConn
-// does not pass such a reply on.
+// go-zookeeper trusts what a server sends: a malformed reply makes it panic on
+// its own goroutine, which ends the process, or allocate all memory. frameConn
+// therefore rejects such replies first.
 
-// checkShape checks the form of a reply to a request with that opcode. The
-// reply has no length field.
+// checkShape returns an error if a reply is malformed for its opcode. The reply
+// comes without its length field.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -27,7 +26,6 @@ func checkShape(opcode int32, reply []byte) error {
 	return nil
 }
 
-// checkEvent is checkShape for a watch event.
 func checkEvent(event []byte) error {
 	r := replyShape{rest: event[replyStart:]}
 	r.skip(4 + 4)
@@ -38,8 +36,8 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape walks through a reply. Once it has turned out to have the wrong
-// shape, wrong stays set.
+// replyShape walks through a reply to check its structure. wrong stays set
+// after the first mismatch.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -110,15 +108,14 @@ func (r *replyShape) number() int32 {
 
 func (r *replyShape) text() { r.skip(int(r.number())) }
 
-// bytes skips data. A negative length stands for none.
 func (r *replyShape) bytes() {
 	if n := r.number(); n > 0 {
 		r.skip(int(n))
 	}
 }
 
-// each walks through a list, calling item for each item, which has at least
-// size bytes.
+// each walks through a list of items. size is the minimum size of one, which
+// bounds the count that a reply may announce.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.number())
 	if n < 0 || n > len(r.rest)/size {

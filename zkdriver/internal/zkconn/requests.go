@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ask sends a request. Every request goes through ask or track, so that every
-// answer counts for the lease, and ends it if it says that the session is over.
+// ask sends a request. Every request must go through ask or track, so that its
+// answer can renew the lease, or end it if the session is over.
 func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
 
 func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
@@ -19,9 +19,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 		return err
 	}
 	err := request()
-	// A refusal is an answer, too. But some come from the server alone, without
-	// the leader having seen the request. So a refusal proves no more than the
-	// answer to a read.
+	// A refusal is an answer, but some refusals come from a server that has
+	// not asked its leader. It proves no more than a read.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -40,26 +39,26 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	return c.lease.Err()
 }
 
-// Sync returns when the server has seen all writes that its leader had seen
-// when asked.
+// Sync waits until the server has caught up with its leader, as of the time of
+// the call.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// write sends a transaction that changes nothing.
+// write sends a transaction without effect, to prove that the session exists.
 func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
 
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
-		// The refusal comes from the leader and goes through the quorum like a
-		// transaction, so it proves as much.
+		// The refusal comes from the leader and passes the quorum like
+		// a transaction, so it proves as much.
 		return nil
 	}
 	return err
 }
 
-// heartbeat sends a Sync or a write on a worker, and calls ended when it was
+// heartbeat sends a Sync or a write on a worker. It calls ended when that was
 // answered or has failed.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
@@ -74,7 +73,6 @@ func (c *Conn) heartbeat(r reach, ended func()) {
 	})
 }
 
-// lookAhead calls Config.LookAhead on a worker, and then ended.
 func (c *Conn) lookAhead(ended func(error)) {
 	c.Work(func() { ended(c.config.LookAhead()) })
 }
@@ -89,13 +87,13 @@ func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
-// SetACL sets the ACL of a node. If its version differs, the error is
+// SetACL replaces a node's ACL. If version does not match, the error is
 // zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
 
-// Stat reads the Stat of a node. If there is no such node, the error is
+// Stat reads a node's Stat. If there is no such node, the error is
 // zk.ErrNoNode.
 func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() error {
@@ -116,13 +114,12 @@ func (c *Conn) Children(path string) (names []string, stat *zk.Stat, err error) 
 }
 
 // WatchChildren sets a watch that fires when the node is removed or its
-// children change. It is reported by Events.Changed; go-zookeeper's channel is
-// not used.
+// children change. Events.Changed receives the event.
 func (c *Conn) WatchChildren(path string) error {
 	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
 }
 
-// WatchData is Get that also sets a watch, which fires when the node is removed
+// WatchData reads a node and sets a watch, which fires when the node is removed
 // or its data is written.
 func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
@@ -135,15 +132,11 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
-// maxContainers bounds how many containers a session makes concurrently,
-// because callers may use many new queues, or many callers one new queue, at
-// once.
 const maxContainers = 256
 
-// CreateContainer makes a container. go-zookeeper's CreateContainer has a data
-// race: if the zk.Conn is closed meanwhile, it reads the answer while another
-// goroutine may be writing it. So shutDown waits a little for containers in the
-// making.
+// CreateContainer makes a container. At most maxContainers are made at a time.
+// If the zk.Conn is closed meanwhile, go-zookeeper's CreateContainer has a data
+// race on the answer, so shutDown waits a little for the calls in flight.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	ctx, cancel := c.lease.Context()
 	defer cancel()
@@ -157,7 +150,7 @@ func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	})
 }
 
-// awaitContainers waits until no container is being made, but at most 200 ms.
+// awaitContainers waits for containers being made, at most 200 ms.
 func (c *Conn) awaitContainers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -166,7 +159,7 @@ func (c *Conn) awaitContainers() {
 	}
 }
 
-// Delete removes a node of that version; -1 stands for any version.
+// Delete removes a node if it has that version. The version -1 matches any.
 func (c *Conn) Delete(path string, version int32) error {
 	return c.ask(toQuorum, func() error { return c.client.Delete(path, version) })
 }
@@ -176,12 +169,13 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend registers run to be called once, when the transaction that contains
-// these bytes has been written to a connection. If run sends a request on that
-// connection, it is answered after the transaction. It must not block.
+// AfterSend arranges for run to be called once, when the transaction that
+// contains these bytes has been written to a connection. A request that run
+// sends on that connection is answered after the transaction. run must not
+// block.
 //
-// The function cancel prevents the call of run and returns true, or returns
-// false if run was called, or is about to be called.
+// The function cancel prevents the call of run. It returns false if it comes
+// too late.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
 	h := &sendHook{contents, run}
 	c.dialer.sendHooks.add(h)

@@ -6,22 +6,23 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// schedule decides what a server's answers prove about a session, and when the
-// next heartbeat is due. It does no I/O and reads no clock. The rule and its
-// reasons are at keepalive.
+// schedule decides what answers prove about a session, and when the next
+// heartbeat is due. It does no I/O and reads no clock. The rules are documented
+// at keepalive.
 type schedule struct {
 	timeout time.Duration // granted by the server: T
 	term    time.Duration // the lease ends this long after the instant that it counts from: T - M
 	gap     time.Duration // a proof proves touches answered at least this long before it was sent: g
 	hosts   int           // number of servers that the session may connect to: hosts times addresses of a name
 
-	// The lease counts from strong while a node of the session may hold a lock,
-	// and from the later of the two otherwise. Both survive a reconnect.
+	// The lease counts from strong while a node of the session may hold a
+	// lock, and otherwise from the later of the two. Both survive a
+	// reconnect.
 	weak, strong driver.Instant
 
 	roundTrip time.Duration // estimated time from a request to its answer
 
-	// All fields below except heartbeats concern the current connection.
+	// The fields below describe the current connection, except heartbeats.
 	attached   bool
 	touches    [64]touch // a ring; newest is the index of the latest touch
 	newest     int
@@ -34,20 +35,19 @@ type schedule struct {
 	heartbeats uint64         // number of heartbeats ever sent, on all connections
 }
 
-// touch is an answered request.
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
 	direct         bool // whether the leader renewed the session before the answer was sent
 }
 
-// heartbeat is a write or a Sync that the schedule has requested.
+// heartbeat is a write or a Sync sent to renew the lease.
 type heartbeat struct {
 	id   uint64
 	sent driver.Instant
 }
 
-// reach is how far a request travels before it is answered.
+// reach says how far a request travels before it is answered.
 type reach int
 
 const (
@@ -56,24 +56,23 @@ const (
 	toQuorum              // a write: the leader answers after a quorum has stored it
 )
 
-// never is the zero Instant, for what has not happened yet.
+// never stands for the time of something that has not happened yet.
 var never driver.Instant
 
-// newSchedule returns the schedule of a session with that timeout and margin.
-// The tick is zero if the data source name does not state it.
+// newSchedule returns a schedule for the session. The tick is zero unless the
+// data source name states it.
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader's pings are half a tick apart. The other twentieth allows
-		// for delays of the leader's event loop.
+		// The leader pings its followers every half tick. The other
+		// twentieth allows for delays.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s
 }
 
 // answerTimeout returns how long a heartbeat may go unanswered before the
-// connection is given up. That leaves enough of the lease for an attempt on
-// another connection.
+// connection is given up. Enough of the lease remains for another attempt.
 func (s *schedule) answerTimeout(d Duty) time.Duration {
 	p, _ := s.interval(0, d)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
@@ -83,9 +82,9 @@ func (s *schedule) answerTimeout(d Duty) time.Duration {
 	return timeout
 }
 
-// connected starts a connection whose connect request was sent at the instant
-// asked. The first connection creates the session, which is a write. A later
-// one has proven nothing yet, so a heartbeat is due at once.
+// connected starts a connection. The first one has created the session, which
+// counts as a write at the instant asked. A later one has proved nothing yet,
+// so a heartbeat is due at once.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -99,16 +98,14 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// detached ends the connection. No heartbeat is due until the next one.
 func (s *schedule) detached() {
 	s.attached = false
 	s.unanswered = nil
 }
 
-// answered records an answered request of the current connection. A heartbeat
-// is always recorded as a touch. Other requests are recorded only if answered
-// at least a twentieth of the gap after the latest touch, because a busy
-// session would otherwise overwrite the ring too soon.
+// answered records an answered request on the current connection. Unless it is
+// a heartbeat, it is skipped if the latest record is recent, because a busy
+// session would otherwise overwrite the ring of touches too soon.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -119,7 +116,6 @@ func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool)
 	}
 }
 
-// proof records an answered write or Sync.
 func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	if t, ok := s.provenBy(sent); ok {
 		s.proven = later(s.proven, t.sent)
@@ -137,7 +133,8 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch proven by a proof sent at that instant.
+// provenBy returns the latest touch that a proof sent at the given instant
+// proves.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -148,7 +145,7 @@ func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	return touch{}, false
 }
 
-// leaseStart returns the instant that the lease counts from.
+// leaseStart returns the instant from which the lease counts.
 func (s *schedule) leaseStart(d Duty) driver.Instant {
 	if d == Holding {
 		return s.strong
@@ -156,14 +153,13 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 	return later(s.strong, s.weak)
 }
 
-// interval returns the time p between two heartbeats, and the number n for
-// which a heartbeat proves the n-th one before it: n intervals are as long as
-// the gap and a round trip r together.
+// interval returns the time p between heartbeats and the number n such that
+// each heartbeat proves the n-th one before it. To do so, n intervals must
+// cover the gap plus a round trip r.
 //
-// When a renewal of the lease is answered, the instant that the lease counts
-// from is at most g + r + p + r old, where g is the gap. So p shrinks as r
-// grows. If all nodes of a session only wait, p is longer if the term allows
-// that, because no caller works under a lock of the session yet.
+// A renewed lease counts from an instant up to gap + 2r + p ago, so p shrinks
+// as r grows. Sessions that only wait can afford a longer p, because no caller
+// works under a lock yet.
 func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17
@@ -184,8 +180,8 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	return p, n
 }
 
-// due returns when the next heartbeat is due, and how far it has to reach. If
-// none may be sent before another event, such as an answer, ok is false.
+// due returns when to send the next heartbeat, and how far it must reach. If ok
+// is false, none may be sent before another event, such as an answer.
 func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -201,13 +197,13 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	}
 	wait = p - now.Sub(s.lastProof)
 	if d.onlyWaits() && n == 1 {
-		// If the latest proof was sent before a heartbeat was due, it proves
-		// less than that heartbeat would have.
+		// A proof sent before the heartbeat was due proves less than
+		// that heartbeat would have, so it delays the next one less.
 		early := s.lastProof.Sub(later(s.weak, s.strong)) - p
 		wait -= min(max(early, 0), p/2)
 	}
 	if d == Holding && s.lastWrite != never {
-		// A Sync sent for another reason does not delay the write.
+		// A Sync sent for another reason must not delay the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
 	if d == Next && s.lastWrite != s.lastProof {
@@ -221,8 +217,8 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		}
 		wait = min(wait, late)
 	}
-	// A heartbeat that is just too early to prove the next touch proves nothing
-	// new. So wait a little longer if that is enough.
+	// A heartbeat sent a little too early proves nothing new. Wait a little
+	// longer if that lets it prove the next touch.
 	if t, found := s.oldestUnproven(); found {
 		if ripe := s.gap - now.Sub(t.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe
@@ -231,9 +227,9 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	return r, wait, true
 }
 
-// untilOld returns the time until the latest write is a quarter of the timeout
-// old, which is how often a session with a node next in line writes. Without a
-// write on this connection it is zero.
+// untilOld returns how long the latest write stays younger than a quarter of
+// the timeout, or zero if there was none on this connection. A session that is
+// next in line writes that often.
 func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	if s.lastWrite == never {
 		return 0
@@ -241,8 +237,8 @@ func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	return s.timeout/4 - now.Sub(s.lastWrite)
 }
 
-// lookIn returns how long until the session has to look ahead. If it must not
-// do so before another event, ok is false.
+// lookIn returns how long until the session has to look ahead. If ok is false,
+// it need not do so before another event.
 func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	wait = s.untilOld(now)
 	if s.lastLook != never {
@@ -260,7 +256,7 @@ func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
 	return now.Sub(s.unanswered[0].sent)
 }
 
-// oldestUnproven returns the oldest touch not proven by the latest proof.
+// oldestUnproven returns the oldest touch that the latest proof does not prove.
 func (s *schedule) oldestUnproven() (oldest touch, found bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -272,7 +268,6 @@ func (s *schedule) oldestUnproven() (oldest touch, found bool) {
 	return oldest, found
 }
 
-// noteSent records that a heartbeat is sent now, and returns its id.
 func (s *schedule) noteSent(r reach, now driver.Instant) (id uint64) {
 	s.heartbeats++
 	s.unanswered = append(s.unanswered, heartbeat{s.heartbeats, now})
@@ -283,7 +278,6 @@ func (s *schedule) noteSent(r reach, now driver.Instant) (id uint64) {
 	return s.heartbeats
 }
 
-// noteEnded records that a heartbeat was answered or has failed.
 func (s *schedule) noteEnded(id uint64) {
 	for i, h := range s.unanswered {
 		if h.id == id {
@@ -293,13 +287,14 @@ func (s *schedule) noteEnded(id uint64) {
 	}
 }
 
-// giveUpIn returns how long until the connection is given up. If no heartbeat
-// is unanswered, ok is false.
+// giveUpIn returns how long until the connection is given up. If ok is false,
+// all heartbeats have been answered.
 func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants; never precedes all others.
+// later returns the later of two instants. It treats never as earlier than any
+// other.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b

@@ -16,9 +16,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world is a session, a server and its leader in a synctest bubble. Lease and
-// heartbeats of the session are the real ones. The server tells the leader that
-// it has heard of the session, and forwards Syncs and writes.
+// world simulates a session, a server and its leader in virtual time. Lease and
+// heartbeats are the real code.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -55,7 +54,7 @@ type worldConfig struct {
 	duty                  Duty // the initial duty
 }
 
-// line is a connection. Closing it loses the messages in flight.
+// line is a simulated connection. Closing it loses the messages in flight.
 type line struct {
 	open bool
 	held []func()  // messages delayed while the network is down
@@ -101,7 +100,6 @@ func (w *world) locked(f func()) {
 	f()
 }
 
-// request sends a request without waiting, and calls ended when it is answered.
 func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	connection := w.keepalive.connection()
 	sent := w.lease.Now()
@@ -121,8 +119,8 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line. Messages arrive in order, and deliver is
-// called with w.mu held. The caller holds w.mu.
+// pass sends a message over the line. Messages arrive in order. The caller
+// holds w.mu, and deliver is called with it held.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -142,7 +140,6 @@ func (w *world) pass(l *line, deliver func()) {
 	})
 }
 
-// arrive handles a request at the server. The caller holds w.mu.
 func (w *world) arrive(l *line, r reach, answered func()) {
 	w.touched = true
 	if r != toServer && w.severed || r == toQuorum && w.deposed {
@@ -151,8 +148,8 @@ func (w *world) arrive(l *line, r reach, answered func()) {
 	w.pass(l, func() { go answered() })
 }
 
-// pings runs the leader's pings: every half tick it asks the server which
-// sessions it has heard from.
+// pings makes the leader ask the server every half tick which sessions it has
+// heard from.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -166,8 +163,8 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf is called when the leader learns that the session is in use. A
-// deposed leader cannot extend a session. The caller holds w.mu.
+// heardOf extends the session, unless the leader has been deposed or the
+// session has expired. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -213,8 +210,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect retries every fortieth of the session timeout, the dialer's longest
-// pause.
+// reconnect retries every fortieth of the session timeout, like the dialer at
+// its slowest.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -244,7 +241,6 @@ func (w *world) reconnect() {
 	}
 }
 
-// heal ends a network outage and delivers the delayed messages.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
@@ -258,10 +254,9 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario in 100 new sessions, after different settling times of
-// between 2 and 2.5 session timeouts. Since a holder's writes are less than
-// half a session timeout apart, the scenarios cover the whole time between two
-// writes.
+// each runs a scenario in 100 sessions, which settle for 2 to 2.5 session
+// timeouts first. The scenarios thereby begin at every phase between two of a
+// holder's writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -280,7 +275,6 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	}
 }
 
-// inBubble runs a scenario in virtual time, beginning with a new session.
 func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -334,8 +328,7 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	}
 }
 
-// outages maps what may happen to the messages in flight at the beginning of an
-// outage.
+// outages says what happens to messages in flight when an outage begins.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -361,10 +354,8 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// This checks a table of docs/operate/operating.md: at the beginning of an
-// outage the lease lasts at least as long as stated, and a session survives the
-// stated outages and round trips. The table must not understate them by much
-// either.
+// A table in docs/operate/operating.md promises which outages a session
+// survives. It must hold, and not understate them by much.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operate/operating.md")
 	require.NoError(t, err)
@@ -405,8 +396,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow step by step, up to most, and
-// returns the error of its lease.
+// grown lets a session's round trips grow up to most, and returns the lease's
+// error.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -436,8 +427,7 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that is granted a free lock at once, which makes the
-// duty Holding.
+// grant creates a node that gets a free lock at once.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -517,8 +507,8 @@ var breaks = map[string]func(w *world){
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The leader ends a session no earlier than the configured margin after the end
-// of the lease.
+// The configured margin must remain between the end of the lease and the
+// earliest end of the session in the store.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -531,8 +521,8 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare calls fail, and returns the time from the end of the lease to the end
-// of the session in the store. If reads is set, the session sends reads
+// spare returns how much longer the store keeps the session than the lease
+// lasts, after the given failure. If reads is true, the session sends reads
 // meanwhile.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
@@ -558,8 +548,7 @@ func (w *world) read() {
 	}
 }
 
-// A simulation that finds no fault may be unable to find any, so this test
-// breaks the rule on purpose and requires that the simulation notices.
+// Breaks the rule on purpose, to show that the simulation would notice.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

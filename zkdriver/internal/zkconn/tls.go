@@ -9,16 +9,15 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// TLS says how connections are encrypted. The zero value stands for no
-// encryption.
+// TLS configures the encryption of connections. The zero value means none.
 type TLS struct {
 	On     bool
 	Files  dsn.TLS
 	Config *tls.Config // if set, replaces the files
 }
 
-// load returns the configuration of connections, or nil for plain ones. It
-// rereads the files each time.
+// load returns the TLS configuration, or nil if TLS is off. It rereads the
+// files each time.
 func (t TLS) load() (*tls.Config, error) {
 	if !t.On {
 		return nil, nil
@@ -37,8 +36,8 @@ func (t TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsFor returns the configuration for one host, whose certificate must name
-// the host unless the configuration gives another name.
+// tlsFor returns the configuration for one host. The certificate must name that
+// host unless the configuration gives another name.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -48,16 +47,15 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// CertificateError reports whether an error of Dial is about TLS files or
-// certificates: a file is unusable, or one side refuses the other's
-// certificate.
+// CertificateError reports whether an error of Dial is about unusable TLS files
+// or a refused certificate.
 func CertificateError(err error) bool {
 	var files *dsn.FileError
 	return errors.As(err, &files) || certificateRefused(err)
 }
 
-// certificateRefused reports whether a TLS handshake failed because one side
-// refuses the other's certificate, so that another attempt would fail as well.
+// certificateRefused reports whether either side refused the other's
+// certificate, in which case another attempt would fail as well.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert *net.OpError // an alert of the other side is reported as this type

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// workers is a set of goroutines that run jobs. Idle workers are reused,
-// because a new goroutine costs more than a short request: its stack has to
-// grow.
+// workers runs jobs on reusable goroutines. A new goroutine would cost more
+// than a short request, because its stack has to grow.
 type workers struct {
 	once sync.Once
 	jobs chan func()
