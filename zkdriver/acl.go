@@ -23,7 +23,7 @@ import (
 // for example if other software made it, so a write to it proves no release.
 // writetrust.go decides when the line itself can be trusted.
 
-// secret is the second login of a session. The zero value stands for none.
+// secret is a generated login known only to one session, zero if there is none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL
@@ -44,19 +44,16 @@ func (s *settings) newSecret() secret {
 
 func (x secret) set() bool { return x.auth != nil }
 
-// keepsSecret reports whether sessions have a secret. With acl=creator and a
-// certificate they have none, because a queue's ACL would name the secret among
-// the logins of the client that made the queue. Other sessions would take it
-// for another user who may alter the queue, and refuse the queue: see
-// otherUser.
+// keepsSecret reports whether sessions get a generated login of their own. With
+// acl=creator and a certificate they get none, because the server would add
+// that login to the ACL of every new queue, and other sessions would refuse
+// such a queue as another user's.
 func (s *settings) keepsSecret() bool {
 	return !s.listOnly && !(s.acl == aclCreator && s.certified())
 }
 
-// certified reports whether the server may know this client by a certificate.
 func (s *settings) certified() bool { return s.files.Cert != "" || s.tlsConfig != nil }
 
-// logins returns the logins of a session, as in zkconn.Config.Logins.
 func (s *settings) logins(x secret) [][]byte {
 	var all [][]byte
 	if s.login {
@@ -68,8 +65,9 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL is the ACL of contenders, which the users of the queue may read.
-// Deleting a contender takes a permission on the queue instead.
+// contenderACL returns the ACL for contenders, which the queue's users may only
+// read. They can still delete contenders, because deleting takes a permission
+// on the parent.
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.set() {
 		return s.queueACL()
@@ -77,12 +75,8 @@ func (s *settings) contenderACL(x secret) []zk.ACL {
 	return append(s.usersACL(zk.PermRead), x.acl...)
 }
 
-// queueACL is the ACL of queues, and of contenders if the session has no
-// secret.
 func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 
-// usersACL returns an ACL that gives perms to the users of queues made by this
-// client.
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.acl == aclCreator && s.certified():
@@ -93,8 +87,8 @@ func (s *settings) usersACL(perms int32) []zk.ACL {
 	return zk.WorldACL(perms)
 }
 
-// ancestorACL returns the ACL of the nodes above a queue. Every client may read
-// such a node and create nodes below it, because users share ancestors.
+// ancestorACL returns the ACL for nodes above a queue. Users share those nodes,
+// so every client may read them and create nodes below them.
 func (s *settings) ancestorACL() []zk.ACL {
 	if s.acl == aclOpen {
 		return s.queueACL()

@@ -12,8 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// BenchmarkCreateDelete compares a Create and a Delete of the driver with the
-// minimum of two requests, sent by go-zookeeper alone.
 func BenchmarkCreateDelete(b *testing.B) {
 	server := zktest.Shared(b)
 	chroot := server.Chroot(b)

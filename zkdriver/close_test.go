@@ -56,8 +56,6 @@ func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// expireLease makes a session's lease run out while the server keeps the
-// session.
 func expireLease(t testing.TB, b *fixture) {
 	t.Helper()
 	leasehook.Skew(b.conn.Lease(), time.Minute)
@@ -119,9 +117,9 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// Ending a session takes a reconnect, which extends it by another timeout, and
-// then a request to end it. If every attempt gave up in between, the session
-// would live for ever.
+// To end a lost session, the driver must first reconnect, which extends the
+// session by another timeout. If every attempt gave up after that, the session
+// would live forever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

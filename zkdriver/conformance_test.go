@@ -20,7 +20,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector that gives each session a proxy of its own to inject
+// store is a connector whose sessions each have their own proxy, which injects
 // faults.
 type store struct {
 	t              *testing.T
@@ -54,8 +54,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a session that has shut down, so that unused
-// proxies do not add goroutines for tests that count them.
+// freeProxy reuses the proxies of closed sessions, so that idle ones do not
+// disturb tests that count goroutines.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,6 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 	return s.proxies[session]
 }
 
-// conformance finds the proxy of any session, across all stores of one run of
-// the kit.
 type conformance struct {
 	slow           sync.Map // keys are sessions whose replies are delayed
 	alwaysPrefetch bool
@@ -154,9 +152,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops requests that arrive on an earlier
-			// connection of the session, so the request is simply
-			// lost.
+			// A server drops requests from an earlier connection of
+			// the session, so a delayed request is as good as lost.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -179,15 +176,13 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	// This run is about lists only, so skip the slow cases that end
-	// sessions.
+	// This run is only about lists; skip the slow cases that end sessions.
 	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
 }
 
-// opcodes returns a function that matches the ZooKeeper opcodes of an op.
 func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:

@@ -15,7 +15,6 @@ var (
 	_ driver.Describer  = (*session)(nil)
 )
 
-// connect begins a session and waits until the server has confirmed it.
 func connect(ctx context.Context, settings *settings) (*session, error) {
 	s := &session{settings: settings, secret: settings.newSecret()}
 	s.watches.own = &s.own

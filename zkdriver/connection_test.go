@@ -20,8 +20,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// listener calls serve for each connection in a new goroutine, and returns its
-// address.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,23 +17,22 @@ import (
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
 //	client := dlock.NewClient(connector)
 type Driver struct {
-	// TLS, if set, is the configuration of all connections, as if the data
-	// source name said tls=true. It replaces tls_ca, tls_cert and tls_key,
-	// which OpenConnector then refuses. If it has no ServerName, the
-	// certificate must name the host in the data source name.
+	// TLS, if set, is used for all connections, as if the data source name
+	// said tls=true. OpenConnector then refuses tls_ca, tls_cert and
+	// tls_key. If ServerName is empty, the certificate must name the host
+	// in the data source name.
 	TLS *tls.Config
 }
 
-// OpenConnector parses a data source name, whose form the package documentation
-// describes. It does no I/O and does not block. Its error names the part that
-// is wrong and never repeats the password.
+// OpenConnector parses a data source name. The package documentation describes
+// its form. OpenConnector does no I/O. Its error names the invalid part and
+// never repeats the password.
 //
-// Each Connect reads the TLS files, so that renewed certificates are used.
-// Connect fails if the files cannot be read, do not match, or are refused.
-// Until the connector has begun its first session, that error does not match
-// driver.ErrUnavailable and is not retried. After that it does match
-// driver.ErrUnavailable, because the files may be in the course of being
-// replaced.
+// Each Connect reads the TLS files again, so that renewed certificates are
+// used. It fails if the files cannot be read, do not match, or are refused.
+// That error is not retried until the connector has begun its first session.
+// After that it matches driver.ErrUnavailable, because the files may be in the
+// middle of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -65,11 +64,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError makes an error caused by TLS files or certificates match
-// driver.ErrUnavailable, so that callers retry, if a session has begun before:
-// the files were right then, and are probably being replaced, which takes
-// several steps. Before the first session such an error is a configuration
-// mistake, and is returned unchanged.
+// certificateError makes TLS errors retryable once a session has begun: the
+// files were valid then, and are probably being replaced. Before the first
+// session, a TLS error is a configuration mistake and is returned unchanged.
 func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

@@ -11,19 +11,18 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData bounds the data of a node, with room for paths, ACLs and a trailer.
-// The server closes a connection whose request is longer than jute.maxbuffer,
-// 1,048,575 bytes by default.
+// maxData bounds the data of a node. The server closes a connection whose
+// request exceeds jute.maxbuffer, 1,048,575 bytes by default; the difference
+// leaves room for paths, ACLs and a trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. In a known queue it takes one request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// The second answer is a Stat of the queue's node. Its Mzxid is the zxid of the
-// transaction, which is both the token and the Czxid of the new node; its
-// NumChildren includes the new node; its Czxid is the epoch. A list of the
-// queue may follow: see prefetch.
+// The write to the queue's node is there for its answer, a Stat. Its Mzxid is
+// the zxid of the transaction, which ZooKeeper does not return for the create
+// itself. It serves as the fencing token.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
@@ -43,7 +42,6 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return made.Joined, err
 }
 
-// created is a new node, in a queue or its successor.
 type created struct {
 	driver.Joined
 	queue string
@@ -79,9 +77,8 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode creates a node in at most five attempts. An attempt may find, for
-// example, that the queue was removed, or that its nodes have to be created in
-// another way.
+// createNode creates a node in at most five attempts. An attempt fails, for
+// example, if the queue is removed meanwhile.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
@@ -127,7 +124,6 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 	return driver.Joined{}, s.vanished(queue)
 }
 
-// createOnce creates a node and adds it to the session's own nodes.
 func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (j driver.Joined, aclVersion int32, err error) {
 	c := s.own.beginCreation(queue)
 	if mode == withWrite {
@@ -154,8 +150,9 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther says that this session removed the new node by mistake,
-// with a request meant for an earlier node of the same name: see inFlight.
+// errRemovedWithOther reports that this session removed its new node by
+// mistake. The removal was meant for an earlier node of the same name: see
+// inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
@@ -205,15 +202,17 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// Read the queue's Stat first. A queue that is not empty cannot be removed,
-	// so if the node exists afterwards, it has been in this queue all along.
+	// Read the queue's Stat before creating the node. A queue that is not
+	// empty cannot be removed, so if the node exists afterwards, it has
+	// been in this queue all along.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			// This is another session's node; ours was removed before.
+			// Ours is gone, and another session's node has its
+			// name.
 			err = zk.ErrNoNode
 		}
 	}
@@ -229,8 +228,6 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
-// nodeAt returns the node at the path, whose queue has a path of queueLength
-// bytes.
 func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	name := path[min(queueLength+1, len(path)):]
 	_, seq, ok := driver.ParseName(name)
@@ -240,14 +237,13 @@ func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd reports whether the queue's counter has passed the sequence limit. On
-// servers before 3.5 it wraps to negative numbers, whose minus sign in the node
-// name looks like one more dash of the prefix.
+// pastEnd reports whether the queue has run out of sequence numbers. On servers
+// before 3.5 the counter wraps to negative numbers, whose minus sign in the
+// node name looks like part of the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create made but will not return.
 func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

@@ -261,8 +261,8 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// The server of the new connection may lack the node of the Create, unless the
-// leader has answered a Sync there.
+// After a reconnect, the server may not know the created node yet. Only an
+// answered Sync ensures that it does.
 func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
@@ -280,9 +280,7 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	b.empties("q")
 }
 
-// After a reconnect the session may be on a server that lacks the latest
-// changes, so the node of an unanswered Create may exist although that server
-// does not show it.
+// After a reconnect, the server may lag behind and not show a node that exists.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -331,9 +329,8 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// A delayed reply delays all later ones, so no container is requested
-	// before the server has every call's first request, which looks for the
-	// queue.
+	// A delayed reply delays all later ones. So no call can request a
+	// container before every call has looked for the queue.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
@@ -355,7 +352,7 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
-// A Stat does not tell containers from other nodes, so count the requests.
+// A Stat does not show whether a node is a container, so count the requests.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")

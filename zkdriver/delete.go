@@ -11,17 +11,16 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Delete implements driver.Session. The first Delete of a node takes one
-// request, unless the node is doubtful (see ownNodes) or might be mistaken for
-// another session's (see mayRemoveUnread). Any other Delete first reads the
-// node of that name and checks its token and owner. That could still remove the
-// wrong node in one case: between the read and the removal, one round trip, an
-// operator removes the node and the queue, and a client on this host recreates
-// the queue and a node of the same name.
+// Delete implements driver.Session. The first Delete of a node usually takes
+// one request. If the name might by now belong to another session's node,
+// Delete first reads the node and checks its token and owner. It could then
+// remove the wrong node only if an operator removed the queue between read and
+// removal, and a client on this host recreated the queue and a node of the same
+// name.
 //
-// For the cause Released, unless the node is doubtful, the removal begins with
-// a write, which a watch of the node reports. A session without a secret never
-// writes: its nodes are not guarded, so no session would trust the write.
+// For the cause Released, the removal begins with a write to the node, which
+// tells the watching waiter that it was a release. A session without a secret
+// skips the write, because no other session would trust it.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -33,8 +32,6 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(s.queueOf(queue, p), p, remove) })
 }
 
-// queueOf returns the queue that holds a place: the queue itself or its
-// successor.
 func (s *session) queueOf(queue string, p driver.Place) string {
 	in, _ := s.queues.current(queue)
 	if in != queue && s.own.find(queue, p.Token) != nil {
@@ -50,9 +47,9 @@ func (s *session) removeReleased(path string) error {
 	return err
 }
 
-// deleteNode removes a node by calling remove. If the node is doubtful or
-// unknown (see ownNodes), it instead reads the node, and removes it only if it
-// has not changed since.
+// deleteNode removes a node by calling remove. If the node may be gone, or have
+// another name, deleteNode reads it first and removes it only if it has not
+// changed since.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -84,12 +81,10 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	return explain(err, "delete", path, "DELETE on the queue")
 }
 
-// mayRemoveUnread reports whether a node may be removed without being read
-// first, although the queue may have been recreated and another session's node
-// may have the name. With secrets the server refuses the write of such a
-// release, because only that other session may write. Without them it refuses
-// nothing, so only a node whose end a watch would have reported may be removed
-// unread.
+// mayRemoveUnread reports whether a node may be removed without first checking
+// that the name still belongs to it. With a secret, the server refuses to write
+// to another session's node, which fails the whole removal. Without one, only a
+// watch shows that the node has not been replaced.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.set() {
 		return true
@@ -106,7 +101,8 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node with the token, if it has one of the names.
+// deleteChecked finds the node with the token under one of the names and
+// removes it.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)
@@ -117,8 +113,8 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete reads the node with the token, and removes it unless it has
-// changed since. If it has, readAndDelete returns false.
+// readAndDelete returns false if the node changed between the read and the
+// removal.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)
 	ended := false

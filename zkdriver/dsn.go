@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// parseDSN parses a data source name. Errors repeat no text that could belong
-// to a password: see package dsn.
+// parseDSN parses a data source name. Its errors never quote the text, which
+// may contain a password.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -50,8 +50,8 @@ func parse(text string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the scheme, which connect strings of other ZooKeeper
-// clients do not have.
+// cutScheme removes the optional scheme. Connect strings of other ZooKeeper
+// clients have none.
 func cutScheme(text string) (string, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {
@@ -109,7 +109,6 @@ func (s *settings) parameters() dsn.Parameters {
 	return p
 }
 
-// complete checks parameters against each other and sets defaults.
 func (s *settings) complete() error {
 	if s.connectTimeout == 0 {
 		s.connectTimeout = min(max(s.sessionTimeout, 5*time.Second), maxConnectTimeout)
@@ -123,9 +122,8 @@ func (s *settings) complete() error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// checkACL checks the parameter acl. With acl=creator a certificate can replace
-// user and password, so checkACL runs after complete, once the certificate of
-// Driver.TLS is known.
+// checkACL validates the parameter acl. It runs after complete, because with
+// acl=creator a certificate from Driver.TLS can replace user and password.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

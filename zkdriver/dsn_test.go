@@ -38,8 +38,8 @@ func TestPlainConnectStringIsADSN(t *testing.T) {
 	require.EqualValues(t, maxSequence, s.sequenceLimit)
 }
 
-// A client gives up an attempt to connect after 30 s, so a higher limit would
-// have no effect.
+// Package recipes abandons an attempt to connect after 30 s, so a higher limit
+// would have no effect.
 func TestConnectTimeoutIsAtMostThatOfAnAttempt(t *testing.T) {
 	s, err := parseDSN("zk://h?session_timeout=1h")
 	require.NoError(t, err)
@@ -144,8 +144,8 @@ func TestAChrootIsNotEscaped(t *testing.T) {
 	require.Equal(t, "n-0000000001", name)
 }
 
-// The path of a lock must not change, because operators and other programs rely
-// on it.
+// The path of a lock must never change, because operators and other programs
+// rely on it.
 func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
 	for segment, child := range map[string]string{
 		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",
@@ -201,7 +201,6 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// format returns a data source name that parses to these settings.
 func (s *settings) format() string {
 	var b strings.Builder
 	escape := func(v string) string { return strings.NewReplacer("&", "%26", "%3A", ":").Replace(url.PathEscape(v)) }

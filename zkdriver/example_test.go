@@ -10,7 +10,7 @@ import (
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
 
-// A program opens a client on an ensemble of three servers.
+// This program uses an ensemble of three servers.
 func Example() {
 	client, err := dlock.Open("zk", "zk://zk1:2181,zk2:2181,zk3:2181/locks?session_timeout=10s")
 	if err != nil {

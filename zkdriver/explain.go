@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// explain turns the error of a request into an error for the caller. The
-// parameter do says what the driver tried, such as "create a node in", and need
-// names the permission that this takes.
+// explain turns the error of a request into an error for the caller. Its text
+// says what the driver tried to do, such as "create a node in", and which
+// permission was needed.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:
@@ -37,7 +37,6 @@ func explain(err error, do, path, need string) error {
 	return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrUnavailable, err)
 }
 
-// isExplained reports whether err already is an error for the caller.
 func isExplained(err error) bool {
 	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, m) {

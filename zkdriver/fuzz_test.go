@@ -107,8 +107,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes mirrors the server's own check of paths (PathUtils.validatePath),
-// which is based on UTF-16 code units.
+// serverTakes mirrors the path check in ZooKeeper's PathUtils.validatePath,
+// which works on UTF-16 code units.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

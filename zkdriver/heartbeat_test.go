@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A holder's lease is counted from the sending of the latest answered write at
-// most, so Syncs alone do not renew it.
+// Answered Syncs do not prove enough to renew a holder's lease, so its session
+// must send writes as well.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
@@ -164,7 +164,7 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 					return err
 				}
 			}
-			// longer than a lease lasts
+			// Longer than a lease lasts.
 			heartbeats(t, s, 12, func() int { return p.Frames(zktest.OpSync) + p.Frames(zktest.OpMulti) })
 			return s.Err()
 		})

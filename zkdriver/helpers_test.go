@@ -16,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is the timeout of every wait in a test.
 const bound = 30 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -34,9 +33,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which a session must survive. If try returns the error
-// of an ended session, as may happen on a slow machine, lives retries with a
-// longer timeout.
+// lives runs a test in which a session must survive. It retries with a longer
+// timeout if the session ends, as may happen on a slow machine.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -51,8 +49,6 @@ func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) 
 	}
 }
 
-// heartbeats waits until sent has counted n more heartbeats, or the session has
-// ended.
 func heartbeats(t testing.TB, s *session, n int, sent func() int) {
 	t.Helper()
 	for before, more := sent(), 1; more <= n; more++ {
@@ -88,8 +84,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session behind its own proxy. The field raw is a plain
-// go-zookeeper client.
+// fixture is a session behind its own proxy, with a plain go-zookeeper client
+// to inspect the server.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -108,8 +104,6 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
-// fixtureBeside returns another session below the same chroot, behind its own
-// proxy.
 func (b *fixture) fixtureBeside(params string) *fixture {
 	b.t.Helper()
 	c := *b
@@ -118,7 +112,6 @@ func (b *fixture) fixtureBeside(params string) *fixture {
 	return &c
 }
 
-// another begins another session below the same chroot, without a proxy.
 func (b *fixture) another(params string) *session {
 	b.t.Helper()
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
@@ -131,7 +124,6 @@ func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	return p
 }
 
-// nodes lists the children of a queue without the driver.
 func (b *fixture) nodes(queue string) []string {
 	b.t.Helper()
 	names, _, err := b.raw.Children(b.chroot + "/" + queue)
@@ -142,14 +134,12 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns the number of requests that the session has sent, without
-// heartbeats and reconnects.
+// requests returns the number of requests sent, not counting heartbeats and
+// reconnects.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
 
-// goroutinesOf returns the number of goroutines of the driver and of
-// go-zookeeper, with their stacks.
 func goroutinesOf() (int, string) {
 	buf := make([]byte, 4<<20)
 	var found []string
@@ -163,7 +153,6 @@ func goroutinesOf() (int, string) {
 	return len(found), strings.Join(found, "\n\n")
 }
 
-// noneLeft waits until no goroutine of the driver is left.
 func noneLeft(t testing.TB, what string) {
 	t.Helper()
 	var stacks string
@@ -182,7 +171,6 @@ func create(ctx context.Context, s driver.Session, queue, prefix string, data []
 	return j.Place, err
 }
 
-// watchName watches the node with that name, or the queue if name is empty.
 func watchName(ctx context.Context, s driver.Session, queue, name string) (<-chan driver.Cause, error) {
 	if name == "" {
 		w, err := s.WatchQueue(ctx, queue)
@@ -196,8 +184,6 @@ func watchPlace(ctx context.Context, s driver.Session, queue string, p driver.Pl
 	return w.C, err
 }
 
-// waitFor creates a node and watches it together with the named node ahead of
-// it.
 func waitFor(ctx context.Context, s driver.Session, queue, ahead string) (<-chan driver.Cause, error) {
 	own, err := create(ctx, s, queue, "waiter-W-", []byte(rand.Text()))
 	if err != nil {

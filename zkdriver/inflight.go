@@ -32,7 +32,7 @@ type creation struct {
 	removedNames []string      // names whose removal ended after the creation began
 }
 
-// removal is a request in flight that removes a node with one of these names.
+// removal is a removal in flight. The node has one of the names.
 type removal struct {
 	names     []string
 	ended     chan struct{} // closed by endRemoval; nil unless a Create waits for it
@@ -46,10 +46,10 @@ func (f *inFlight) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation is called when the answer to a Create has arrived and its node,
-// if any, is among the session's nodes. It reports whether a removal of that
-// name was in flight at the same time, and returns a channel for each such
-// removal that still is.
+// endCreation ends a Create and checks whether its node may have been removed
+// by mistake. It reports whether a removal of that name was in flight at the
+// same time, and returns a channel for each such removal still in flight. The
+// node must already be recorded among the session's nodes.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })

@@ -24,9 +24,8 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// A queue is recreated so that a new node gets the name of one whose removal is
-// in flight. The server then removes the new node, and the session must notice:
-// see inFlight.
+// A removal names only a path. If the queue is recreated while it is in flight,
+// it may hit a new node of the same name, and the session must notice.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },

@@ -23,17 +23,17 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	}, nil)
 }
 
-// listNodes is listChildren for a contender, which may act on the result.
+// listNodes lists a queue for a contender, which may take the lock because of
+// the result. The lease must therefore be safe when listNodes returns.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes, err := s.listChildren(queue)
 	if err != nil {
 		return nil, err
 	}
-	// A contender that has stopped its watch may learn from this list that it
-	// holds the lock. So if a node of the session may hold a lock, the lease
-	// must first count from a recent write: see zkconn.Conn.Confirm. A node
-	// whose Create is in flight needs no such proof, because its Create calls
-	// Hold afterwards.
+	// A contender may learn from this list that it holds the lock, so the
+	// lease must first count from a recent write: see zkconn.Conn.Confirm.
+	// Nodes still being created are excluded, because Create itself ensures
+	// this.
 	if nodes != nil && s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
 			return nil, explain(err, "list", s.settings.queuePath(queue), "")
@@ -42,7 +42,7 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// listChildren lists a queue or a successor, whichever of the two has the
+// listChildren lists the queue's node or its successor, whichever has the
 // contenders.
 func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
@@ -76,7 +76,6 @@ func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// sorted returns the contenders among the children of a queue, oldest first.
 func sorted(children []string, epoch int64) []driver.Node {
 	nodes := make([]driver.Node, 0, len(children))
 	for _, name := range children {

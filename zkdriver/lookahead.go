@@ -8,19 +8,21 @@ import (
 )
 
 // A waiting node is next in line if the node that it waits for is the first of
-// its queue. Its session then sends writes, so that the release of that first
-// node can grant the lock at once: see zkconn.Next. The session learns of its
-// turn as follows. When its latest write is a quarter of the session timeout
-// old, it lists the queue and watches the node V directly before the one that
-// its own node waits for. The release of V makes the own node next in line. If
-// V ends in another way, the session lists the queue again.
+// its queue. Its session then keeps sending writes, so that the release of that
+// first node can grant the lock at once: see zkconn.Next.
+//
+// To learn that its node is next in line, a session lists the queue once its
+// latest write is a quarter of the session timeout old. If the awaited node is
+// not the first one yet, the session watches the node directly before it,
+// called V below. The release of V makes the own node next in line. If V ends
+// in another way, the session lists the queue again.
 //
 // All this is only a hint. A wrong hint costs a write, and a missing one delays
 // a grant by a write, because zkconn.Conn.Confirm decides before each grant.
 
-// turn is what a session knows about the turn of a node that only waits.
+// turn records whether a waiting node is next in line for its lock.
 type turn struct {
-	// ownNodes.mu guards all fields but ahead.
+	// Guarded by ownNodes.mu, except ahead, which is never changed.
 	ahead []driver.Node // the nodes that the node waits for
 	state turnState
 	node  *ownNode
@@ -36,7 +38,8 @@ const (
 	next
 )
 
-// setTurn changes a turn. A turn that is over stays over. The caller holds o.mu.
+// setTurn changes the state of a turn, unless the turn is over. The caller
+// holds o.mu.
 func (o *ownNodes) setTurn(t *turn, state turnState, v string) {
 	switch t.state {
 	case over:
@@ -64,7 +67,6 @@ func (o *ownNodes) setTurn(t *turn, state turnState, v string) {
 	}
 }
 
-// beginTurn starts a new turn of a node. The caller holds o.mu.
 func (o *ownNodes) beginTurn(n *ownNode, ahead []driver.Node) {
 	o.endTurn(n)
 	if o.unsure == nil {
@@ -74,8 +76,7 @@ func (o *ownNodes) beginTurn(n *ownNode, ahead []driver.Node) {
 	o.unsure[n.turn] = struct{}{}
 }
 
-// endTurn is called when a node does not only wait any more. The caller holds
-// o.mu.
+// endTurn ends the turn of a node that no longer waits. The caller holds o.mu.
 func (o *ownNodes) endTurn(n *ownNode) {
 	if n.turn != nil {
 		o.setTurn(n.turn, over, "")
@@ -83,8 +84,8 @@ func (o *ownNodes) endTurn(n *ownNode) {
 	}
 }
 
-// watchEnded is called when the watch of a path has ended, and why. It reports
-// whether that changes the turn of a node.
+// watchEnded updates the turns that depend on a watch that has ended. It
+// reports whether a turn has changed.
 func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +100,6 @@ func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	return changed
 }
 
-// turnsUnknown returns the turns that are unsure, by queue.
 func (o *ownNodes) turnsUnknown() map[string][]*turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,16 +110,16 @@ func (o *ownNodes) turnsUnknown() map[string][]*turn {
 	return byQueue
 }
 
-// learn records what a list or a watch has shown of a turn that was unsure.
+// learn updates a turn after a list or a watch has shown who is ahead. It is a
+// no-op if the turn is over.
 func (o *ownNodes) learn(t *turn, state turnState, v string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.setTurn(t, state, v)
 }
 
-// lookAhead finds out which waiting nodes of the session are next in line. It
-// sends one request at a time, so that a session with many waiting nodes sends
-// no burst.
+// lookAhead finds out which of the session's waiting nodes are next in line. It
+// sends one request at a time to avoid bursts.
 func (s *session) lookAhead() (err error) {
 	for queue, turns := range s.own.turnsUnknown() {
 		if s.own.duty() != zkconn.Unsure { // then the session sends writes in any case
@@ -155,8 +155,8 @@ func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
 	return err
 }
 
-// watchAhead makes sure that a watch of the node is set, whose end calls
-// watchEnded.
+// watchAhead ensures that the server watches the node, so that watchEnded is
+// called when the node goes.
 func (s *session) watchAhead(queue, path string) error {
 	nobody := &subscriber{c: make(chan driver.Cause, 1)}
 	w, first := s.watches.subscribe(path, nobody, false)

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// member is a session with one node in the queue "q". The test moves the clock
-// of its lease, and its timeout is longer than any test.
+// member is a session with one node in queue "q", and a lease whose clock the
+// test moves.
 type member struct {
 	*session
 	t     testing.TB
@@ -22,7 +22,7 @@ type member struct {
 	watch driver.Watch
 }
 
-// newLine returns n members, queued in this order. None of them waits yet.
+// newLine returns n members in queue order. None of them waits yet.
 func newLine(t testing.TB, n int) (line []*member) {
 	t.Helper()
 	server := zktest.Shared(t)
@@ -50,9 +50,9 @@ func (m *member) delete(why driver.Cause) {
 	require.NoError(m.t, m.Delete(within(m.t), "q", m.place, why))
 }
 
-// pass advances the lease's clock by more than 3/8 of the timeout, after which
-// an answered write does not suffice for a grant. It takes several steps,
-// because a connection with an unanswered heartbeat is given up.
+// pass advances the lease's clock until the latest write is too old for a
+// grant. It takes several steps, because a connection with an unanswered
+// heartbeat is given up.
 func (m *member) pass() {
 	m.t.Helper()
 	for range 3 {
@@ -67,8 +67,6 @@ func (m *member) becomes(d zkconn.Duty) {
 	eventually(m.t, fmt.Sprint("duty ", d), func() bool { return m.own.duty() == d })
 }
 
-// hasSent waits until the session has sent that many writes, the last recently
-// enough for a grant.
 func (m *member) hasSent(writes int) {
 	m.t.Helper()
 	eventually(m.t, "a recent write was answered", func() bool {
@@ -81,8 +79,8 @@ func (m *member) hasSent(writes int) {
 
 func (m *member) writes() int { return m.proxy.Frames(zktest.OpMulti) }
 
-// However long it has waited, a waiter sends nothing between the answer to its
-// predecessor's Delete and its own grant.
+// However long a waiter has waited, it takes the lock after its predecessor's
+// Delete without another request.
 func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	for name, passes := range map[string]int{"a short time": 1, "twice the timeout": 6} {
 		for _, between := range []int{0, 1} { // nodes between the predecessor and the waiter, as among readers
@@ -113,8 +111,8 @@ func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	}
 }
 
-// If the release arrives while the write of the next in line is in flight, the
-// grant waits for that write and needs no other.
+// If the predecessor releases while a write is in flight, the grant waits for
+// that write and sends no other.
 func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	line := newLine(t, 3)
 	v, w, x := line[0], line[1], line[2]
@@ -135,9 +133,8 @@ func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	require.Equal(t, before, x.proxy.Requests())
 }
 
-// If the node ahead of the predecessor (v) goes without a release, the waiter
-// need not be next in line, so its session lists the queue once and sends no
-// write.
+// If a node further ahead goes without a release, the waiter may still not be
+// next in line. Its session lists the queue once and sends no write.
 func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	for name, goes := range map[string]func(v *member){
 		"gives up": func(v *member) { v.delete(driver.Changed) },
@@ -170,8 +167,8 @@ func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	}
 }
 
-// While waiters give up one after the other, only the session next in line
-// sends writes.
+// When waiters give up one by one, only the session next in line may send
+// writes.
 func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	line := newLine(t, 8)
 	for i, m := range line[1:] {
@@ -210,8 +207,8 @@ func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	}
 }
 
-// After a reconnect, the report of a release is not trusted, and the waiter
-// lists the queue instead.
+// After a reconnect, reports of releases are not trusted, so the waiter lists
+// the queue.
 func TestWaiterLearnsOfItsTurnAfterAReconnect(t *testing.T) {
 	line := newLine(t, 3)
 	v, w, x := line[0], line[1], line[2]

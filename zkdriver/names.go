@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// reserved is the server's own node.
+// reserved is the name of the server's own node, which cannot be a queue.
 const reserved = "zookeeper"
 
 // A queue's node has the queue's name, below the chroot, and its contenders are
@@ -24,10 +24,10 @@ const reserved = "zookeeper"
 //     more digits, with any number of tildes behind them, is stored with one
 //     more tilde.
 
-// seqDigits is the number of digits that ZooKeeper appends.
 const seqDigits = 10
 
-// sequenceOf returns the sequence of a child, and whether it is a contender.
+// sequenceOf returns the sequence in a child's name. If ok is false, the child
+// is not a contender.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -52,22 +52,19 @@ func endsInSequence(s string) bool {
 
 const escape = "~"
 
-// successor is the name of the child that holds the contenders of a queue whose
-// node has no sequences left and cannot be removed: see rollover.go. It cannot
-// be a segment of a queue name, because driver.CheckQueue refuses no-break
-// spaces.
+// successor is the child that holds a queue's contenders once the queue's own
+// sequence numbers are used up: see rollover.go. The no-break space keeps it
+// apart from queue names, in which driver.CheckQueue refuses that character.
 const successor = "new\u00a0sequences"
 
-// successorOf returns the name of the queue's successor, as a queue.
 func successorOf(queue string) string { return queue + "/" + successor }
 
-// predecessorOf reverses successorOf. It reports whether the queue is a
-// successor.
+// predecessorOf returns the queue of which the given one is the successor, if
+// it is one.
 func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// escapeSegment returns the child that stands for a segment of a queue name.
 func escapeSegment(segment string) string {
 	if endsInSequence(strings.TrimRight(segment, escape)) {
 		return segment + escape
@@ -75,7 +72,6 @@ func escapeSegment(segment string) string {
 	return segment
 }
 
-// unescapeSegment reverses escapeSegment. The child must not be a contender.
 func unescapeSegment(child string) string {
 	if endsInSequence(strings.TrimRight(child, escape)) {
 		return strings.TrimSuffix(child, escape)
@@ -83,13 +79,12 @@ func unescapeSegment(child string) string {
 	return child
 }
 
-// queuePath returns the path of a queue's node. The chroot is not escaped.
+// queuePath returns the path of a queue's node. Only the queue's name is
+// escaped, not the chroot.
 func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
 
-// eachSegment applies f to each segment of a path. It allocates only if f
-// changes one, which is rare.
 func eachSegment(path string, f func(string) string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if f(segment) != segment {
@@ -117,7 +112,6 @@ func (s *settings) checkQueue(queue string) error {
 	return nil
 }
 
-// checkPlace refuses a place that no Create can have returned.
 func (s *settings) checkPlace(queue string, p driver.Place) error {
 	if err := s.checkQueue(queue); err != nil {
 		return err
@@ -136,7 +130,6 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// checkName refuses a text that cannot be the name of a node in a queue.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return fmt.Errorf("zkdriver: %w: %q names no node of a queue", driver.ErrBadName, name)
@@ -147,8 +140,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments checks what driver.CheckQueue checks, and refuses names that
-// ZooKeeper itself refuses.
+// checkSegments rejects names that driver.CheckQueue or ZooKeeper does not
+// accept.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err
@@ -156,9 +149,9 @@ func checkSegments(path string) error {
 	return checkCharacters(path)
 }
 
-// checkCharacters refuses characters that the server does not accept in a path.
-// The server checks UTF-16 code units, and so refuses the surrogates that stand
-// for characters beyond U+FFFF.
+// checkCharacters rejects characters that ZooKeeper does not accept in a path.
+// ZooKeeper checks UTF-16 code units, so it rejects the surrogates of every
+// character beyond U+FFFF.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -168,7 +161,7 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath splits a path, as reported by the server, into queue and node name.
+// splitPath splits a path reported by the server into queue and node name.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// storedNode is a node as the server has it.
+// storedNode is a node as read from the server.
 type storedNode struct {
 	mine       bool
 	name, path string
@@ -25,7 +25,8 @@ func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat)
 	return n
 }
 
-// token returns the token that the node's owner got from Create.
+// token returns the node's fencing token. A node made by Replace keeps the
+// token of the node it replaced, in its trailer.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token
@@ -33,8 +34,8 @@ func (n *storedNode) token() int64 {
 	return n.stat.Czxid
 }
 
-// created returns when Create made the node, in milliseconds since 1970.
-// Replace does not change it.
+// created returns the creation time in milliseconds since 1970. Replace does
+// not change it.
 func (n *storedNode) created() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.created
@@ -51,9 +52,9 @@ func (s *session) readStored(queue, name string) (*storedNode, error) {
 	return s.newStoredNode(path, name, stored, stat), nil
 }
 
-// findNode returns this session's node with that token, if it has one of the
-// names. Otherwise the error matches driver.ErrGone. A node of another session
-// never qualifies, because its data may claim any token.
+// findNode returns this session's node with the token, tried under each name.
+// If there is none, the error matches driver.ErrGone. Other sessions' nodes are
+// skipped, because their data may claim any token.
 func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
 		n, err := s.readStored(queue, name)
@@ -68,17 +69,16 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists checks whether a removal by this session hit a node that the
-// session had just created (see inFlight). It waits for the given removals and
-// then reads the node again. If the node is gone, the error matches
-// driver.ErrGone.
+// stillExists checks that a new node was not hit by a removal meant for an
+// earlier node of its name (see inFlight). It waits for those removals first.
+// If the node is gone, the error matches driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
 	}
 	path := s.settings.queuePath(queue)
-	// The session may be on another server by now, which the removals may reach
-	// late. After a Sync that server has them.
+	// The session may have moved to a server that does not show the
+	// removals yet. A Sync makes it catch up.
 	if err := s.conn.Sync(path); err != nil {
 		return explain(err, "look at", path, "READ on it")
 	}
@@ -86,10 +86,9 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode is called after a successful removal that was meant for the
-// node with that token, but named only a path. If it hit another node of this
-// session with the same name (see inFlight), the intended node was already
-// gone, and the error matches driver.ErrGone.
+// removedOtherNode checks whether a removal hit another of this session's
+// nodes, because a removal names only a path (see inFlight). If so, the
+// intended node was already gone, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

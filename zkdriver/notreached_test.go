@@ -14,8 +14,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// unservedAddresses returns two addresses without a ZooKeeper server: one
-// refuses connections, the other never answers.
 func unservedAddresses(t *testing.T) map[string]string {
 	t.Helper()
 	dead, err := testenv.FreePort()

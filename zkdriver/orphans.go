@@ -6,11 +6,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// orphans is a session's list of unanswered Creates. The node of such a Create
-// may exist, under an unknown name, but it belongs to this session and has the
-// data of that call. While the session lives, the driver looks for the node
-// until a server has answered (see removeOrphans). When the session ends, the
-// store removes it.
+// orphans lists Creates whose answer was lost. Their nodes may exist, under
+// unknown names, and would block the queue. So the driver looks for each of
+// them until a server has answered. When the session ends, the store removes
+// them.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session created, by queue
@@ -18,7 +17,6 @@ type orphans struct {
 	running     bool // whether removeOrphans is running
 }
 
-// orphan is an unanswered Create.
 type orphan struct {
 	queue, prefix string
 	data          []byte
@@ -44,8 +42,8 @@ func (o *orphans) lastNode(queue string) driver.Node {
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan, and calls start unless removeOrphans is running already.
-// If start returns false, the Conn has shut down and no goroutine was started.
+// add adds an orphan, and calls start if no goroutine is removing orphans yet.
+// If start returns false, the Conn has shut down.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,8 +53,9 @@ func (o *orphans) add(x orphan, start func() (started bool)) {
 	}
 }
 
-// next returns the oldest orphan, which stays in the list until done is called.
-// If there is none, it returns false, and the goroutine must exit.
+// next returns the oldest orphan and leaves it in the list until done is
+// called. If next returns false, the list is empty and the calling goroutine
+// must exit.
 func (o *orphans) next() (orphan, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 )
 
 // Package zkconn tests in virtual time which outages a session survives. This
-// test confirms it with a real server and TLS, with a margin for a busy
-// machine.
+// test confirms it with a real server and TLS.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
@@ -38,7 +37,7 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	}
 }
 
-// outages interrupts eight sessions, each at a different phase of its
+// outages interrupts eight sessions, each at a different point between two
 // heartbeats.
 func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	const phases = 8

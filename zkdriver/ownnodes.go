@@ -9,11 +9,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// ownNodes remembers the nodes that this session has created and not yet
-// removed, and which of them are doubtful: they may be gone, or have another
-// name. A node that is not doubtful is deleted with one plain request. A
-// doubtful one is read first, because names repeat in a recreated queue. Nodes
-// known to be gone are forgotten, so that memory stays bounded.
+// ownNodes remembers this session's nodes and whether each is doubtful, that
+// is, may be gone or renamed. Other nodes can be deleted with a single request.
+// A doubtful node is read first, because another node may have its name.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
@@ -23,7 +21,7 @@ type ownNodes struct {
 	creating int    // number of Creates in flight
 	waiting  int    // number of nodes that only wait: see beginWait
 
-	// Turns of the nodes that only wait.
+	// Turns of this session's waiting nodes:
 	next   int // number of nodes that are next in line
 	unsure map[*turn]struct{}
 	behind map[string]map[*turn]struct{} // by the path of V
@@ -69,9 +67,9 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the epoch of a queue. If it is later than the recorded one,
-// all known nodes are gone, and other nodes may have their names. The caller
-// holds o.mu.
+// setEpoch records the epoch of a queue, which changes when the queue is
+// recreated. All nodes of earlier epochs are gone, so it forgets them. The
+// caller holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -84,9 +82,8 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// duty returns zkconn.Holding if a node may hold a lock or a Create is in
-// flight, and zkconn.Idle if the session has no node. If all nodes only wait,
-// their turns decide.
+// duty returns what the session's nodes require of its heartbeats. A Create in
+// flight counts as a node that may hold a lock.
 func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,22 +100,21 @@ func (o *ownNodes) duty() zkconn.Duty {
 	return zkconn.Idle
 }
 
-// anyHeld reports whether a node may hold a lock. Nodes whose Create is in
-// flight do not count.
+// anyHeld reports whether a node may hold a lock, not counting those whose
+// Create is in flight.
 func (o *ownNodes) anyHeld() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.byToken) > o.waiting
 }
 
-// beginWait records the beginning of a watch of a node and nodes ahead of it.
-// The returned function records the end of the watch, and must be told whether
-// the watch has had an event.
+// beginWait records that a node only waits while it has an open watch. The
+// returned function must be called when the watch ends, and told whether it had
+// an event.
 //
-// From then on the node only waits: its contender does not act as a holder. The
-// wait ends when the last such watch is stopped, or when any of them has an
+// The wait ends when the last such watch is stopped, or when any of them has an
 // event. After an event the contender may act as a holder even if other watches
-// are still open, because it may already have received the event.
+// are open, because it may already have received that event.
 func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,10 +136,9 @@ func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (en
 	}
 }
 
-// endWait is called when a watch of a node that only waits has ended or has had
-// an event. After an event the node's contender may act as a holder; otherwise
-// the node waits on as long as other such watches are open. The caller holds
-// o.mu.
+// endWait records the end, or an event, of a watch of a waiting node. After an
+// event the contender may act as a holder. Otherwise the node goes on waiting
+// while other watches are open. The caller holds o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -157,8 +152,8 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 }
 
-// remove takes a node out of byToken, and out of the count of waiting nodes.
-// The caller holds o.mu.
+// remove removes a node from byToken and from the count of waiting nodes. The
+// caller holds o.mu.
 func (o *ownNodes) remove(n *ownNode) {
 	if o.byToken[n.token] != n {
 		return
@@ -170,15 +165,16 @@ func (o *ownNodes) remove(n *ownNode) {
 	}
 }
 
-// addCreating is called with 1 before a Create, and with -1 once its node, if
-// any, has been added.
+// addCreating counts the Creates in flight. A Create is subtracted only after
+// its node was added.
 func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.creating += change
 }
 
-// createdSoFar returns a mark that tells nodes added so far from later ones.
+// createdSoFar returns a mark that separates the nodes added so far from later
+// ones.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,7 +189,6 @@ func (o *ownNodes) forget(token int64) {
 	}
 }
 
-// drop forgets a node. The caller holds o.mu.
 func (o *ownNodes) drop(n *ownNode) {
 	o.remove(n)
 	in := o.queues[n.queue]
@@ -214,8 +209,7 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName returns the place of this session's node with that name and
-// another token.
+// otherNodeOfName finds this session's node with that name but another token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
@@ -231,10 +225,10 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval is called before a node is removed without being read. It
-// returns the node's name, and makes the node doubtful until the removal is
-// answered. If the node was doubtful already, or was last seen on another
-// connection, r is nil, and the caller has to read the node first.
+// beginPlainRemoval prepares the removal of a node without reading it. It
+// returns the node's name and marks the node doubtful until the answer arrives.
+// If r is nil, the caller must read the node first, because it was doubtful or
+// last seen on another connection.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -245,7 +239,6 @@ func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string
 	return n.names[0], o.inFlight.beginRemoval(n.queue, n.names)
 }
 
-// beginRemoval is called before a node is read for removal.
 func (o *ownNodes) beginRemoval(queue string, names ...string) *removal {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,7 +269,6 @@ func (o *ownNodes) possibleNames(n *ownNode) []string {
 	return slices.Clone(n.names)
 }
 
-// doubt makes a node doubtful and adds possible names.
 func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -288,23 +280,23 @@ func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	}
 }
 
-// seenAs records that a node exists under that name, and so is not doubtful.
+// seenAs records that a node exists under the name, so that it is no longer
+// doubtful.
 func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n.doubtful, n.names, n.connection = false, []string{name}, connection
 }
 
-// epochSeen records the epoch that an answer shows for a queue: see setEpoch.
 func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone is called when an answer shows that no node has that name. It spares
-// nodes added after asked, the value of createdSoFar before the request,
-// because such a node may have the name again.
+// nodeGone forgets the node of that name after an answer has shown that it does
+// not exist. Nodes added after asked, a result of createdSoFar, are kept,
+// because they may have taken the name since.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -313,17 +305,17 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// While a Replace is in flight, the node may have its other possible
-		// name.
+		// If a Replace is in flight, the node may have its new name
+		// already.
 		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
 			o.drop(n)
 		}
 	}
 }
 
-// queueListed forgets nodes that a list of the queue does not show. The list is
-// in queue order, was made in that epoch, with zxid as the latest transaction,
-// and says nothing about nodes created later.
+// queueListed forgets nodes missing from a list of the queue. Nodes created
+// after zxid, the latest transaction that the list reflects, are kept. The list
+// is in queue order.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -340,8 +332,8 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	}
 }
 
-// queueGone is called when an answer shows that the queue does not exist. It
-// forgets the queue's nodes except those added after asked: see nodeGone.
+// queueGone forgets the nodes of a queue that no longer exists, except those
+// added after asked: see nodeGone.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,17 +6,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a list of the queue that the driver sends right behind a create.
-// A contender that is not alone in the queue needs such a list next, and a
-// prefetch saves it a round trip before it holds the lock or watches its
-// predecessor. prefetchPolicy decides for which creates that is worth a
-// request.
+// prefetch is a list of the queue sent right behind a create. It saves a
+// contender that is not alone in the queue the round trip for the list that it
+// needs next. prefetchPolicy decides when it is worth a request.
 //
-// The list is an ordinary request, sent as soon as the create has been written,
-// without waiting for its answer. A server answers the requests of a connection
-// in order, so the list shows the new node, unless the connection breaks in
-// between and the list is sent on another one. A list that does not show the
-// new node is not used.
+// The list is sent as soon as the create has been written, without waiting for
+// its answer. A server answers a connection's requests in order, so the list
+// normally shows the new node. If the connection breaks in between, it may not,
+// and the list is not used.
 type prefetch struct {
 	send   func()      // requests the list in the background
 	cancel func() bool // prevents the call of send; returns false if that is too late
@@ -26,8 +23,6 @@ type prefetch struct {
 	err   error
 }
 
-// prefetch prepares a list of the queue, to be sent right behind the create of
-// a node with this data.
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {
@@ -40,8 +35,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched returns the nodes ahead of the new node n. They are not known if
-// the list does not show n, or if the session has ended.
+// prefetched returns the nodes ahead of the new node n. If known is false, the
+// list was of no use, because it lacks n or the session has ended.
 func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:

@@ -11,8 +11,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// newSharedQueue returns two sessions and the first node of queue "q", which
-// belongs to other.
 func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
 	b = newFixture(t, "session_timeout=1m")
@@ -24,7 +22,6 @@ func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Plac
 	return b, other, first
 }
 
-// join creates a reader's node in queue "q".
 func (b *fixture) join(data string) driver.Joined {
 	b.t.Helper()
 	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
@@ -85,8 +82,8 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	}
 }
 
-// The connection breaks while the reply to the list is delayed. The node
-// exists, so Create succeeds.
+// The node exists although the connection breaks before the list arrives, so
+// Create succeeds.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.join("a")
@@ -108,8 +105,7 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next one. The list is used, because its server has the new
-// node here.
+// the list on the next connection.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.names() // waits for a connection

@@ -2,18 +2,17 @@ package zkdriver
 
 import "sync"
 
-// prefetchPolicy decides which creates deserve a prefetch. It pays in a queue
-// whose nodes rarely block the new contender, as among readers. A contender
-// that must wait gains nothing, and may even lose time: if a holder releases
-// the lock just after the list was made, the contender tries to watch a node
-// that is gone, and needs another list.
+// prefetchPolicy decides which creates are followed by a prefetch. That pays in
+// a queue whose nodes rarely block the new contender, as among readers. A
+// contender that has to wait gains nothing, and may even lose time: if the lock
+// is released right after the list was made, the contender tries to watch a
+// node that is gone, and has to list again.
 type prefetchPolicy struct {
 	mu     sync.Mutex
 	queues map[string]*queueHistory // queues in which other nodes were seen
 	always bool                     // for tests: every create has a prefetch
 }
 
-// queueHistory is what a session remembers of its recent creates in a queue.
 type queueHistory struct {
 	others     bool // whether the queue had other nodes at the last create
 	prefetched bool // whether the last create had a prefetch
@@ -22,10 +21,9 @@ type queueHistory struct {
 	toSkip     int  // number of these that are still to come
 }
 
-// maxSkip bounds the creates without a prefetch after a useless one.
+// maxSkip bounds how many creates go without a prefetch after a useless one.
 const maxSkip = 64
 
-// worthwhile reports whether the next create should have a prefetch.
 func (p *prefetchPolicy) worthwhile(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +49,7 @@ func (h *queueHistory) worthwhile() bool {
 	return true
 }
 
-// adjust raises skip after a useless prefetch and lowers it otherwise.
+// adjust backs off after a useless prefetch and speeds up after a useful one.
 func (h *queueHistory) adjust() {
 	if h.useless || !h.others {
 		h.skip = min(max(1, 2*h.skip), maxSkip)
@@ -61,7 +59,6 @@ func (h *queueHistory) adjust() {
 	h.prefetched, h.toSkip = false, h.skip
 }
 
-// created records whether the queue had other nodes at a create.
 func (p *prefetchPolicy) created(queue string, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +75,8 @@ func (p *prefetchPolicy) created(queue string, others bool) {
 	}
 }
 
-// useless records that the last prefetch did not help: its list did not show
-// the new node, or the contender has to wait anyway.
+// useless records that the last prefetch did not help, because its list lacked
+// the new node or the contender has to wait anyway.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

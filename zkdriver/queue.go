@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// prepareQueue returns how nodes are created in a queue. For an unknown queue
-// it reads the queue's node, and makes it if it is missing.
+// prepareQueue returns how to create nodes in a queue. If the queue is unknown,
+// it reads the queue's node, and creates it if missing.
 func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	if info := s.queues.get(queue); info.mode != unknown {
 		return info, nil
@@ -50,15 +50,14 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	return info, nil
 }
 
-// vanished returns the error for a queue that was removed while in use.
 func (s *session) vanished(queue string) error {
 	s.queues.drop(queue)
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue makes the queue's node, as a container where the server has them,
-// and its ancestors. It is a no-op if the queue exists, and makes no successor:
-// only moveOn does.
+// makeQueue creates the queue's node and its ancestors if they are missing. The
+// node is a container where the server supports them. Successors are left to
+// moveOn.
 func (s *session) makeQueue(queue string) error {
 	if before, ok := predecessorOf(queue); ok {
 		s.queues.movedBack(before)
@@ -92,8 +91,8 @@ func (s *session) makeQueueNode(path string, acl []zk.ACL) error {
 	return err
 }
 
-// makeAncestors makes the missing nodes above path. They are ordinary nodes,
-// and are never removed, because other clients may rely on them.
+// makeAncestors creates the missing nodes above path. They are never removed,
+// because other clients may rely on them.
 func (s *session) makeAncestors(path string) error {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {

@@ -29,8 +29,8 @@ import (
 
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// checkQueueACL checks the ACL of a queue, and sets in info the epoch of the
-// queue and the version of the ACL that it checked.
+// checkQueueACL verifies that no other user may alter the queue. It records in
+// info which epoch and ACL version it has checked.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -47,9 +47,9 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// The ACL entry looked like this session's user, but the node is
-		// another user's, with the same name and another password, or with
-		// another certificate.
+		// The ACL entry seemed to name this session's user, but it is
+		// another one with the same name and a different password or
+		// certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
@@ -66,8 +66,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one that this driver gives to
-// ancestors, and names no user but this session's.
+// isAncestorACL reports whether the ACL is the one this driver gives to nodes
+// above queues, with no user other than this session's.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -82,7 +82,7 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an ACL entry by which another user may alter the queue, or
+// otherUser returns an ACL entry that lets another user alter the queue, or
 // nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	ours := make(map[string]int) // number of entries that may mean this session's user, by scheme
@@ -90,9 +90,9 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of the same scheme means another user. The digests may
-		// not show that, because the server hides them from clients without
-		// ADMIN.
+		// A second entry of the same scheme must belong to another
+		// user. The digests may look alike, because the server hides
+		// them from clients without ADMIN.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -100,15 +100,14 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	return nil
 }
 
-// hiddenDigest replaces the hash in a digest that the server hides.
+// hiddenDigest is what the server shows in place of a password hash.
 const hiddenDigest = ":x"
 
-// hidden reports whether the server has hidden the digest, as it does from
-// clients without ADMIN.
 func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
 
-// mayBeOwnUser reports whether an entry may mean this session's user. The
-// driver does not know which name the server reads from a certificate.
+// mayBeOwnUser reports whether an ACL entry may name this session's user. For
+// certificates it can only guess, because only the server knows which name it
+// reads from them.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":

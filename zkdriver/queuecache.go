@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// queueCache remembers how this session creates nodes in each queue, and
-// whether it trusts writes there. Dropping an entry costs one more request at
-// the next use of the queue.
+// queueCache remembers how to create nodes in each queue, and whether to trust
+// writes there. An entry may be dropped any time, at the cost of one request.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -17,34 +16,31 @@ type queueCache struct {
 	noContainers atomic.Bool // whether the server is older than 3.5.3, which has no containers
 }
 
-// maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// queueInfo says how nodes are created in a queue. The epoch is set only if the
-// mode is draining or the session checks ACLs. The aclVersion is the version
-// that the session has checked; it is zero if the mode is draining or ACLs are
-// not checked.
+// queueInfo says how to create nodes in a queue. The epoch is set only if the
+// mode is draining or the session checks ACLs. aclVersion, the version checked,
+// is zero if the mode is draining or ACLs are not checked.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
 	aclVersion int32
 }
 
-// createMode is how nodes are created in a queue.
 type createMode int
 
 const (
 	unknown createMode = iota
 
-	// A node is created together with a write of empty data to the queue's
-	// node. The Stat of that write has everything that Create returns.
+	// Create each node together with an empty write to the queue's node.
+	// The Stat in the answer has everything that Create returns.
 	withWrite
 
-	// A node is created without a write, because the queue's node has data of
-	// other clients, or must not be written.
+	// Create nodes without writing to the queue's node, because it has data
+	// of other clients or this user may not write to it.
 	withoutWrite
 
-	// No node is created until the queue is empty, because its sequence numbers
+	// Create no node until the queue is empty, because its sequence numbers
 	// are used up.
 	draining
 )
@@ -70,8 +66,7 @@ func (q *queueCache) set(queue string, info queueInfo) {
 	q.known[queue] = info
 }
 
-// setMoved records that a queue's contenders are in its successor, with that
-// epoch.
+// setMoved records that a queue's contenders are now in its successor.
 func (q *queueCache) setMoved(queue string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,8 +82,8 @@ func (q *queueCache) movedBack(queue string) {
 	delete(q.moved, queue)
 }
 
-// current returns the queue that has the contenders: the queue itself, or its
-// successor with its epoch.
+// current returns the queue that has the contenders, which is the queue itself
+// or its successor.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,9 +99,9 @@ func (q *queueCache) drop(queue string) {
 	delete(q.known, queue)
 }
 
-// writeTrust says whether a write to a node of a queue is trusted to be a
-// release (see writetrust.go), for one epoch of the queue and one version of
-// its ACL.
+// writeTrust says whether a write to a contender counts as a release (see
+// writetrust.go). It is valid for one epoch of the queue and one version of its
+// ACL.
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
@@ -114,13 +109,12 @@ type writeTrust struct {
 	trusted    bool
 }
 
-// olderThan reports whether t describes an earlier state of the queue.
 func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
 // trust returns whether writes in a queue are trusted. If the result is unread,
-// the caller has to read the ACL and call setTrust.
+// the caller must read the ACL and call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +138,7 @@ func (q *queueCache) trust(queue string) writeTrust {
 	return t
 }
 
-// setTrust stores t unless a later state of the queue has been seen.
+// setTrust stores t unless a later state of the queue is known.
 func (q *queueCache) setTrust(queue string, t writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,8 +147,7 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen is called with the epoch and ACL version that an answer shows for a
-// queue. If they are new, the recorded trust is dropped, so that the next
+// aclSeen drops the recorded trust if the queue or its ACL has changed, so that
 // trustsWrite reads the ACL again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()

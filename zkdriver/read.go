@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Read implements driver.NodeReader, also for nodes without a sequence. Owner
-// is the session id as printed by ZooKeeper's own tools.
+// Read implements driver.NodeReader, even for nodes whose names lack a
+// sequence. The owner is the session id as ZooKeeper's own tools print it.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.NodeInfo{}, err

@@ -12,8 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// causeOf returns the value that a watch sends, or Changed if it ends without
-// one.
 func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 	t.Helper()
 	select {
@@ -51,8 +49,8 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 	}
 }
 
-// A release may coincide with the setting of the watch, which then sends
-// Released or ends.
+// If the release coincides with the arming of the watch, the watch may send
+// Released or just end.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -106,9 +104,8 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A client that can write to a node could make it look released, so a write is
-// trusted only if the node is guarded, that is, writable by its own session
-// alone.
+// Any client that can write to a node could make it look released. So writes
+// count only for guarded nodes, to which only their own session can write.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -129,8 +126,8 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// After the queue was recreated, another session's node has the name of the
-// holder's. The holder's release must leave it.
+// Another session's node has taken the name of the holder's in a recreated
+// queue. The holder's release must not remove it.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		t.Run(handover, func(t *testing.T) {
@@ -147,8 +144,8 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Where the server would not refuse to remove another session's node, an
-// unwatched node is read before it is removed.
+// Without a secret, the server would let a session remove another's node. So a
+// node must be read first, unless a watch shows that it has not been replaced.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -165,8 +162,8 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	}
 }
 
-// A node that is replaced by one of the same name during a reconnect looks like
-// a write, but that is no release.
+// If a node is replaced by one of the same name during a reconnect, the server
+// reports a write, which is no release.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -201,9 +198,9 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// After a reconnect, setting all watches again may take several requests, so a
-// waiter may hear of a release before the earlier removal of its own node. No
-// release in the queue is trusted until all its watches are set.
+// Watches are set again in several requests after a reconnect, so a waiter may
+// hear of a release before the earlier removal of its own node. Until all are
+// set, no release is trusted.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{own: new(ownNodes)}
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -274,9 +271,9 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "a session with handover=list must not write to its nodes")
 }
 
-// With acl=creator and a certificate, a queue's ACL names all logins of its
-// creator, since only the server knows the name in the certificate. A secret
-// would be among them, so such a session has none.
+// With acl=creator and a certificate, the server writes all logins of a queue's
+// creator into its ACL. A generated login would be among them, so such a
+// session has none.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
@@ -288,7 +285,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// A session with handover=list has no secret, and therefore trusts no write.
+// With handover=list, a session has no secret and trusts no write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -301,8 +298,9 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// A release is reported only if every client that may create nodes in the queue
-// may also delete them, so that a forgery gains it nothing.
+// A client that may create nodes can forge a contender and release it. That
+// gains it nothing if it may delete nodes anyway; only then is a release
+// trusted.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]

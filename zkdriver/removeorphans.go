@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// addOrphan records a Create that failed with err, if its node may exist.
+// addOrphan schedules the removal of a node whose Create failed with err, if it
+// may exist.
 func (s *session) addOrphan(x orphan, err error) {
 	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		s.orphans.add(x, s.startRemovingOrphans)
@@ -23,7 +24,6 @@ func (s *session) addOrphan(x orphan, err error) {
 
 func (s *session) startRemovingOrphans() (started bool) { return s.conn.Go(s.removeOrphans) }
 
-// removeOrphans runs until the list is empty or the session has ended.
 func (s *session) removeOrphans() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -49,11 +49,10 @@ func (s *session) removeOrphans() {
 	}
 }
 
-// removeOrphan looks for an orphan's node and removes it. It sends a Sync
-// first, because the Create may have reached the leader through another server.
-// Should the Create reach the leader after the Sync, over the old connection,
-// the leader refuses it, because the session has moved to the present
-// connection.
+// removeOrphan looks for an orphan's node and removes it. The Sync comes first,
+// because the Create may have gone through another server. A Create that is
+// still on its way then is refused by the leader, because the session has moved
+// to another connection.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {
@@ -76,9 +75,8 @@ func (s *session) removeOrphan(x orphan) error {
 	return nil
 }
 
-// removeIfOrphan removes the node of that name if it is the orphan. It first
-// reads only the Stat, which names the owner, because the data of other
-// sessions' nodes may be large.
+// removeIfOrphan removes the named node if it is the orphan. It reads the Stat
+// first, which names the owner, because other sessions' data may be large.
 func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
 	r := s.own.beginRemoval(x.queue, name)
 	defer s.own.endRemoval(x.queue, r)
@@ -94,7 +92,6 @@ func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) 
 	return true, s.conn.Delete(child, -1)
 }
 
-// ignorePermanent drops errors that a retry cannot change.
 func ignorePermanent(err error) error {
 	if err == nil || errors.Is(err, zk.ErrNoNode) || zkconn.Permanent(err) {
 		return nil
@@ -102,10 +99,10 @@ func ignorePermanent(err error) error {
 	return err
 }
 
-// newestFirst returns the names with the prefix and a sequence higher than
-// after, highest first. The orphan's sequence is higher than that of any
-// earlier node of this session. The sequences of other nodes prove nothing,
-// because a client may choose any.
+// newestFirst returns the names that may be an orphan's, highest sequence
+// first. These have the prefix and a sequence above after, that of an earlier
+// node of this session. Other sessions' sequences prove nothing, because a
+// client may choose any.
 func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string

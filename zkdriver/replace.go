@@ -55,7 +55,7 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 			s.own.seenAs(own, name, s.conn.Connection())
 			p.Name = name
 			return p, nil
-		// The node has changed since the read: read it again.
+		// The node has changed since it was read; try again.
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		default:
 			return driver.Place{}, explain(err, "replace", n.path, "CREATE and DELETE on the queue")

@@ -26,16 +26,15 @@ import (
 // Create and List show. A session that does not know of the successor finds it
 // with its next List or Create.
 
-// errMoved says that the queue's contenders are now in its successor.
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
-// errNoSuccessor says that a successor is gone, so that the node above has to
-// be checked again.
+// errNoSuccessor reports that a successor is gone, so the caller has to check
+// the queue's own node again.
 var errNoSuccessor = fmt.Errorf("zkdriver: %w: the queue was removed while it was used", driver.ErrUnavailable)
 
-// usedUp reports whether the next contender would get a sequence past the
-// limit. The Cversion of a Stat is twice the number of children ever created,
-// less the number that exist, in 32 bits.
+// usedUp reports whether the queue has run out of sequence numbers. The
+// Cversion of a Stat is twice the number of children ever created, minus the
+// number that exist, in 32 bits.
 func (s *session) usedUp(queue *zk.Stat) bool {
 	return int64(uint32(queue.Cversion+queue.NumChildren)/2) >= s.settings.sequenceLimit
 }
@@ -44,8 +43,8 @@ func hasContender(children []string) bool {
 	return slices.ContainsFunc(children, endsInSequence)
 }
 
-// follow checks the children and the Stat of a queue. If the contenders are in
-// the queue's successor, it records that and returns true.
+// follow checks whether the contenders have moved to the queue's successor, and
+// if so records that.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -57,8 +56,8 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	if err != nil {
 		return false, err
 	}
-	// The queue may have been recreated between the two answers. Then its
-	// sequences are new, and so is the successor.
+	// The queue may have been recreated between the two answers. Its
+	// sequences would then be new, and the successor not in use.
 	_, again, err := s.conn.Children(s.settings.queuePath(queue))
 	if errors.Is(err, zk.ErrNoNode) || err == nil && again.Czxid != stat.Czxid {
 		return false, nil
@@ -70,8 +69,8 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn makes the successor of a queue that has no contenders but queues below
-// it. The successor gets the ACL of the queue's node.
+// moveOn creates a queue's successor, with the same ACL. The queue must have no
+// contenders, but queues below it.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	acl, _, err := s.conn.GetACL(path)
@@ -103,11 +102,11 @@ func needsAdmin(path string) error {
 		"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
 }
 
-// rollOver removes a queue without contenders whose sequence numbers are used
-// up, so that they start over. If there are queues below it, rollOver returns
-// errMoved, and its successor is in use. Tokens keep growing, because they are
-// zxids. While the queue has contenders, the error matches
-// driver.ErrUnavailable.
+// rollOver restarts the sequence numbers of a queue by removing its node. If
+// there are queues below it, rollOver creates the successor instead and returns
+// errMoved. While the queue has contenders, the error matches
+// driver.ErrUnavailable. Tokens keep growing either way, because they are
+// zxids.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	_, isSuccessor := predecessorOf(queue)
@@ -135,11 +134,10 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
-// startOver removes the node of an empty queue. If the node is as the driver
-// makes it, the next Create makes it again. Otherwise an operator made it, and
-// startOver recreates it in the same transaction with its ACL and data, as an
-// ordinary node, because a Stat does not show whether the old one was a
-// container.
+// startOver removes the node of an empty queue. If the node is one this driver
+// would make, the next Create makes it again. Otherwise startOver recreates it
+// in the same transaction with its ACL and data. It becomes an ordinary node,
+// because a Stat does not show whether the old one was a container.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

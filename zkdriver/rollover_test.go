@@ -60,7 +60,7 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// Only clients with ADMIN see the digests of an ACL. Others cannot recreate the
+// Only clients with ADMIN see the digests in an ACL. Others cannot recreate the
 // queue with the same ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
@@ -84,8 +84,8 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// Data written to the queue's node after the session first read it is erased,
-// unless the session may not write to the queue.
+// Create erases data written to the queue's node later, unless the session may
+// not write to that node.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
@@ -101,7 +101,7 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// A queue with another lock's queue below it cannot be removed.
+// ZooKeeper cannot remove a queue's node while another queue is below it.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -140,7 +140,6 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	require.Len(t, b.nodes("q"), 1, "the contenders are in the queue's own node again")
 }
 
-// endsSequences uses up the sequences of a queue that has another one below it.
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
@@ -186,8 +185,8 @@ func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
 	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
 }
 
-// The session's known successor is gone, and the queue was recreated together
-// with a node of the successor's name.
+// The queue was recreated, so its successor is out of date and must not be
+// used.
 func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	b := newFixture(t, "sequence_limit=4")
 	other := b.another("sequence_limit=4")

@@ -14,8 +14,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// rotating is a set of TLS files that a test replaces while a connector uses
-// them.
 type rotating struct {
 	t             testing.TB
 	ca, cert, key string

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has nodes created by the user alice under one value of acl, and
-// plain clients that attack them.
+// aclFixture has nodes of the user alice, and plain clients that try to attack
+// them.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -45,8 +45,7 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf returns the ACL of a node, which must not have changed since its
-// creation.
+// aclOf returns a node's ACL and requires that it was never changed.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -55,8 +54,8 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 	return acl
 }
 
-// contenderACL requires that the queue's users may read a contender's node, and
-// only its own session may do more.
+// contenderACL requires that users of the queue may only read a contender, and
+// that its own session may do everything.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -75,7 +74,7 @@ func (h *aclFixture) contenderACL(path string, login string, what string) {
 	}
 }
 
-// untouched requires that nothing has changed the queue or the contender.
+// untouched requires that no attack has changed the queue or the contender.
 func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
@@ -117,8 +116,8 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
-			// If the queue's node has data, Create takes another
-			// path: see createMode.
+			// If the queue's node has data, Create uses a different
+			// request: see createMode.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
 			p, err = create(within(t), h.alice, "of/alice/plain", "web1-W-", []byte("y"))
@@ -128,10 +127,8 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 	}
 }
 
-// strangers are logins that may connect but do nothing else.
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
-// plain returns a go-zookeeper client with that login.
 func (h *aclFixture) plain(login string) *zk.Conn {
 	h.t.Helper()
 	c := h.server.Raw(h.t)
@@ -232,8 +229,8 @@ type refusedCall struct {
 	needs string
 }
 
-// refusedCalls makes every call of a session on another user's queue and node,
-// and returns the errors.
+// refusedCalls makes every call of a session on another user's queue, and
+// returns the errors.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -287,7 +284,7 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// These are limits of ZooKeeper's ACLs. docs/use/guarantees.md says what
+// ZooKeeper's ACLs have these limits. docs/use/guarantees.md says what
 // operators can do about them.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
@@ -298,7 +295,7 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "the answer names the session that owns the node")
 
 	// A session's password can be computed from its id, so any client that
-	// may connect can end the session. That may take several attempts,
+	// can connect can end the session. It may take several attempts,
 	// because the owner reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
@@ -325,8 +322,8 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 	}
 }
 
-// Any client can create nodes below the ancestors that the driver makes, and
-// thus a queue, before its users do, with an ACL in its own favour.
+// Any client can create nodes below the ancestors of a queue, and so can make
+// the queue before its users do, with an ACL that favors itself.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -364,9 +361,8 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// After a session has checked a queue, the queue is replaced or gets another
-// ACL. The next Create makes its node without a check and must notice the
-// change by the reply.
+// A queue may be replaced, or get another ACL, after a session has checked it.
+// The next Create must notice that by the reply.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -422,9 +418,8 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// The user of a lock owns the locks below it and can acquire the lock even if
-// its node was created for those, with an ACL that let every client create
-// nodes.
+// A user can lock the parent of their own locks. Its node was created for
+// those, with an ACL that lets every client create nodes.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

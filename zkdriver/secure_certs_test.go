@@ -22,8 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forger issues certificates, including bad ones that [testenv.Certs] does not
-// offer.
+// forger issues certificates, including invalid ones.
 type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
@@ -47,7 +46,6 @@ func newForger(t testing.TB) *forger {
 	return f
 }
 
-// certificate returns a template of a valid certificate for 127.0.0.1.
 func certificate() *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -61,8 +59,6 @@ func certificate() *x509.Certificate {
 	}
 }
 
-// issue returns a certificate signed by the forger, altered by change unless
-// that is nil.
 func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	f.t.Helper()
 	template := certificate()
@@ -74,13 +70,11 @@ func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: f.key}
 }
 
-// trust returns the data source name parameters that trust the forger.
 func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that records what clients send, decrypted in the case
-// of TLS.
+// recorder is a listener that records what clients send, after TLS decryption.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -88,8 +82,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record starts a recorder that sends answer to each client as soon as it
-// connects, and nothing else.
+// record starts a recorder that sends answer to each client on connecting, and
+// nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

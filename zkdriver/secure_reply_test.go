@@ -23,13 +23,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hostileServerVariable is set to a data source name in the child process that
-// runs the client of a hostile server, where a panic in a goroutine of
-// go-zookeeper does not end the test binary.
+// hostileServerVariable passes the data source name to a child process, because
+// a panic in a go-zookeeper goroutine would end the test binary.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer is run in a child process by the tests below. It
-// uses the driver for a while and ignores errors.
+// TestClientOfAHostileServer does nothing unless run in a child process by the
+// tests below. It uses the driver for a while and ignores errors.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
@@ -56,8 +55,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// End only the lease, because ending the session in the store takes
-	// time.
+	// End only the lease; ending the session in the store takes time.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
@@ -72,8 +70,7 @@ func use(dsn string) {
 	}
 }
 
-// survives requires that TestClientOfAHostileServer runs to its end in a child
-// process.
+// survives requires that the driver does not crash in a child process.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
@@ -81,8 +78,9 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// Ignore the exit status: if a server keeps closing connections, the
-	// race detector sets it because of a data race in go-zookeeper.
+	// Ignore the exit status. The race detector sets it because of a data
+	// race in go-zookeeper that shows when a server keeps closing
+	// connections.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)
@@ -94,8 +92,6 @@ func survives(t *testing.T, name, dsn string) {
 	assert.Less(t, megabytes, 1500, "memory: "+name)
 }
 
-// hostileServer speaks ZooKeeper's protocol. It grants sessions and answers
-// each request with the result of reply.
 func hostileServer(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,7 +236,7 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy that changes one byte in about every tenth chunk from the
+// garbler is a proxy that corrupts one byte in about every tenth chunk from the
 // server.
 func garbler(t *testing.T, target string) string {
 	t.Helper()

@@ -24,7 +24,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// sessionReply returns a connect reply that grants a session.
 func sessionReply(timeout time.Duration, id int64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 4+4+8+4+16+1)
 	b = binary.BigEndian.AppendUint32(b, 0)
@@ -34,8 +33,6 @@ func sessionReply(timeout time.Duration, id int64) []byte {
 	return append(b, make([]byte, 16+1)...)
 }
 
-// refused requires that connecting fails soon after connect_timeout, and
-// returns the error.
 func refused(t *testing.T, dsn string) error {
 	t.Helper()
 	began := time.Now()
@@ -81,8 +78,7 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 	}
 	t.Run("and a good one is spoken to", func(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{good.issue(nil)}}, sessionReply(time.Minute, 7))
-		// The server receives the login but never answers, so no
-		// session begins.
+		// The server never answers the login, so no session begins.
 		refused(t, "zk://alice:geheim@"+server.addr()+good.trust())
 		assert.Contains(t, server.heard(), "geheim", "the login goes to a server that has proven who it is")
 	})
@@ -99,8 +95,7 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		// This server answers no login, so use handover=list, which
-		// does without.
+		// This server answers no login; handover=list does without.
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list")
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
@@ -130,7 +125,7 @@ func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	}
 }
 
-// prints requires that a terminal shows the text unaltered: one line without
+// prints requires that text is safe to show on a terminal: one line, without
 // control characters or changes of direction.
 func prints(t testing.TB, text string) {
 	t.Helper()

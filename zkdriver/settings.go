@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// settings are the contents of a data source name.
 type settings struct {
 	hosts  []string // "host:port"; an IPv6 address in brackets
 	chroot string   // "" or "/a/b"
@@ -37,13 +36,12 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// A client of package recipes gives up an attempt to connect after this
-	// time and makes another one.
+	// Package recipes abandons an attempt to connect after this time.
 	maxConnectTimeout = 30 * time.Second
 
-	// maxSequence is the first sequence that is not used. ZooKeeper's counter
-	// is an int32 that stops at its maximum, or wraps before 3.5. The distance
-	// leaves room for nodes of clients that have not yet noticed the limit.
+	// maxSequence is where sequences start over. ZooKeeper's counter is an
+	// int32 that stops at its maximum, or wraps before 3.5. The distance
+	// leaves room for clients that have not noticed the limit yet.
 	maxSequence = 1<<31 - 1<<20
 )
 
@@ -58,7 +56,6 @@ const (
 
 func (m aclMode) String() string { return [...]string{"open", "creator", "digest"}[m] }
 
-// connConfig returns the settings that concern connections.
 func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,

@@ -27,15 +27,14 @@ const (
 	trailerGuarded = "guarded"
 )
 
-// trailer is a parsed trailer. If token is zero, the node's own Stat has the
-// token and the time of creation.
+// trailer holds the facts from a node's trailer. If token is zero, the node's
+// Stat has the token and the creation time.
 type trailer struct {
 	guarded bool
 	token   int64
 	created int64 // milliseconds since 1970, as in a Stat
 }
 
-// withTrailer returns data as Create stores it.
 func withTrailer(data []byte, guarded bool) []byte {
 	if _, _, found := splitTrailer(data); found || guarded {
 		return appendTrailer(data, trailer{guarded: guarded})
@@ -55,7 +54,6 @@ func (t trailer) text() string {
 	return fmt.Sprintf("%stoken=%d created=%d", trailerStart, t.token, t.created)
 }
 
-// splitTrailer splits stored data into the caller's data and the trailer.
 func splitTrailer(stored []byte) (data []byte, t trailer, found bool) {
 	i := bytes.LastIndex(stored, []byte(trailerStart))
 	if i < 0 {

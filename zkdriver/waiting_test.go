@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// waiter is a session whose nodes wait behind another session's. Its timeout is
-// so long that no heartbeat is sent during a test.
+// waiter is a session whose nodes all wait. Its timeout is so long that it
+// sends no heartbeat during a test.
 type waiter struct {
 	*fixture
 	holder      *session
@@ -23,7 +23,6 @@ type waiter struct {
 	multis, all int // transactions and frames sent when pass last returned
 }
 
-// wait is a waiting node with its watch.
 type wait struct {
 	queue       string
 	ahead, self driver.Place
@@ -40,8 +39,7 @@ func newWaiter(t testing.TB) *waiter {
 	return w
 }
 
-// wait creates a node for the holder and, behind it, one for the waiter, which
-// watches both.
+// wait creates a node for the holder and one for the waiter behind it.
 func (w *waiter) wait(queue string) wait {
 	w.t.Helper()
 	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
@@ -51,7 +49,6 @@ func (w *waiter) wait(queue string) wait {
 	return x
 }
 
-// mustWait watches the node of x and the node ahead of it.
 func (w *waiter) mustWait(x wait) driver.Watch {
 	w.t.Helper()
 	watch, err := w.Watch(within(w.t), x.queue, x.self, x.ahead.Node)
@@ -59,8 +56,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass advances the lease's clock by d, sends a Sync in place of a heartbeat,
-// and records how many frames have been sent so far.
+// pass advances the lease's clock by d and sends a Sync in place of a
+// heartbeat.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -69,7 +66,7 @@ func (w *waiter) pass(d time.Duration) {
 }
 
 // sent requires that since the last pass the session has sent exactly that many
-// proofs, which are transactions without changes, and nothing else.
+// empty transactions, and nothing else.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
@@ -81,7 +78,6 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// requireNoEvent requires that the watch is open and has sent nothing.
 func requireNoEvent(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {

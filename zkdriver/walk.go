@@ -11,8 +11,8 @@ import (
 )
 
 // Walk implements driver.Walker. It reads the nodes one by one and returns the
-// queues that have contenders. Nodes that this user may not read are left out,
-// except prefix itself.
+// queues that have contenders. It skips nodes that this user may not read, but
+// returns an error if prefix is one.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {
@@ -63,7 +63,6 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), nil
 }
 
-// walkPath returns the path of a queue; the empty name stands for the chroot.
 func (s *session) walkPath(name string) string {
 	switch {
 	case name != "":

@@ -11,11 +11,10 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Watch implements driver.Session. It watches each node's data, because the
-// release of a guarded node begins with a write. For a missing node the server
-// sets no watch; the driver treats it as removed and ends the driver.Watch. The
-// answer for the own node shows which node has the name: it is p only if it has
-// the token of p and belongs to this session.
+// Watch implements driver.Session. It watches each node's data, because a
+// release begins with a write to the node. The server sets no watch for a
+// missing node, so the driver then ends the driver.Watch itself. The answer for
+// the own node shows whether another node has taken its name.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
@@ -38,8 +37,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return s.watchOf(sub), nil
 }
 
-// WatchQueue implements driver.Session. It watches the children of the queue's
-// node, and makes that node if it is missing.
+// WatchQueue implements driver.Session. It creates the queue's node if it is
+// missing, and watches its children.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.Watch{}, err
@@ -58,9 +57,9 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 	return driver.NewWatch(sub.c, func() { s.watches.unsubscribe(sub) })
 }
 
-// subscribeAll subscribes to the watches of all paths, and returns when the
-// server has set them. If own is set, the first path is that of the
-// subscriber's own node. All requests are sent at once.
+// subscribeAll subscribes to the watches of all paths, and returns once the
+// server has set them. If own is true, the first path is that of the
+// subscriber's own node.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err
@@ -88,8 +87,8 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm asks the server for a watch. All callers waiting for the path share the
-// answer, so arm does not depend on any one caller's context.
+// arm asks the server for a watch on behalf of all callers waiting for the
+// path, so it does not depend on any one caller's context.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.createdSoFar()
 	node, err := arm(path)

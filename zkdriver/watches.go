@@ -8,12 +8,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// watches is the set of watches that a server keeps for a session, one per
-// path. All callers waiting for a path share its watch. go-zookeeper cannot
-// remove a watch, so one without callers stays until it fires, and serves the
-// next caller of its path.
-//
-// go-zookeeper calls a function for each event, so a watch needs no goroutine.
+// watches holds the server's watches of a session, one per path, which all
+// callers waiting for that path share. go-zookeeper cannot remove a watch, so
+// one without callers stays until it fires, and serves the next caller.
 type watches struct {
 	conn *zkconn.Conn // set before the first call of subscribe
 	own  *ownNodes
@@ -26,8 +23,8 @@ type watches struct {
 	stale       map[string]int // number of watches that began on an earlier connection, by queue path
 }
 
-// watch is the watch of one path. It is removed from watches.paths when it
-// ends.
+// watch is the server's watch of one path. It is removed from watches.paths
+// when it ends.
 type watch struct {
 	breaks      uint64        // the value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
@@ -36,21 +33,20 @@ type watch struct {
 	over        bool // whether the watch has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
-	// Set when the server has reported a write to the node; fresh only if no
-	// watch in the queue began on an earlier connection. See
-	// (*watches).written.
+	// Set when the server reports a write to the node. fresh is false if
+	// the report may be an artifact of a reconnect: see (*watches).written.
 	written, fresh bool
 }
 
-// watchedNode is the node as shown in the answer to a watch.
+// watchedNode describes a node as of when its watch was set.
 type watchedNode struct {
 	mine    bool // whether it belongs to this session
 	token   int64
 	trusted bool // whether only the owner can write to it, and only to release it: see trustsWrite
 }
 
-// subscriber is the driver's side of a driver.Watch. It listens to the watches
-// of one or more paths. All fields but c are guarded by watches.mu.
+// subscriber backs one driver.Watch and listens to one or more paths. All
+// fields but c are guarded by watches.mu.
 type subscriber struct {
 	c          chan driver.Cause
 	own        *watch           // the watch of the contender's own node; nil for a queue
@@ -63,8 +59,8 @@ type subscriber struct {
 	over       bool // whether c is closed, or has no receiver any more
 }
 
-// event is what the watches of a subscriber have reported: nothing yet, the
-// release of a node ahead, or anything else, which ends the driver.Watch.
+// event is what a subscriber has learned: nothing yet, the release of a node
+// ahead, or a change that ends the driver.Watch.
 type event int
 
 const (
@@ -73,17 +69,16 @@ const (
 	endEvent
 )
 
-// any reports whether go-zookeeper may have watches, including those for which
-// no caller waits any more.
+// any reports whether the server may have watches of this session, including
+// those without callers.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.setInClient || len(ws.paths) > 0
 }
 
-// subscribe makes a subscriber listen to the watch of a path. If it is the
-// first for that path, subscribe creates the watch, and the caller has to arm
-// it.
+// subscribe makes a subscriber listen to a path. If first is true, the watch is
+// new and the caller must arm it.
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -112,8 +107,8 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// covers reports whether the server watches this session's node with that token
-// under that path, and has not reported its end.
+// covers reports whether a watch would have reported the end of this session's
+// node. The node is identified by path and token.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -129,10 +124,9 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start is called when all watches of a subscriber are armed. If the own node
-// does not have that token, start ends the driver.Watch. If no node ahead has
-// caused an event yet, it records that the subscriber's node only waits from
-// now on.
+// start completes a subscription once the server has set all of its watches. If
+// the own node is gone, it ends the driver.Watch. Otherwise it records that the
+// node only waits, unless an event has already arrived.
 func (ws *watches) start(s *subscriber, queue string, token int64, ahead []driver.Node) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -144,7 +138,7 @@ func (ws *watches) start(s *subscriber, queue string, token int64, ahead []drive
 	}
 }
 
-// unsubscribe forgets a subscriber, whose channel is then never closed.
+// unsubscribe forgets a subscriber. Its channel then stays open.
 func (ws *watches) unsubscribe(s *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -153,8 +147,8 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.endWait(false)
 }
 
-// answered records the server's answer to a request for a watch. After an error
-// the server has no watch, and it is forgotten.
+// answered records the server's answer to a request for a watch, which is
+// forgotten after an error.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -180,14 +174,13 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	}
 }
 
-// written ends the watch of a node that was written to. If writes to the node
-// are trusted, the node's own session wrote to it in order to release it.
+// written handles the report of a write to a node, which ends its watch. If
+// writes to the node are trusted, it was released.
 //
-// After a reconnect a reported write is no such proof, for two reasons. First,
-// the server reports a node that has changed meanwhile as written, even if it
-// is another node of the same name. Second, setting all watches again may take
-// several requests; until then, a waiter whose own node was removed may hear of
-// a write to its predecessor before it hears of that removal.
+// Reports after a reconnect are not trusted, for two reasons. First, the server
+// also reports a write if the node was replaced by another of the same name.
+// Second, watches are set again in several requests, so a waiter may learn of a
+// write to its predecessor before it learns that its own node was removed.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -204,7 +197,6 @@ func (ws *watches) written(path string) {
 	}
 }
 
-// cause returns what a write to the node means. The caller holds watches.mu.
 func (w *watch) cause() driver.Cause {
 	if w.node.trusted && w.fresh {
 		return driver.Released
@@ -212,8 +204,8 @@ func (w *watch) cause() driver.Cause {
 	return driver.Changed
 }
 
-// disconnected is called when a connection has broken, before any event of the
-// next one.
+// disconnected records that a connection has broken. It is called before any
+// event of the next one.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -224,8 +216,8 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches for good. If a subscriber's event is held back, its
-// channel is closed when the lease has ended.
+// close ends all watches for good. A subscriber whose event is held back is
+// closed when the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -238,10 +230,8 @@ func (ws *watches) close() {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// The functions below require watches.mu to be held, except confirmLater, which
-// locks it.
+// The methods below require watches.mu, except confirmLater, which locks it.
 
-// drop removes the watch of a path, also from the count in ws.stale.
 func (ws *watches) drop(path string, w *watch) {
 	delete(ws.paths, path)
 	if w.breaks == ws.breaks {
@@ -252,7 +242,7 @@ func (ws *watches) drop(path string, w *watch) {
 	}
 }
 
-// end tells the subscribers of a watch that it has ended, and why.
+// end ends a watch and tells its subscribers why.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
 	if ws.own.watchEnded(path, why) {
@@ -268,18 +258,14 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	clear(w.subscribers)
 }
 
-// notify records an event and delivers it to the caller. If the subscriber
-// listens to nodes ahead, its contender may act as a holder after the event, so
-// the event is held back until the lease counts from a recent write, or has
-// ended: see zkconn.Conn.Confirmed.
+// notify records an event and delivers it to the caller. After an event the
+// contender may act as a holder, so delivery waits until the lease counts from
+// a recent write or has ended: see zkconn.Conn.Confirmed.
 //
-// confirmLater locks ws.mu, which the caller of notify holds, so it must not
-// run on this goroutine. Conn.Work runs it here only once the Conn has closed its
-// workers, which cannot have happened here: before that the lease ends, and
-// ws.close locks ws.mu. If ws.close got the lock first, Conn.Confirmed returns
-// true, because the lease has ended, and Work is not called. If the caller of
-// notify got it first, ws.close waits, and the workers are closed only after
-// notify has returned.
+// The caller holds ws.mu, which confirmLater locks, so Work must not run it on
+// this goroutine. Work would do that only after the Conn has closed its
+// workers. That cannot be: the lease ends and ws.close locks ws.mu before that,
+// and once the lease has ended Confirmed returns true.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -299,9 +285,9 @@ func (ws *watches) notify(s *subscriber, e event) {
 	s.deliver()
 }
 
-// confirmLater waits until the lease counts from a recent write, and then
-// delivers the event. If the session has ended, it ends the watch, whatever the
-// event was. It locks ws.mu.
+// confirmLater delivers an event that was held back, once the lease counts from
+// a recent write. If the session has ended, it ends the watch instead. It locks
+// ws.mu.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
@@ -314,8 +300,8 @@ func (ws *watches) confirmLater(s *subscriber) {
 	s.deliver()
 }
 
-// endWait records that the wait of the subscriber's node is over, if start has
-// recorded one. The parameter event reports whether an event ended it.
+// endWait records that the subscriber's node no longer waits, because of an
+// event or because the watch was stopped.
 func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
 		s.endOfWait(event)
@@ -323,13 +309,12 @@ func (s *subscriber) endWait(event bool) {
 	}
 }
 
-// deliver passes the event to the caller. If the own node has gone after the
-// release of a node ahead, the caller learns only that the watch has ended.
+// deliver passes the event to the caller. If the own node has gone as well, the
+// caller learns only that the watch has ended.
 //
-// The event of a release may arrive while the watch of the own node is being
-// armed. The answer to that request shows whether the own node exists. If it
-// does, it has existed since Create, so the release may be reported. If not,
-// the subscriber ends before Watch returns.
+// A release may be reported while the watch of the own node is still being set.
+// The answer to that request shows whether the own node exists. If so, it
+// existed at the time of the release.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:
@@ -342,8 +327,7 @@ func (s *subscriber) deliver() {
 	}
 }
 
-// keepOnly makes the subscriber listen only to the given watch, or to none if
-// that is nil or over.
+// keepOnly unsubscribes from all watches but the given one, which may be nil.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watches {
 		if w != only {

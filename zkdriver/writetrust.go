@@ -26,7 +26,8 @@ import (
 // that it waits for, so the version that the driver has seen is the one under
 // which that node was created, or a later one.
 
-// trustsWrite reports whether a write to node n of the queue is a release.
+// trustsWrite reports whether a write to the node proves that its holder
+// released the lock.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	switch {
 	case !s.secret.set() || !n.trailer.guarded:
@@ -46,9 +47,9 @@ func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	return t.trusted
 }
 
-// creatorsMayDelete reports whether the ACL gives no user CREATE without
-// DELETE. It does not add up the permissions of entries that look alike: the
-// server may hide digests, so they may belong to different users.
+// creatorsMayDelete reports whether every user with CREATE also has DELETE.
+// Permissions of similar entries are not added up, because the server hides
+// digests and the entries may belong to different users.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {
