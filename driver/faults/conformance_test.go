@@ -14,8 +14,7 @@ import (
 
 const sessionTimeout = 500 * time.Millisecond
 
-// behindFaults is a Connector that injects faults, together with the memory
-// store that it wraps.
+// behindFaults is a memory store behind a Connector that injects faults.
 type behindFaults struct {
 	*faults.Connector
 	store *memdriver.Store
@@ -46,15 +45,13 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(connectorFunc(connect), plan), store}
 }
 
-// memory returns the memory store's session wrapped by s, and the store's
-// Faults.
+// memory returns the memory store's own session, and the Faults that apply to
+// it.
 func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	in := faults.Unwrap(s).(known)
 	return in.store.Faults(), in.memorySession
 }
 
-// configOf returns the configuration for a memory store behind a Connector that
-// injects the faults of plan.
 func configOf(plan faults.Plan) dlocktest.Config {
 	return dlocktest.Config{
 		New: func(*testing.T) driver.Connector { return newBehindFaults(plan) },
@@ -114,14 +111,14 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// The test injects temporary errors, such as lost replies, only into methods
-// that the kit retries after such an error.
+// Temporary errors, such as lost replies, are injected only into methods that
+// the conformance kit retries.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,
 		"no faults": faults.Rates{}.Plan,
-		// With this seed the kit still finds that the sessions have every
-		// ability, although Create leaves out some of its optional results.
+		// With this seed, the kit still sees every optional ability of
+		// the sessions, although Create sometimes leaves out results.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,
@@ -136,8 +133,6 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	}
 }
 
-// only returns a plan that injects the faults of x, but only into requests of
-// the given kinds.
 func only(x faults.Rates, ops ...faults.Op) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if slices.Contains(ops, r.Op) {

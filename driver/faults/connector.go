@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// Connector wraps the connector of a driver and injects faults. See the package
+// Connector wraps a driver's connector and injects faults. See the package
 // comment.
 type Connector struct {
 	inner    driver.Connector
@@ -27,28 +27,25 @@ type Connector struct {
 	sessions map[int]*session // live sessions by number
 }
 
-// Plan decides which fault to inject into a request, its reply, or an event of
-// a watch.
+// Plan chooses the fault to inject into a request, its reply, or a watch event.
 //
-// A Plan must be safe for concurrent use. It may block: the request, the reply
-// or the event waits until the Plan has returned. A Plan must return soon after
-// ctx is done, and its decision is ignored then. The ctx of a request and of
-// its reply ends with the session, that of a Connect ends with the caller's,
-// and that of a watch event ends with the session or with the watch. The ctx of
-// a Close ends after two seconds at the latest.
+// A Plan must be safe for concurrent use. It may block, which delays the
+// request, the reply or the event. It must return soon after ctx is done, and
+// its decision is then ignored. For a request and its reply, ctx ends with the
+// session; for a Connect, with the caller's ctx; for a watch event, with the
+// session or the watch; and for a Close, after two seconds at the latest.
 type Plan func(ctx context.Context, r Request) Fault
 
-// New returns a connector whose sessions are those of c, with the faults of
-// plan. A nil plan injects no faults.
+// New returns a connector that passes requests on to c and injects the faults
+// chosen by plan. A nil plan injects none.
 func New(c driver.Connector, plan Plan) *Connector {
 	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
 }
 
-// newCalls returns a Group without a limit.
 func newCalls() *calls.Group { return calls.NewGroup(math.MaxInt) }
 
 // Connect implements driver.Connector. Its sessions have all optional methods.
-// Those that the driver's session does not support return an error that matches
+// A method that the driver does not support returns an error that matches
 // errors.ErrUnsupported.
 func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	r := Request{Op: OpConnect, Nth: 1}
@@ -79,8 +76,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connect sends a Connect to the store, with the faults of the request and of
-// the reply.
+// connect connects to the store, with faults in the request and in the reply.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	sent, err := c.decide(ctx, r)
 	if err != nil {
@@ -103,9 +99,8 @@ func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	return s, nil
 }
 
-// decide asks the plan for the fault of a request at its current stage, and
-// waits for the delay of this fault. It returns an error if the request, the
-// reply or the event is lost, or if ctx ends meanwhile.
+// decide asks the plan for a fault and waits for the fault's delay. It returns
+// an error if the request, reply or event is lost, or if ctx ends meanwhile.
 func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 	fault := c.plan(ctx, r)
 	c.tally.add(r, fault)
@@ -120,7 +115,6 @@ func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 
 var errLost = fmt.Errorf("%w: lost on its way", driver.ErrUnavailable)
 
-// pause reports whether d passed before ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -133,10 +127,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// EndSession ends a session as [Fault.EndSession] does, and returns when the
-// session's nodes are gone. The number is that of [Request.Session]. The error
-// is that of closing the driver's session, or nil if the session has ended
-// before or never existed.
+// EndSession ends a session, given its [Request.Session], and waits until the
+// session's nodes are gone. The error is that of closing the driver's session.
+// It is nil if the session had already ended or never existed.
 func (c *Connector) EndSession(number int) error {
 	c.mu.Lock()
 	s := c.sessions[number]
@@ -148,7 +141,7 @@ func (c *Connector) EndSession(number int) error {
 	return s.inner.Close()
 }
 
-// EndSessions ends all live sessions, and returns when their nodes are gone.
+// EndSessions ends all live sessions and waits until their nodes are gone.
 func (c *Connector) EndSessions() {
 	c.mu.Lock()
 	var all []int
@@ -163,9 +156,9 @@ func (c *Connector) EndSessions() {
 	wg.Wait()
 }
 
-// Unwrap returns the driver's session wrapped by a session of a [Connector],
-// and any other session as it is. Tests need it for functions that take a
-// session of a particular store, such as those of memdriver.Faults.
+// Unwrap returns the driver's session behind a session of a [Connector]. Other
+// sessions are returned unchanged. Tests need it for functions that expect a
+// particular store's session, such as those of memdriver.Faults.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

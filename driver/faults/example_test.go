@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// A session ends while the program holds a lock. Here the work runs under the
-// lock's context and stops.
+// A session ends while the program holds a lock. The work stops because it uses
+// the lock's context.
 func ExampleConnector_EndSessions() {
 	store := faults.New(memdriver.New(), nil)
 	client := dlock.NewClient(store)
@@ -26,7 +26,7 @@ func ExampleConnector_EndSessions() {
 	// Output: true
 }
 
-// The network loses five requests and five replies in a hundred. The same seed
+// The network loses 5% of all requests and 5% of all replies. The same seed
 // loses the same ones again.
 func ExampleRates() {
 	store := faults.New(memdriver.New(), faults.Rates{
@@ -48,8 +48,8 @@ func ExampleRates() {
 	// Output: true true
 }
 
-// The reply to the first Create is lost after the store has made the node,
-// which is then removed.
+// The reply to the first Create is lost after the store has made the node. The
+// connector removes that node, because the caller does not know it.
 func ExampleNew() {
 	memory := memdriver.New()
 	store := faults.New(memory, func(_ context.Context, r faults.Request) faults.Fault {

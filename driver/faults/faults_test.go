@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, on a memory store behind a connector
-// that injects the faults returned by decide.
+// inBubble runs a test in virtual time. Faults chosen by decide are injected
+// into requests to a memory store.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}
@@ -265,8 +265,8 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	// The plan must not be asked about the end of a watch that ends with its
-	// session. The race shows in only a few of the rounds.
+	// The plan must not be asked about a watch that ends with its session.
+	// The race shows in only a few rounds.
 	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)
@@ -389,7 +389,7 @@ func TestSessionDescribesTheDriversSession(t *testing.T) {
 	assert.Zero(t, driver.Describe(plain))
 }
 
-// undescribed hides the optional methods of its sessions.
+// undescribed hides its sessions' optional methods.
 type undescribed struct{ driver.Connector }
 
 func (u undescribed) Connect(ctx context.Context) (driver.Session, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Prefixes of two contenders, in the form that locks use.
+// Node name prefixes, in the form that locks use.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
@@ -17,8 +17,8 @@ const (
 // data returns the data of a node, which differs in every call.
 func data() []byte { return []byte(rand.Text()) }
 
-// on returns a plan that injects f once, into the first request of the kind op
-// that reaches the stage.
+// on returns a plan that injects f once, into the first request of kind op to
+// reach the stage.
 func on(stage faults.Stage, op faults.Op, f faults.Fault) faults.Plan {
 	var once sync.Once
 	return func(_ context.Context, r faults.Request) (played faults.Fault) {

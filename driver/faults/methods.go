@@ -31,7 +31,6 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// withoutDropped removes what the fault drops from the result of a Create.
 func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	if f.DropAhead && j.Known {
 		j.Known, j.Ahead = false, nil
@@ -45,9 +44,9 @@ func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes the node of a Create that has returned an error: rule 4 of
-// package driver. It retries until the store has confirmed that the node is
-// gone, or the session has ended.
+// cleanUp removes the node of a Create that has returned an error, as rule 4 of
+// package driver requires. It retries until the store confirms that the node is
+// gone, or the session ends.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
 		o := s.removal(OpCleanUp, queue, p, driver.Changed)
@@ -59,7 +58,6 @@ func (s *session) cleanUp(queue string, p driver.Place) {
 	}
 }
 
-// nothing is the result of a Delete.
 type nothing struct{}
 
 func (s *session) removal(op Op, queue string, p driver.Place, why driver.Cause) order[nothing] {

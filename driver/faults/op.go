@@ -1,13 +1,13 @@
 package faults
 
-// Op is a kind of request that a session or a connector sends to its store. All
-// packages that inject or count faults use it.
+// Op is a kind of request to a store. It is shared by all packages that inject
+// or count faults.
 type Op int
 
-// The kinds of requests. OpConnect to OpClose are the methods of package driver
-// that may ask the store. OpCleanUp removes the node of a Create whose outcome
-// is unknown (rule 4). OpHeartbeat renews a lease (rule 8). The plan of a
-// [Connector] is never asked about OpHeartbeat.
+// OpConnect to OpClose are the methods of package driver that may ask the
+// store. OpCleanUp removes the node of a Create whose outcome is unknown.
+// OpHeartbeat renews a lease; the plan of a [Connector] is never asked about
+// it.
 const (
 	OpConnect Op = iota
 	OpCreate
@@ -38,7 +38,7 @@ var opNames = [...]string{
 	OpHeartbeat:  "heartbeat",
 }
 
-// String returns the name of the kind, such as "create".
+// String returns the name of the request, such as "create".
 func (op Op) String() string {
 	if op < 0 || int(op) >= len(opNames) {
 		return "unknown"

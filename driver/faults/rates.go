@@ -14,10 +14,9 @@ import (
 // Rates draws faults at random. Each rate is a probability from 0 to 1. The
 // zero Rates injects no faults. Pass its method Plan to [New].
 //
-// The fault of a request depends only on the seed and on the Session, Op,
-// Queue, Nth, Stage and Cause of the [Request], and not on other goroutines. A
-// program that makes the same requests in each of its sessions again therefore
-// meets the same faults again.
+// Faults are reproducible: they depend only on the seed and on the Session, Op,
+// Queue, Nth, Stage and Cause of the [Request], not on other goroutines. A
+// program that repeats its requests meets the same faults again.
 type Rates struct {
 	Seed uint64
 
@@ -31,15 +30,14 @@ type Rates struct {
 	LoseReleased float64 // watches that end instead of sending Released
 	EndSessions  float64 // requests and replies at which the session ends, except those of Connect
 
-	// Delay is the share of requests, replies and watch events that are
-	// delayed, each for a random time up to MaxDelay.
+	// Delay is the share of requests, replies and watch events to delay,
+	// each by a random time up to MaxDelay.
 	Delay float64
-	// MaxDelay is the longest such delay. Zero means 100 ms.
+	// MaxDelay bounds the delays. Zero means 100 ms.
 	MaxDelay time.Duration
 }
 
-// Plan is the [Plan] to pass to [New]. It returns the faults drawn for a
-// request, without blocking.
+// Plan implements [Plan]. It does not block.
 func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
 	rnd := x.numbers(r)
 	hit := func(rate float64) bool { return rnd.Float64() < rate }
@@ -73,7 +71,6 @@ func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
 	return f
 }
 
-// numbers returns the source of random numbers for one request at one stage.
 func (x Rates) numbers(r Request) *rand.Rand {
 	h := fnv.New64a()
 	for _, n := range []int{int(r.Op), int(r.Stage), int(r.Cause), r.Session, r.Nth} {

@@ -28,9 +28,9 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal runs a client that locks and unlocks thirty times, and returns
-// the requests and faults of each session. A common list would differ from run
-// to run, because the Close of one session races with the Connect of the next.
+// ratesJournal returns the requests and faults of each session of a client that
+// locks and unlocks thirty times. They are kept apart by session, because one
+// session's Close races with the Connect of the next.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {
@@ -46,8 +46,8 @@ func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 		for range 30 {
 			l, err := client.RWMutex("q").Lock(t.Context())
 			require.NoError(t, err)
-			// fails if a fault has ended the session or lost the reply to the
-			// Delete
+			// Fails if a fault has ended the session or lost the
+			// reply to the Delete.
 			_ = l.Unlock()
 			time.Sleep(time.Second)
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Stage says how far a request has come.
+// Stage says how far a request has come. A plan may inject a fault at each
+// stage.
 type Stage int
 
 const (
@@ -16,8 +17,8 @@ const (
 	// StageReply means that the store's reply is on its way back. A Close does
 	// not reach this stage.
 	StageReply
-	// StageNews means that the watch armed by the request has sent Released or
-	// has ended, and that this event is on its way to the caller.
+	// StageNews means that an event of the watch armed by the request is on
+	// its way to the caller. The watch has sent Released or has ended.
 	StageNews
 )
 
@@ -31,8 +32,8 @@ func (s Stage) String() string {
 	return "request"
 }
 
-// Request is a request to a driver, its reply, or an event of the watch that it
-// armed, as seen by a [Plan].
+// Request describes a request to [Plan], or its reply, or an event of the watch
+// that it armed.
 type Request struct {
 	Op    Op
 	Stage Stage
@@ -49,8 +50,8 @@ type Request struct {
 	Queue string
 	// Prefix is the prefix passed to Create or Replace.
 	Prefix string
-	// Place is the node that the request is about. It is unknown for a Create
-	// before StageReply, and has only a name for a Read.
+	// Place is the node that the request concerns. It is unknown for a
+	// Create before StageReply, and has only a name for a Read.
 	Place driver.Place
 	// Cause is the cause passed to Delete. At StageNews it is Released if the
 	// watch has sent Released, and Changed if it has ended.
@@ -83,8 +84,8 @@ func (r Request) String() string {
 
 func (r Request) failed(err error) error { return fmt.Errorf("faults: %s: %w", r, err) }
 
-// refused reports whether a driver rejects the request without asking the
-// store.
+// refused reports whether a driver rejects the request itself because of an
+// invalid name.
 func (r Request) refused() bool {
 	switch r.Op {
 	case OpWalk:
@@ -95,44 +96,43 @@ func (r Request) refused() bool {
 	return driver.CheckQueue(r.Queue) != nil
 }
 
-// repeatable reports whether Fault.Repeat applies to the request.
 func (r Request) repeatable() bool {
 	return r.Op == OpDelete || r.Op == OpReplace || r.Op == OpCleanUp
 }
 
-// arms reports whether the request may arm a watch.
 func (r Request) arms() bool {
 	return r.Op == OpCreate || r.Op == OpWatch || r.Op == OpWatchQueue
 }
 
-// Fault is a fault to inject into a request at one stage. The zero Fault does
-// nothing. Fields that do not apply to the request, or to the stage, are
+// Fault describes what goes wrong with a request at one stage. The zero Fault
+// does nothing. Fields that do not apply to the request or the stage are
 // ignored.
 type Fault struct {
 	// Delay is how long to hold the request, the reply or the event. A Close is
 	// held for at most two seconds, and no other field applies to it.
 	Delay time.Duration
 
-	// Lose makes the call return Err. At StageRequest the store does not
-	// receive the request. At StageReply the store has already carried it out.
-	// At StageNews the watch ends instead of sending Released. The end of a
-	// watch cannot be lost. (To simulate a request that is never answered, let
-	// the Plan block until its ctx ends.)
+	// Lose makes the call fail with Err. At StageRequest, the store never
+	// receives the request. At StageReply, it has already carried it out.
+	// At StageNews, the watch ends instead of sending Released; its end
+	// itself cannot be lost. (To simulate a request that is never answered,
+	// let the Plan block until its ctx ends.)
 	Lose bool
-	// Err is the error of a call whose request or reply was lost. If it is nil,
-	// an error that matches driver.ErrUnavailable is used. Err must not match
-	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported, because
-	// the caller would then believe that the node is gone, that the session has
-	// ended, or that the method is not supported.
+	// Err is the error of a call that lost its request or reply. If Err is
+	// nil, the call's error matches driver.ErrUnavailable. Err must not
+	// match driver.ErrGone, driver.ErrSessionEnded or
+	// errors.ErrUnsupported, which would tell the caller something untrue
+	// about the node, the session or the method.
 	Err error
 
-	// Repeat sends a request twice, one after the other, and drops the second
-	// reply. It applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
+	// Repeat sends a request twice in succession, and drops the second
+	// reply. It applies to OpDelete, OpReplace and OpCleanUp at
+	// StageRequest.
 	Repeat bool
 
-	// EndWatchAfter, if not zero, ends the watch armed by the request this long
-	// after the reply. It applies to OpCreate, OpWatch and OpWatchQueue at
-	// StageRequest.
+	// EndWatchAfter, if not zero, ends the watch armed by the request this
+	// long after the reply. It applies to OpCreate, OpWatch and
+	// OpWatchQueue at StageRequest.
 	EndWatchAfter time.Duration
 
 	// DropAhead and DropWatch remove the nodes ahead and the watch from the

@@ -14,10 +14,10 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// closeDelay limits the delay of a Close.
+// closeDelay is the longest delay a plan can give to a Close.
 const closeDelay = 2 * time.Second
 
-// session is a session of a Connector.
+// session wraps a driver's session and injects faults.
 type session struct {
 	connector *Connector
 	number    int
@@ -37,7 +37,7 @@ type session struct {
 	sent map[kind]int // how many requests were sent, by kind
 }
 
-// kind identifies the requests that Request.Nth counts together.
+// kind groups the requests that Request.Nth numbers together.
 type kind struct {
 	op    Op
 	queue string
@@ -53,8 +53,8 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 	return s
 }
 
-// awaitEnd waits until the driver's session has ended. It then cancels life,
-// and with it all requests, replies and events on their way.
+// awaitEnd waits for the end of the driver's session, and then cancels all
+// requests, replies and events on their way.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -63,8 +63,8 @@ func (s *session) awaitEnd() {
 	delete(s.connector.sessions, s.number)
 }
 
-// Done and Err ask the driver's session, so that callers learn of its end
-// without delay.
+// Done and Err use the driver's session directly, so that callers learn of its
+// end at once.
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 
@@ -73,8 +73,8 @@ func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner
 
 func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }
 
-// end ends the session and returns when it has ended. Its nodes are removed
-// after that.
+// end ends the session. When end returns, Done is closed, but the nodes may
+// remain for a while.
 func (s *session) end() {
 	s.gate.Go(func() { _ = s.inner.Close() })
 	<-s.inner.Done()
@@ -107,7 +107,6 @@ func (s *session) delayClose() {
 	_, _ = s.connector.decide(ctx, s.numbered(Request{Op: OpClose}))
 }
 
-// numbered counts a request, and returns it with its Session and Nth.
 func (s *session) numbered(r Request) Request {
 	r.Session = s.number
 	s.mu.Lock()
@@ -118,18 +117,17 @@ func (s *session) numbered(r Request) Request {
 	return r
 }
 
-// order is a request, with the functions that carry it out.
+// order is a request together with the functions that execute it.
 type order[T any] struct {
 	Request
 	do    func(ctx context.Context) (T, error)
 	place func(T) driver.Place // the place in the store's answer; may be nil
-	// undo is called if the store has carried out the request but the caller
-	// gets no answer. It may be nil.
+	// undo is called if the store has executed the request but the caller
+	// gets an error. It may be nil.
 	undo func(T)
 }
 
-// sent is the store's answer, together with the faults injected into the
-// request and its reply.
+// sent is the store's answer and the faults that were injected.
 type sent[T any] struct {
 	answer    T
 	onRequest Fault
@@ -137,10 +135,10 @@ type sent[T any] struct {
 	request   Request
 }
 
-// send sends a request to the store, with the faults of the request and of the
-// reply. The driver's method gets a context of the session, because a request
-// in flight does not end with its caller's ctx. If the driver rejects a request
-// without asking the store, no faults are injected.
+// send sends a request to the store and injects the plan's faults. The request
+// runs under a context of the session, because a request in flight does not end
+// with its caller's ctx. If the driver would reject the request without asking
+// the store, no fault is injected.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -176,7 +174,7 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry runs on a goroutine of its own, and goes on even if the caller of send
+// carry runs on its own goroutine, and continues even if the caller of send
 // gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
@@ -203,7 +201,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	return got, cmp.Or(lost, err)
 }
 
-// decide calls Connector.decide, and ends the session if the plan says so.
+// decide asks the plan for a fault, and ends the session if the fault says so.
 func (s *session) decide(r Request) (Fault, error) {
 	fault, err := s.connector.decide(s.life, r)
 	if fault.EndSession && s.life.Err() == nil {

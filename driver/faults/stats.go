@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Stats counts the faults that a [Connector] has injected. A test should check
-// that they are not zero, because a test without faults proves nothing.
+// Stats counts the faults that a [Connector] has injected. Tests should check
+// that the counts are not zero, because a test without faults proves nothing.
 type Stats struct {
 	Requests       int // requests sent, including Connects
 	Delayed        int // requests, replies and watch events that were delayed
@@ -21,7 +21,7 @@ type Stats struct {
 	SessionsEnded  int
 }
 
-// Stats returns the faults injected so far.
+// Stats returns the counts so far.
 func (c *Connector) Stats() Stats {
 	t := &c.tally
 	return Stats{
@@ -50,8 +50,8 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts the faults of a decision, except the parts that a Create leaves
-// out, which withoutDropped counts.
+// add counts an injected fault. The results left out of a Create are not
+// counted here but in withoutDropped.
 func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// forwarder passes the events of a driver's watch on to the caller, in one
-// goroutine, which keeps their order.
+// forwarder passes a driver's watch events on to the caller. It uses a single
+// goroutine, to keep them in order.
 type forwarder struct {
 	session *session
 	request Request // the request that armed the watch
@@ -18,8 +18,8 @@ type forwarder struct {
 	stop    func()
 }
 
-// forward returns a watch that passes on the events of inner, with faults. If
-// endAfter is not zero, the watch ends after that time.
+// forward returns a watch that passes on the events of inner and injects
+// faults. If endAfter is not zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
@@ -32,17 +32,16 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 		inner.Stop()
 	}
 	first, heard, ended := peek(inner.C)
-	// The watch of a node that is not in the queue must have ended when Watch
-	// returns, and no fault may delay that.
+	// If the watched node is not in the queue, the watch must have ended
+	// when Watch returns. No fault may delay that.
 	if ended || !s.gate.Go(func() { w.run(first, heard, endAfter) }) {
 		w.end()
 	}
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek receives from the channel of a watch without blocking. It reports in
-// heard whether it has received a value, and in ended whether the channel is
-// closed.
+// peek receives from a watch's channel without blocking. It reports whether it
+// has heard a value, or the channel has ended by being closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:
@@ -52,8 +51,8 @@ func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	}
 }
 
-// run passes on the events of the watch until it ends. If heard is true, first
-// has already been received.
+// run passes on events until the watch ends. If heard is true, first is an
+// event received earlier.
 func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) {
 	defer w.end()
 	var early <-chan time.Time
@@ -84,8 +83,8 @@ func (w *forwarder) end() {
 }
 
 // passReleased sends Released to the caller, and reports whether the watch goes
-// on. If the event is lost, or the driver's watch has ended by now, the watch
-// ends instead, as rule 13 of package driver allows.
+// on. If the event is lost, or the driver's watch has ended meanwhile, the
+// watch ends instead, as rule 13 of package driver allows.
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false
@@ -101,11 +100,9 @@ func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	}
 }
 
-// passEnd waits for as long as the plan delays the end of the watch.
 func (w *forwarder) passEnd() { _ = w.decide(driver.Changed) }
 
-// decide asks the plan for the fault of the event, and reports whether the
-// event arrives.
+// decide asks the plan for a fault, and reports whether the event arrives.
 func (w *forwarder) decide(cause driver.Cause) bool {
 	if w.over() {
 		return false
@@ -116,5 +113,4 @@ func (w *forwarder) decide(cause driver.Cause) bool {
 	return err == nil
 }
 
-// over reports whether the session has ended or the watch was stopped.
 func (w *forwarder) over() bool { return w.session.Err() != nil || w.ctx.Err() != nil }

@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// scripted is a session whose watch sends what the test sends. All calls that
-// arm a watch return the same one.
+// scripted is a session whose only watch is controlled by the test.
 type scripted struct {
 	driver.Session // nil, because no test calls the methods that scripted lacks
 
@@ -94,7 +93,7 @@ func hears(w driver.Watch) string {
 	}
 }
 
-// arming holds the calls that arm a watch.
+// arming lists the kinds of calls that arm a watch.
 var arming = map[string]func(driver.Session) (driver.Watch, error){
 	"create": func(s driver.Session) (driver.Watch, error) {
 		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})
@@ -109,7 +108,7 @@ var arming = map[string]func(driver.Session) (driver.Watch, error){
 }
 
 // watching runs a test in virtual time, once for each kind of call that arms a
-// watch, with the watch that this call returned.
+// watch.
 func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
 	for name, arm := range arming {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +135,6 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// onNews returns a plan that injects f into watch events with the given cause.
 func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
 	return func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews && r.Cause == cause {
@@ -327,7 +325,7 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 	}
 }
 
-// No plan can delay the end.
+// No plan may delay the end of a watch whose node is gone.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	plan := func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews {
@@ -389,8 +387,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// The caller gets no watch, so the driver's watch must be stopped. If the call
-// was a Create, its node must be removed as well.
+// The caller gets no watch, so the driver's watch must be stopped. After a
+// Create, the node must be removed as well.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -407,14 +405,14 @@ func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	}
 }
 
-// limited is a session whose Replace is not supported.
+// limited is a session that does not support Replace.
 type limited struct{ *scripted }
 
 func (limited) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
 	return driver.Place{}, errors.ErrUnsupported
 }
 
-// An unsupported method must say so in every call, even if the plan loses its
+// An unsupported method must always say so, even if the plan loses its
 // requests.
 func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
