@@ -7,8 +7,8 @@ import (
 )
 
 // Group limits the number of calls that run at once, including those whose
-// callers have given up. A session has one Group and calls Wait in its Close,
-// so that no call outlives Close: rule 11 of package driver.
+// callers have given up. A session with a Group calls Wait in its Close, so
+// that no call outlives Close: rule 11 of package driver.
 //
 // A Group is safe for concurrent use.
 type Group struct {
@@ -25,9 +25,9 @@ func NewGroup(limit int) *Group {
 	return &Group{limit: int64(limit), slots: semaphore.NewWeighted(int64(limit))}
 }
 
-// Wait waits until no call and no clean-up is running, and returns nil. Calls
-// passed to Do meanwhile start only after Wait has returned. If ctx ends first,
-// Wait returns the error of ctx.
+// Wait waits until no call and no clean-up is running. Calls of Do made
+// meanwhile start only after Wait has returned. If ctx ends first, Wait returns
+// the error of ctx.
 func (g *Group) Wait(ctx context.Context) error {
 	if err := g.slots.Acquire(ctx, g.limit); err != nil {
 		return err
@@ -40,17 +40,15 @@ func (g *Group) Wait(ctx context.Context) error {
 // returns the error of ctx at once.
 //
 // In that case call keeps running, because it cannot be interrupted. When it
-// returns, its result is passed to late on the same goroutine, which cleans up.
-// For example, late removes a node that call created after Do had returned.
-// Either Do returns the result or late receives it, never both. If late is nil,
-// the result is dropped.
+// returns, late receives its result, on the same goroutine, and cleans up: it
+// might remove a node that call created after Do had returned. Either Do
+// returns the result or late receives it, never both. If late is nil, the
+// result is dropped.
 //
-// While the group is running as many calls as its limit allows, Do waits for
-// one of them to end. A call ends when late has returned, if it was called. If
-// ctx ends before call has started, neither call nor late runs. The error does
-// not say whether call has started, and the caller need not know, because late
-// does all the cleaning up. A caller that does it itself finds nothing to clean
-// up.
+// If the group is already running as many calls as its limit allows, Do waits
+// for one of them, including its clean-up. If ctx ends before call has started,
+// neither call nor late runs. The error does not say whether call has started,
+// so callers should leave all cleaning up to late.
 //
 // Both functions must return eventually, so the client library needs a time
 // limit of its own. A panic in one of them ends the process, as in any other

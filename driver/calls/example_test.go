@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// client is a client library whose functions take no context.
+// client stands for a client library whose functions take no context.
 type client struct {
 	asked   chan struct{} // closed by Create
 	release chan struct{}
@@ -21,8 +21,8 @@ func (c client) Create() (string, error) {
 
 func (c client) Delete(name string) { fmt.Println("deleted", name) }
 
-// The caller gives up. Later the call creates a node, and the clean-up removes
-// it.
+// The caller gives up before the call has created a node. The clean-up removes
+// that node later.
 func ExampleDo() {
 	store := client{asked: make(chan struct{}), release: make(chan struct{})}
 	group := calls.NewGroup(16)
@@ -46,8 +46,7 @@ func ExampleDo() {
 	// deleted node-0000000007
 }
 
-// A session registers each call with its Gate. Closing the session closes the
-// Gate, which ends the calls in flight and rejects later ones.
+// Closing a session's Gate ends the calls in flight and rejects later ones.
 func ExampleGate() {
 	var gate calls.Gate
 	ctx, leave, open := gate.Enter(context.Background())

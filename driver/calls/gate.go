@@ -18,11 +18,11 @@ var ErrLimit = errors.New("calls: the call has taken too long")
 // The zero Gate is open. A Gate is safe for concurrent use and must not be
 // copied after first use.
 type Gate struct {
-	// Limit is how long a call may take before the Gate cancels its context,
-	// with ErrLimit as the cause. Zero means no limit. The context has no
-	// deadline, because a client library would send it to the store, and
-	// because the resulting error would look like the caller's own deadline:
-	// rule 10 of package driver. Limit must not be changed after first use.
+	// Limit is how long a call may take. After that, the Gate cancels its
+	// context with ErrLimit as the cause. Zero means no limit. The context
+	// has no deadline: a client library might send a deadline to the store,
+	// and its error would look like that of the caller's own deadline (rule
+	// 10 of package driver). Limit must not be changed after first use.
 	Limit time.Duration
 
 	mu       sync.Mutex
@@ -36,10 +36,10 @@ type call struct {
 	timer *time.Timer // nil without a limit
 }
 
-// Enter registers a call, and reports in open whether it may begin. The call
-// uses the context life, which ends when ctx ends, when the Gate is closed, and
-// when the Limit has passed. The call must end by calling leave. After Close,
-// open is false and leave is nil.
+// Enter registers a call. If open is true, the call may begin, uses the context
+// life, and must end by calling leave. The context ends when ctx ends, when the
+// Gate is closed, or when the Limit has passed. After Close, open is false and
+// leave is nil.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,8 +82,8 @@ func (g *Gate) Go(f func()) bool {
 	return !g.closed
 }
 
-// Close cancels the contexts of the calls in flight, and waits until each call
-// has left and each goroutine started by Go has ended. Once Close has been
+// Close cancels the contexts of the calls in flight. It waits until each call
+// has left and each goroutine started by Go has ended. From the moment Close is
 // called, no other call or goroutine begins. A second Close waits in the same
 // way.
 func (g *Gate) Close() {
