@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// settings are those of a driver in these tests.
+// settings holds the parameters of an imaginary driver.
 type settings struct {
 	user    string
 	secret  func() string

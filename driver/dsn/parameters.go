@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Parameters has a function for each parameter, by name, that stores its value.
-// An error of a function must not repeat the value.
+// Parameters maps each parameter's name to the function that parses and stores
+// its value. The error of such a function must not repeat the value.
 type Parameters map[string]func(value string) error
 
 // Parse stores the parameters of a query of the form name=value&name=value. It
-// decodes percent escapes, and keeps a plus. An unknown parameter is an error.
+// decodes percent escapes, but leaves a plus as it is. An unknown parameter is
+// an error.
 func (p Parameters) Parse(query string) error {
 	if query == "" {
 		return nil
@@ -45,8 +46,9 @@ func (p Parameters) Parse(query string) error {
 	return nil
 }
 
-// Set stores the decoded value of one parameter, and reports whether it is known.
-// It is for drivers that share a query with a client library.
+// Set stores one parameter, whose value is already decoded, and reports whether
+// the parameter is known. It is for drivers that share a query with a client
+// library.
 func (p Parameters) Set(name, value string) (known bool, err error) {
 	set, known := p[name]
 	if !known {
@@ -58,8 +60,8 @@ func (p Parameters) Set(name, value string) (known bool, err error) {
 	return true, nil
 }
 
-// isPlainWord reports whether s looks like a mistyped name, and not like a part
-// of a password.
+// isPlainWord reports whether s looks like a mistyped parameter, rather than
+// part of a password, so that an error may quote it.
 func isPlainWord(s string) bool {
 	for _, c := range []byte(s) {
 		if (c < 'a' || c > 'z') && c != '_' {
@@ -69,7 +71,8 @@ func isPlainWord(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
-// Duration returns the function of a parameter that is a duration.
+// Duration returns a function for [Parameters] that stores a duration between
+// least and most.
 func Duration(to *time.Duration, least, most time.Duration) func(value string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -81,7 +84,8 @@ func Duration(to *time.Duration, least, most time.Duration) func(value string) e
 	}
 }
 
-// Int returns the function of a parameter that is a whole number.
+// Int returns a function for [Parameters] that stores an integer between least
+// and most.
 func Int[T int | int64](to *T, least, most T) func(value string) error {
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)
@@ -93,7 +97,7 @@ func Int[T int | int64](to *T, least, most T) func(value string) error {
 	}
 }
 
-// Bool returns the function of a parameter that is true or false.
+// Bool returns a function for [Parameters] that stores true or false.
 func Bool(to *bool) func(value string) error {
 	return func(value string) error {
 		b, err := strconv.ParseBool(value)
@@ -105,7 +109,8 @@ func Bool(to *bool) func(value string) error {
 	}
 }
 
-// Text returns the function of a parameter that is any text but the empty one.
+// Text returns a function for [Parameters] that stores any text but the empty
+// one.
 func Text(to *string) func(value string) error {
 	return func(value string) error {
 		if value == "" {

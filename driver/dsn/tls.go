@@ -8,21 +8,24 @@ import (
 	"os"
 )
 
-// TLS says which PEM files and which name the connections use.
+// TLS holds the TLS parameters of a data source name: PEM files, and the name
+// expected in the server's certificate.
 type TLS struct {
 	CA         string // the authorities to trust; empty: those of the system
 	Cert, Key  string // the certificate of the client; empty: none
 	ServerName string // the name that the certificate of the server must have; empty: its host
 }
 
-// AddTo adds the parameters tls_ca, tls_cert, tls_key and tls_server_name.
+// AddTo makes p accept the parameters tls_ca, tls_cert, tls_key and
+// tls_server_name, and store them in t.
 func (t *TLS) AddTo(p Parameters) {
 	p["tls_ca"], p["tls_cert"], p["tls_key"] = Text(&t.CA), Text(&t.Cert), Text(&t.Key)
 	p["tls_server_name"] = Text(&t.ServerName)
 }
 
-// Check fails if a parameter is missing. If TLS is off, t must be zero. The text on
-// says how a data source name turns TLS on, as in tls=true.
+// Check returns an error if the parameters are inconsistent, such as a
+// certificate without its key, or any of them although TLS is off. For that
+// error, on is the parameter that turns TLS on, such as "tls=true".
 func (t TLS) Check(isOn bool, on string) error {
 	if !isOn && t != (TLS{}) {
 		return errors.New("a tls_ parameter without " + on)
@@ -33,8 +36,9 @@ func (t TLS) Check(isOn bool, on string) error {
 	return nil
 }
 
-// Config reads the files. Each new session should call it, so that renewed
-// certificates are used. A [FileError] says that a file cannot be used.
+// Config reads the files and returns a TLS configuration. Call it for each new
+// session, so that renewed certificates are used. If a file cannot be used, the
+// error is a [FileError].
 func (t TLS) Config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -57,8 +61,8 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// FileError is an error of a file of [TLS]. A retry does not help as long as the
-// file stays as it is.
+// FileError reports an unusable file of [TLS]. Retrying is pointless until the
+// file changes.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }

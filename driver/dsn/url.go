@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// URL has the parts of user:password@host:port,host:port/path?query, which
-// follow the scheme. They keep their percent escapes.
+// URL holds the parts of user:password@host:port,host:port/path?query, the text
+// after the scheme. The parts are not unescaped.
 type URL struct {
 	Login string // user:password; may be empty
 	Hosts string
@@ -18,8 +18,8 @@ type URL struct {
 	Query string
 }
 
-// Split returns the parts of text. It fails if a password has a slash, a question
-// mark or an at sign that is not escaped.
+// Split splits text into its parts. It returns an error if a password contains
+// an unescaped slash, question mark or at sign.
 func Split(text string) (URL, error) {
 	var u URL
 	u.Hosts, u.Query, _ = strings.Cut(text, "?")
@@ -39,8 +39,8 @@ func Split(text string) (URL, error) {
 	return u, nil
 }
 
-// Login decodes user:password. The password is a function, so that printing the
-// struct that holds it does not show it.
+// Login decodes user:password. The password is returned as a function, so that
+// printing a struct that holds it does not reveal it.
 func Login(text string) (user string, password func() string, err error) {
 	user, secret, found := strings.Cut(text, ":")
 	if !found {
@@ -58,8 +58,8 @@ func Login(text string) (user string, password func() string, err error) {
 	return user, func() string { return secret }, nil
 }
 
-// Hosts splits a list with commas, and returns each host as host:port. An IPv6
-// address needs brackets.
+// Hosts splits a comma-separated list and returns each host as host:port. An
+// IPv6 address must be in brackets.
 func Hosts(list, defaultPort string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, errors.New("no host")
@@ -110,7 +110,7 @@ func parseHost(text, defaultPort string) (string, error) {
 	return host + ":" + port, nil
 }
 
-// parseIPv6 cuts an address in brackets off text.
+// parseIPv6 splits text after a leading IPv6 address in brackets.
 func parseIPv6(text string) (host, after string, err error) {
 	inside, after, found := strings.Cut(text[1:], "]")
 	if !found {
