@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// A waiter watches its own node and the one ahead of it. A first poll of the
-// store finds both. Then the holder releases its lock, and finally the waiter's
+// A waiter watches its own node and the one ahead of it. The first poll of the
+// store finds both. Then the holder releases the lock, and at last the waiter's
 // node is lost.
 func Example() {
 	holder := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1}

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes what one watch has to report, from the rules alone. Unlike a
-// Set, it needs no index, order or mutex.
+// model computes what one watch should report, directly from the rules. Unlike
+// a Set, it has no index and no mutex.
 type model struct {
 	watch    driver.Watch
 	queue    string
@@ -83,8 +83,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play makes the calls encoded in the bytes, two bytes per call. After each
-// call it compares each watch with its model.
+// play makes the calls that the bytes encode, two bytes per call, and compares
+// each watch with its model after each call.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set

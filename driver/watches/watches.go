@@ -25,9 +25,9 @@ type Set struct {
 	queues map[string]index // by queue; only queues with open watches
 }
 
-// index finds the open watches of one queue by the name of a watched node, or
-// by the empty name for watches of the whole queue. The cost of a notice
-// therefore does not grow with the number of waiters.
+// index finds a queue's watches by the name of a watched node. Watches of the
+// whole queue have the empty name. Because of the index, the cost of a notice
+// does not grow with the number of waiters.
 type index map[string]map[*watch]bool
 
 type watch struct {
@@ -45,7 +45,6 @@ type watch struct {
 	released bool // whether Released was sent; ahead is no longer watched then
 }
 
-// names returns the watch's keys in the index of its queue.
 func (w *watch) names() []string {
 	if w.whole {
 		return []string{""}
@@ -63,8 +62,8 @@ var closed = func() chan driver.Cause {
 	return c
 }()
 
-// Ended returns a watch that has ended, for a Watch call whose own node is not
-// in the queue.
+// Ended returns a watch that has already ended. It is for a Watch call whose
+// own node is not in the queue.
 func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
@@ -122,7 +121,6 @@ func (s *Set) stop(w *watch) {
 	s.remove(w)
 }
 
-// remove removes a watch from the set, if present. The caller holds s.mu.
 func (s *Set) remove(w *watch) {
 	x := s.queues[w.queue]
 	for _, name := range w.names() {
@@ -136,7 +134,8 @@ func (s *Set) remove(w *watch) {
 	}
 }
 
-// named returns the watches with any of these keys, in the order of arming.
+// named returns the watches with any of these keys, in the order in which they
+// were armed.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
 		found = slices.AppendSeq(found, maps.Keys(x[name]))
@@ -145,7 +144,6 @@ func (x index) named(names ...string) (found []*watch) {
 	return slices.Compact(found)
 }
 
-// all returns all watches of the index, in the order of arming.
 func (x index) all() []*watch { return x.named(slices.Collect(maps.Keys(x))...) }
 
 func inOrder(watches []*watch) {
@@ -272,10 +270,10 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// lose tells a watch of nodes that n is gone, and reports whether the watch
-// ends. If n was released and is ahead, lose sends Released and the watch goes
-// on. If n has the name of a watched node but another epoch, the watch ends
-// without Released, because it may end early.
+// lose tells a watch that node n is gone, and reports whether the watch ends.
+// If n is ahead and was released, lose sends Released and the watch goes on. If
+// the node ahead has the same name but another epoch, the watch ends, which is
+// always allowed.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
@@ -300,7 +298,6 @@ func (s *Set) Changed(queue string) {
 	s.end(s.queues[queue].named(""), func(*watch) bool { return true })
 }
 
-// end ends the watches that match. The caller holds s.mu.
 func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	for _, w := range watches {
 		if match(w) {

@@ -12,14 +12,11 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// place returns the place of the node with that sequence, in epoch 1 and with a
-// token.
 func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// reports is what a watch has reported so far: that it sent Released, and that
-// it ended.
+// reports records what a watch has reported so far.
 type reports struct{ released, ended bool }
 
 var (
