@@ -1,5 +1,5 @@
-// This file is the contract between a driver and its caller. The terms and a
-// summary of the rules are in doc.go.
+// This file defines the contract between a driver and its caller. doc.go
+// explains the terms and summarizes the rules.
 
 package driver
 
@@ -229,11 +229,11 @@ type Node struct {
 	Name string
 	// Seq is the sequence, such as 7.
 	Seq int64
-	// Epoch tells apart queues that were created one after the other under the
-	// same name. A driver for a store whose sequences can start over sets it to
-	// a number that is new each time this happens, and that is the same in
-	// Create, Replace and List, so that Name and Epoch identify a node forever.
-	// If sequences never start over, Epoch is zero.
+	// Epoch distinguishes queues that existed one after the other under the
+	// same name. A driver sets it to a new number whenever the sequences of
+	// a queue start over, so that Name and Epoch together identify a node
+	// forever. The number is the same in Create, Replace and List. It is
+	// zero if the store's sequences never start over.
 	Epoch int64
 }
 
@@ -251,16 +251,17 @@ type NodeSpec struct {
 	// Data is stored with the node. It is different in every call of Create, so
 	// that a driver can recognize the node after a lost reply.
 	Data []byte
-	// Predecessor returns the index of the node that this contender has to wait
-	// for, given the nodes ahead of it, or -1 if it need not wait. It has no
-	// side effects and does not block. If Predecessor is nil, the caller wants
-	// no watch. A driver may ignore Predecessor.
+	// Predecessor chooses the node that this contender has to wait for.
+	// Given the nodes ahead, it returns an index, or -1 if the contender
+	// need not wait. It has no side effects and does not block. If
+	// Predecessor is nil, the caller wants no watch. A driver may ignore
+	// Predecessor.
 	Predecessor func(ahead []Node) int
 }
 
-// Joined is the result of Create: a place, and what the driver already knows
-// about the queue. Only the place is required. Package recipes asks for the
-// rest if it is missing.
+// Joined is the result of Create: a place, and optionally what the driver
+// already knows about the queue. Package recipes asks for the rest if it is
+// missing.
 type Joined struct {
 	Place
 	// Known reports whether the driver knows the nodes ahead. If it is false,
@@ -273,11 +274,12 @@ type Joined struct {
 	// example, a driver may take them from a list request that follows the
 	// create on the same connection.
 	Ahead []Node
-	// Watch is what [Session.Watch] would have returned for this place and the
-	// node ahead chosen by Predecessor. Both nodes are in the queue when the
-	// driver arms the watch, so the watch reports the later removal of either
-	// as described in rules 6 and 13. Watch is zero if the driver offers no
-	// such watch, if Predecessor is nil, or if Predecessor returned -1.
+	// Watch is an optional watch of this place and of the node that
+	// Predecessor chose, as [Session.Watch] would have returned it. The
+	// driver must arm it while both nodes are in the queue, so that it
+	// reports the later removal of either: see rules 6 and 13. It is zero
+	// if the driver offers none, if Predecessor is nil, or if Predecessor
+	// returned -1.
 	Watch Watch
 }
 
@@ -291,9 +293,9 @@ type Watch struct {
 	stop func()
 }
 
-// NewWatch returns a watch with the channel c. The function stop frees the
-// watch's resources. It must not block, and may be called more than once, even
-// after the end of the watch. It may be nil.
+// NewWatch returns a Watch that receives from c. The function stop, which may
+// be nil, frees the watch's resources. It must not block, and may be called
+// more than once, even after the end of the watch.
 func NewWatch(c <-chan Cause, stop func()) Watch { return Watch{C: c, stop: stop} }
 
 // Stop frees the watch's resources. It does not block, and may be called more
@@ -309,12 +311,12 @@ func (w Watch) Stop() {
 type Cause int
 
 const (
-	// Changed is the zero value. In a Delete it stands for every cause but
-	// Released. It is also what a receive from the closed channel of a watch
-	// yields, and then only says that the caller should list the queue again.
+	// Changed, the zero value, covers every cause but Released. A receive
+	// from the closed channel of a watch yields Changed, which only tells
+	// the caller to list the queue again.
 	Changed Cause = iota
-	// Released says that the holder of an exclusive lock gave it back. See rule
-	// 13.
+	// Released means that the holder of an exclusive lock has given it
+	// back. See rule 13.
 	Released
 )
 

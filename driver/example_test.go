@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two contenders pass a lock on, with the same calls that package recipes
-// makes. The store is in memory.
+// One contender hands its lock over to another, with the same calls that
+// package recipes makes.
 func Example() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)
@@ -83,11 +83,11 @@ func ExampleCheckQueue() {
 	// bad name: "stock/.." has a segment ".."
 }
 
-// plainSession hides the optional methods of a session.
+// plainSession hides a session's optional methods.
 type plainSession struct{ driver.Session }
 
-// The function Replace accepts any session. If the session has no Replace
-// method, the error matches errors.ErrUnsupported.
+// Replace accepts any session. If the session has no Replace method, the error
+// matches errors.ErrUnsupported.
 func ExampleReplace() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)

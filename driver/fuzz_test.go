@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable reports whether a name may contain the characters of s. It
+// printable reports whether names may contain the characters of s. It
 // deliberately shares no code with the functions under test.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
@@ -21,8 +21,6 @@ func printable(s string) bool {
 	})
 }
 
-// wantNameError fails the test unless err matches ErrBadName and can be printed
-// on a terminal.
 func wantNameError(t *testing.T, err error, of string) {
 	t.Helper()
 	require.ErrorIs(t, err, driver.ErrBadName, "%q", of)
@@ -78,8 +76,8 @@ func FuzzCheckPrefix(f *testing.F) {
 	})
 }
 
-// FuzzNameOrder checks that different sequences never give the same name, and
-// that names of the same length sort in the order of their sequences.
+// FuzzNameOrder checks that different sequences give different names, and that
+// names of equal length sort by sequence.
 func FuzzNameOrder(f *testing.F) {
 	f.Add("web1-W-", int64(7), int64(10))
 	f.Add("a-", int64(9_999_999_999), int64(10_000_000_000))

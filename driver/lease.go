@@ -55,8 +55,8 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	done    <-chan struct{} // ended.Done()
 
-	// Written with mu held, but read without it, because every request reads
-	// these fields.
+	// Written with mu held, but read without it, because every request
+	// reads these fields.
 	begun atomic.Bool  // whether from is set
 	from  atomic.Int64 // Instant.counted of the instant from which the lease counts
 	over  atomic.Bool  // whether err is set; done is closed before mu is unlocked
@@ -87,8 +87,8 @@ var processClock = newClock(func() func() (mono, wall time.Duration) {
 	}
 }())
 
-// clock combines two clocks. Between two readings it advances by as much as the
-// one that has advanced more.
+// clock combines the monotonic and the wall clock. Between two readings it
+// advances by whichever has advanced more.
 type clock struct {
 	read func() (mono, wall time.Duration)
 
@@ -96,14 +96,15 @@ type clock struct {
 	skew atomic.Pointer[skew]
 }
 
-// skew is what a clock adds to the monotonic clock. It is immutable.
+// skew is the difference between a clock and the monotonic clock. It is
+// immutable.
 type skew struct {
 	wall  time.Duration // how far the wall clock was ahead of the monotonic clock
 	added time.Duration // the sum of all advances of wall
 }
 
-// tolerance is how far the skew may change unnoticed. Without it, the delay
-// between reading the two clocks would be added again and again.
+// tolerance is the change of the skew to ignore. Without it, the delay between
+// reading the two clocks would add up.
 const tolerance = time.Millisecond
 
 func newClock(read func() (mono, wall time.Duration)) *clock {
@@ -114,8 +115,8 @@ func newClock(read func() (mono, wall time.Duration)) *clock {
 }
 
 func (c *clock) now() Instant {
-	// Load the skew after reading the clocks, so that it includes what earlier
-	// readings have added.
+	// Load the skew after reading the clocks, so that it includes all
+	// earlier readings.
 	mono, wall := c.read()
 	s := c.skew.Load()
 	if (wall - mono - s.wall).Abs() > tolerance {
@@ -124,8 +125,8 @@ func (c *clock) now() Instant {
 	return Instant{mono: mono, counted: mono + s.added}
 }
 
-// readAgain reads the clocks with mu held, because a reading made before
-// another goroutine replaced the skew would look like a step of the wall clock.
+// readAgain reads the clocks with mu held. A reading made before another
+// goroutine replaced the skew would look like a step of the wall clock.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +143,6 @@ func (t Instant) add(d time.Duration) Instant {
 	return Instant{mono: t.mono + d, counted: t.counted + d}
 }
 
-// since returns how much of a lease's term has passed from u to t.
 func (t Instant) since(u Instant) time.Duration { return t.counted - u.counted }
 
 // Sub returns the time from u to t on the monotonic clock. It is for spacing
@@ -238,8 +238,8 @@ func (l *Lease) Failed(err error) {
 	l.failure = err
 }
 
-// maxBeats limits the heartbeats in flight to as many as Keep starts within one
-// timeout. One that has been in flight for longer could not renew the lease.
+// maxBeats limits the heartbeats in flight to the number that Keep starts
+// within one timeout. An older one could not renew the lease anyway.
 const maxBeats = 8
 
 // Keep renews the lease until the lease ends. It calls beat every eighth of the
@@ -282,7 +282,6 @@ func (l *Lease) Keep(beat func(ctx context.Context) error) {
 	}
 }
 
-// limit calls beat with the context described at Keep.
 func (l *Lease) limit(beat func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(l.ended, l.timeout/4)
 	defer cancel()
@@ -303,7 +302,6 @@ func (l *Lease) Context() (context.Context, context.CancelFunc) {
 	return context.WithCancel(l.ended)
 }
 
-// at returns the error of the lease at that instant.
 func (l *Lease) at(now Instant) error {
 	if !l.over.Load() && l.leftAt(now) > 0 {
 		return nil
@@ -316,7 +314,7 @@ func (l *Lease) at(now Instant) error {
 	return l.err
 }
 
-// leftAt returns the rest of the term. It does not need mu.
+// leftAt returns the time left of the lease. It does not need mu.
 func (l *Lease) leftAt(now Instant) time.Duration {
 	if !l.begun.Load() {
 		return l.term
@@ -324,8 +322,6 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 	return l.term - now.since(l.start())
 }
 
-// start returns the instant from which the lease counts, without its monotonic
-// time.
 func (l *Lease) start() Instant { return Instant{counted: time.Duration(l.from.Load())} }
 
 // Renew counts the lease from sent, the time at which a request was sent. The
@@ -409,7 +405,7 @@ func (l *Lease) Err() error { return l.at(l.Now()) }
 // Term returns how long the lease runs without a renewal.
 func (l *Lease) Term() time.Duration { return l.term }
 
-// The methods below are called with mu held, except for tick, which locks it.
+// The methods below require mu to be held, except tick, which locks it.
 
 func (l *Lease) begin(from Instant) {
 	l.from.Store(int64(from.counted))
@@ -450,20 +446,20 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	// A method that sees over set waits for mu before it returns err, so done
-	// is closed by then.
+	// A method that sees over set waits for mu before it returns err. By
+	// then, done is closed.
 	l.over.Store(true)
 	l.cancel(l.err)
 }
 
-// untilCheck returns when the timer should next check the clocks. It is at most
-// a quarter of the term, because timers do not count time spent asleep.
+// untilCheck returns the time until the timer should fire next. It is at most a
+// quarter of the term, because timers do not count time spent asleep.
 func (l *Lease) untilCheck(left time.Duration) time.Duration {
 	return min(left, max(l.term/4, time.Millisecond))
 }
 
-// tick runs when the timer fires. It sets the timer again if the lease was
-// renewed meanwhile, because a renewal does not, which saves time in every
+// tick runs when the timer fires. If the lease was renewed meanwhile, tick
+// restarts the timer. Renewals leave it alone, which saves time in every
 // request.
 func (l *Lease) tick() {
 	l.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are two clocks set by the test. Timers do not follow them.
+// clocks is a clock whose two sources are set by the test. Timers do not follow
+// it.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -48,8 +49,6 @@ func closed(c <-chan struct{}) bool {
 
 const term = time.Hour // so long that no timer fires during a test
 
-// running returns a lease with the given term that has begun and counts from
-// the given instant.
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
 	l.Renew(from)
@@ -74,7 +73,7 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	}
 }
 
-// The last step alone leaves either clock short of the term.
+// The last step alone is shorter than the term on either clock.
 func TestNoStepOfTheWallClockHidesTimeThatWasRead(t *testing.T) {
 	for name, steps := range map[string][]struct{ mono, wall time.Duration }{
 		"set back, then asleep":  {{1, -term}, {0, term / 2}, {1, -term / 4}, {0, term / 2}},
@@ -112,8 +111,8 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// The goroutine is held up between its two readings, while the wall clock is
-// set back and another goroutine notices.
+// A goroutine is delayed between its two readings, while the wall clock is set
+// back and another goroutine notices.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false

@@ -139,8 +139,8 @@ func TestDoWithoutAProofRenewsNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrSessionEnded)
 }
 
-// Since the caller of Connect has no session yet, the error must not say that
-// it has ended.
+// The caller of Connect has no session yet, so the error must not say that one
+// has ended.
 func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
 	c := newClocks()
 	l := newLease(2*term, term, c.now)
@@ -251,8 +251,6 @@ func TestACancelledContextEndsAlone(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// keep runs Keep on another goroutine, and returns a channel that is closed
-// when Keep returns.
 func keep(l *Lease, beat func(ctx context.Context) error) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {

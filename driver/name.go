@@ -106,9 +106,8 @@ func checkSegment(queue, segment string) error {
 	return nil
 }
 
-// unprintable returns the index of the first byte that is not part of a
-// printable character. The replacement character counts as unprintable, because
-// it stands for text that was lost.
+// unprintable returns the index of the first unprintable character. The
+// replacement character counts as one, because it stands for lost text.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {
