@@ -15,16 +15,16 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// revision is an older revision of this repository. Its child processes run the bench
-// program built from its own sources, which uses the older library through the API of
-// that time. Only the protocol with the children stays the same: see package work.
+// revision is an older revision of this repository to compare with. Its child
+// processes run its own bench program. They must understand the protocol of
+// package work, which therefore stays compatible.
 type revision struct {
 	label   string // name and commit
 	program string // path of its bench program
 }
 
-// build builds the bench program of a revision of the repository around the working
-// directory. It writes to dir only. Its errors say what the user can do.
+// build builds the bench program of an older revision, in dir. It writes
+// nowhere else. Its errors tell the user what to do.
 func build(ctx context.Context, name, dir string) (revision, error) {
 	fail := func(what string, err error) (revision, error) {
 		if ctx.Err() != nil {
@@ -62,7 +62,6 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	return r, nil
 }
 
-// label abbreviates the commit, after a name such as a tag.
 func label(name, commit string) string {
 	short := commit[:min(10, len(commit))]
 	if strings.HasPrefix(commit, name) {
@@ -71,9 +70,9 @@ func label(name, commit string) string {
 	return name + " (" + short + ")"
 }
 
-// runIn runs one command in dir and returns its output, or an error with its standard
-// error. The go command keeps its temporary files in dir, because it does not remove
-// them after some interrupts.
+// runIn runs a command in dir and returns its output. An error includes its
+// standard error. The go command keeps its temporary files in dir, because it
+// may not remove them when interrupted.
 func runIn(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -87,10 +86,10 @@ func runIn(ctx context.Context, dir, name string, args ...string) (string, error
 	return strings.TrimSpace(out.String()), nil
 }
 
-// olderName returns the name of a competitor's older counterpart.
 func olderName(name string) string { return name + "@older" }
 
-// withOlder adds the older counterpart after each competitor that is this library.
+// withOlder inserts the older revision after each competitor that is this
+// library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -107,8 +106,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// minSpeed is the speed in relation to the older revision below which a workload
-// counts as slower.
+// minSpeed is the relative speed below which a workload counts as slower than
+// in the older revision.
 const minSpeed = 0.95
 
 type comparison struct {
@@ -119,7 +118,7 @@ type comparison struct {
 	rounds          int // in which both were measured
 }
 
-// slower reports whether the whole interval is below minSpeed.
+// slower reports whether the whole confidence interval is below minSpeed.
 func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
 
 func (c comparison) between() string {
@@ -129,7 +128,6 @@ func (c comparison) between() string {
 	return fmt.Sprintf("%s to %s", ratio(c.interval.Low), ratio(c.interval.High))
 }
 
-// ratio formats v with one digit more than minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
 func (r *report) comparisons() (all []comparison) {
@@ -153,7 +151,6 @@ func (r *report) comparisons() (all []comparison) {
 	return all
 }
 
-// against returns the table that compares this library with its older revision.
 func (r *report) against() string {
 	rows := mapped(r.comparisons(), func(c comparison) []string {
 		return []string{c.workload, c.label, c.current, c.older, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)}
@@ -162,8 +159,8 @@ func (r *report) against() string {
 	return fmt.Sprintf("against %s, on %s\n\n%s\n", r.Against, r.setup.phrase, table(header, rows))
 }
 
-// slowerThanOlder returns an error that names the workloads that are slower, and those
-// with too few rounds for an interval.
+// slowerThanOlder returns an error that names the slower workloads, and those
+// with too few rounds to tell.
 func (r *report) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {

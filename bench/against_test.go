@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// repository makes an empty git repository the working directory.
+// repository makes the working directory an empty git repository.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -28,7 +28,7 @@ func git(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// revisionWith commits and tags a module bench with one source file.
+// revisionWith commits and tags a bench module with the given source.
 func revisionWith(t *testing.T, tag, source string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bench", 0o755))
@@ -39,7 +39,7 @@ func revisionWith(t *testing.T, tag, source string) {
 	git(t, "tag", tag)
 }
 
-// answering returns a program that answers one command with this error.
+// answering returns a program that answers any command with an error.
 func answering(text string) string {
 	return `package main
 
@@ -129,7 +129,7 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// The plans have no sessions, so that no server is needed.
+// Plans without sessions need no server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)

@@ -15,14 +15,14 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// Limits for answers of a child, far above what an idle machine needs.
+// Timeouts for a child's answers, far above what an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
 	graceTime    = 15 * time.Second // beyond the duration of a plan that has one
 )
 
-// child is the process in which a competitor works. Package work documents its
-// protocol.
+// child is a process that runs one competitor. Its protocol is documented in
+// package work.
 type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
@@ -59,8 +59,6 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// ask sends a command and returns the answer without its first word, which must be
-// the expected one.
 func (c *child) ask(command, expected string, within time.Duration) (string, error) {
 	if _, err := fmt.Fprintln(c.commands, command); err != nil {
 		return "", c.withStderr(err)

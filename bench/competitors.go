@@ -12,13 +12,14 @@ import (
 //go:embed peers/Bench.java peers/bench.py
 var sources embed.FS
 
-// competitor is a lock that is measured.
+// competitor is a lock library to measure.
 type competitor struct {
 	name, label string // for flags, and in tables
 	kind        kind
 	server      string // zookeeper or etcd
-	// command returns the child, which may keep files in dir, or an error that says
-	// why the competitor cannot run.
+	// command returns the command that runs the competitor, with dir for
+	// its files. The error says why the competitor cannot run on this
+	// machine.
 	command func(dir string) (*exec.Cmd, error)
 	warmUp  int      // in milliseconds
 	only    []string // workloads it is meant for; empty for all
@@ -63,7 +64,7 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 	}
 }
 
-// javaChild runs the source, which Java compiles at the start.
+// javaChild runs a Java source file, which Java compiles on the fly.
 func javaChild(lock string) func(string) (*exec.Cmd, error) {
 	return func(dir string) (*exec.Cmd, error) {
 		source, err := unpack(dir, "Bench.java")

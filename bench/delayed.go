@@ -7,14 +7,13 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/delay"
 )
 
-// delayedServer is a server that clients reach through a network delay.
 type delayedServer struct {
 	*zooKeeper
 	proxy *delay.Proxy
 }
 
-// startDelayed starts a server behind a delay in each direction. It returns an error
-// if a round trip on this machine does not take as long as it should.
+// startDelayed starts a server behind a proxy that delays each direction. It
+// returns an error if this machine cannot keep the delay accurate.
 func startDelayed(each time.Duration) (*delayedServer, error) {
 	trip, err := delay.RoundTrip(each)
 	if err == nil {
@@ -42,7 +41,8 @@ func (s *delayedServer) stop() {
 	s.zooKeeper.stop()
 }
 
-// checkRoundTrip allows a round trip to differ from twice the delay by a tenth.
+// checkRoundTrip returns an error if a round trip is off from twice the delay
+// by more than a tenth.
 func checkRoundTrip(trip, each time.Duration) error {
 	if off := (trip - 2*each).Abs(); off > 2*each/10 {
 		return fmt.Errorf("bench: a round trip through the delay takes %v, and should take %v: stop other work on this machine", trip, 2*each)

@@ -10,12 +10,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ensemble is several ZooKeeper servers that form a quorum. Unlike zktest's, it has
-// the timing of a new installation and no proxies. Clients get all addresses, and
-// their library chooses one for each session.
+// ensemble is a quorum of ZooKeeper servers, with the timing of a new
+// installation. Clients get all addresses, and their library chooses one for
+// each session.
 type ensemble struct{ members []*zooKeeper }
 
-// startEnsemble returns once each of n servers answers clients, which takes a quorum.
+// startEnsemble starts n servers and waits until each of them answers clients,
+// which takes a quorum.
 func startEnsemble(n int) (*ensemble, error) {
 	config, err := ensembleConfig(n)
 	if err != nil {
@@ -41,8 +42,8 @@ func startEnsemble(n int) (*ensemble, error) {
 	return e, nil
 }
 
-// ensembleConfig returns what each member's configuration has beyond that of a single
-// server. initLimit and syncLimit are those of ZooKeeper's sample configuration.
+// ensembleConfig returns the settings that make servers an ensemble. initLimit
+// and syncLimit are those of ZooKeeper's sample configuration.
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {
@@ -94,8 +95,8 @@ func (e *ensemble) stop() {
 	stopping.Wait()
 }
 
-// sumOfMembers adds up the counters, in which members count only packets from and to
-// clients. Every member has all nodes, so contenders is the smallest number.
+// sumOfMembers adds up the members' counters, which cover only client traffic.
+// Every member knows all nodes, so for contenders it takes the minimum instead.
 func sumOfMembers(list []counters) (sum counters) {
 	sum.contenders = list[0].contenders
 	for _, c := range list {

@@ -17,11 +17,12 @@ func startEtcd() (_ *etcdServer, err error) {
 func (s *etcdServer) addr() string { return s.Addr() }
 func (s *etcdServer) stop()        { s.tb.cleanUp() }
 
-// readCost returns zero, because the counters are read by plain HTTP and count gRPC
-// only.
+// readCost returns zero, because only gRPC is counted and the counters are read
+// over plain HTTP.
 func (s *etcdServer) readCost() counters { return counters{} }
 
-// read counts messages of gRPC streams (watches, keep-alives of leases) as packets.
+// read counts messages of gRPC streams, such as watches and keep-alives, as
+// packets.
 func (s *etcdServer) read() (c counters, err error) {
 	defer (&testingTB{}).recover(&err)
 	return counters{

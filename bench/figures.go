@@ -9,7 +9,8 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// number formats v with three significant digits, but never rounds integral digits.
+// number formats v with three significant digits, but keeps all digits of the
+// integral part.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {

@@ -74,8 +74,7 @@ func command(args []string) error {
 	return o.measure(ctx)
 }
 
-// measure measures what the options choose and reports each setup as soon as it is
-// measured.
+// measure runs the chosen setups and reports each as soon as it is done.
 func (o options) measure(ctx context.Context) error {
 	if o.against != "" {
 		if o.rounds < stats.MinForInterval {

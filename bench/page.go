@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// pageDir is the directory of the page.
 const pageDir = "../docs/use"
 
 func resultsFile(docs, setup string) string {
 	return filepath.Join(docs, "benchmarks", "results-"+setup+".json")
 }
 
-// publish writes the tables of the page from the saved results of all setups.
+// publish regenerates the tables of the page from the saved results.
 func publish(docs string) error {
 	path := filepath.Join(docs, "benchmarks.md")
 	page, err := os.ReadFile(path)
@@ -39,7 +38,6 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// fill replaces the text between the marks with this name.
 func fill(page, name, text string) (string, error) {
 	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
 	before, rest, found := strings.Cut(page, begin)

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// report makes tables from the results of one setup.
+// report formats the results of one setup.
 type report struct {
 	*results
 	setup       setup
@@ -28,7 +28,7 @@ func newReport(found *results) *report {
 
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
-// ratios returns, for each round, the speed of c divided by that of other.
+// ratios returns how much faster c was than other, round by round.
 func (r *report) ratios(w workload, c, other string) []float64 {
 	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
 	if w.lessIsBetter() {
@@ -37,8 +37,8 @@ func (r *report) ratios(w workload, c, other string) []float64 {
 	return stats.Ratios(above, below)
 }
 
-// againstBest returns dlock's speed divided by that of the best peer: the one
-// with the smallest median of this ratio.
+// againstBest returns dlock's speed relative to its strongest peer, the one
+// with the smallest median ratio.
 func (r *report) againstBest(w workload) (speed stats.Spread) {
 	for _, x := range r.competitors {
 		if x.kind != peer {
@@ -51,8 +51,8 @@ func (r *report) againstBest(w workload) (speed stats.Spread) {
 	return speed
 }
 
-// overview returns the table of the page: a row for each workload, and a column for
-// each competitor.
+// overview returns the page's table, with a row for each workload and a column
+// for each competitor.
 func (r *report) overview() string {
 	taking := filter(r.competitors, func(x competitor) bool {
 		return slices.ContainsFunc(r.workloads, func(w workload) bool { return r.spreadOf(w.name, x.name, w.figure).N > 0 })
@@ -71,7 +71,6 @@ func (r *report) overview() string {
 	return fmt.Sprintf("\nMeasured on %s in %d rounds.\n\n%s\n", r.Date.UTC().Format("2 January 2006"), r.Settings.Rounds, table(header, rows))
 }
 
-// cell returns the figure and the requests, and how many rounds failed.
 func (r *report) cell(w workload, x competitor) string {
 	found := r.spreadOf(w.name, x.name, w.figure)
 	failed := len(r.Samples[w.name][x.name]) - found.N
@@ -88,7 +87,6 @@ func (r *report) cell(w workload, x competitor) string {
 	return text
 }
 
-// text returns every figure, for a terminal.
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# On %s\n\nFigures are medians: times and cpu in us, rate and won for each second, the others for each lock.\n\n", r.setup.phrase)
@@ -103,7 +101,6 @@ func (r *report) text() string {
 	return b.String()
 }
 
-// table returns all figures of a workload.
 func (r *report) table(w workload) string {
 	names := map[string]bool{}
 	for _, samples := range r.Samples[w.name] {

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// results are the figures of one setup.
 type results struct {
 	Setup    string
 	Date     time.Time
 	Settings struct{ Rounds int }
 	Against  string `json:",omitempty"` // label of the older revision, if any
-	// Samples has one sample for each round, by workload and competitor; nil if the
-	// round failed.
+	// Samples has one sample per round, by workload and competitor. A
+	// failed round has nil.
 	Samples map[string]map[string][]sample
 }
 
@@ -32,7 +31,7 @@ func (r *results) add(w, c string, s sample) {
 	r.Samples[w][c] = append(r.Samples[w][c], s)
 }
 
-// values returns one figure for each round, or NaN for a round without it.
+// values returns a figure for each round, or NaN for rounds without it.
 func (r *results) values(w, c, figure string) []float64 {
 	return mapped(r.Samples[w][c], func(s sample) float64 {
 		if v, known := s[figure]; known {
@@ -42,7 +41,6 @@ func (r *results) values(w, c, figure string) []float64 {
 	})
 }
 
-// known is values without the rounds that do not have the figure.
 func (r *results) known(w, c, figure string) (values []float64) {
 	return filter(r.values(w, c, figure), func(v float64) bool { return !math.IsNaN(v) })
 }
@@ -58,7 +56,6 @@ func (r *results) save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// significant rounds a number to four significant digits.
 func significant(v float64) float64 {
 	if v == 0 {
 		return 0
@@ -67,7 +64,6 @@ func significant(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// load reads a file that save has written.
 func load(path string) (*results, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -8,10 +8,12 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// sample is the figures of one round by name. Times and cpu are in microseconds.
+// sample maps figure names to the values of one round. Times and cpu are in
+// microseconds.
 type sample map[string]float64
 
-// round has a child run a plan between two reads of the server's counters.
+// round runs a plan in a child, and reads the server's counters before and
+// after.
 func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	p.Server = s.addr()
 	atStart, err := s.read()
@@ -49,10 +51,10 @@ func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	return figures, c.end()
 }
 
-// awaitQueue waits until all contenders are in the queue, and then for age, or if age
-// is zero until the server has been idle for 500 ms. It returns the server's traffic
-// since start for each contender. The idle time includes the watch that a dlock holder
-// sets on its own node 300 ms after the grant.
+// awaitQueue waits until all contenders are queued and have waited for age. If
+// age is zero, it waits until the server has been idle for 500 ms, which is
+// longer than the 300 ms after which a dlock holder watches its own node. It
+// returns the traffic for each contender.
 func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
 	const background = 10 // pings that an idle server may receive in a pause
@@ -82,8 +84,8 @@ func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes
 	return (used.bytesIn + used.bytesOut) / float64(p.Contenders), nil
 }
 
-// evaluate computes the figures of a round. Traffic, processor time and allocations
-// are for each acquisition or try.
+// evaluate computes the figures of a round. Traffic, CPU time and allocations
+// are per acquisition, or per try.
 func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	done := float64(stats.Sum(r.Counts))
 	if p.Kind == work.Try {
@@ -122,8 +124,8 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	return s, nil
 }
 
-// shares returns the acquisitions of each contender, or of each session if several
-// sessions share more contenders.
+// shares returns the acquisitions of each contender. If contenders share
+// sessions, it returns those of each session instead.
 func shares(p work.Plan, counts []int64) []int64 {
 	if p.Sessions <= 1 || p.Sessions >= len(counts) {
 		return counts

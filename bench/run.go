@@ -21,11 +21,11 @@ type run struct {
 	paths       int              // number of lock paths used so far
 }
 
-// warmUpRounds of each workload do not count.
+// warmUpRounds is the number of initial rounds that do not count.
 const warmUpRounds = 1
 
-// maxFaults is how many rounds may fail before a competitor is left out of the rest
-// of a workload.
+// maxFaults is how many rounds may fail before a competitor is dropped from a
+// workload.
 const maxFaults = 2
 
 func (r *run) addOlder(older revision) {
@@ -54,8 +54,8 @@ func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 	return r.results, nil
 }
 
-// startServers starts ZooKeeper, and etcd if a competitor needs it. Without etcd on
-// this machine, those competitors are left out.
+// startServers starts ZooKeeper, and etcd if needed. If etcd is not installed,
+// its competitors are left out.
 func (r *run) startServers() error {
 	zk, err := r.startZooKeeper()
 	if err != nil {
@@ -87,8 +87,8 @@ func (r *run) startZooKeeper() (server, error) {
 	return startZooKeeper(nil)
 }
 
-// startChildren leaves out competitors whose child does not start, unless an older
-// revision takes part.
+// startChildren starts all competitors, and leaves out those that fail to
+// start. In a comparison with an older revision, such a failure is an error.
 func (r *run) startChildren(dir string) error {
 	for _, c := range r.competitors {
 		err := r.startChild(c, dir)
@@ -129,8 +129,8 @@ func (r *run) warmUp(c competitor) error {
 	return err
 }
 
-// measure runs all competitors in each round, so that other work on the machine
-// slows all of them down, and begins each round with another one.
+// measure runs all competitors in each round, so that other load on the machine
+// affects all of them. The order rotates from round to round.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var taking []competitor
 	for _, c := range r.competitors {
@@ -162,7 +162,8 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	return nil
 }
 
-// roundOrRestart stops the child after an error. The next round starts a new one.
+// roundOrRestart runs one round. After an error it stops the child, so that the
+// next round starts a new one.
 func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
 	if r.children[c.name] == nil {
 		if err := r.startChild(c, dir); err != nil {

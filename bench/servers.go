@@ -9,23 +9,23 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The names of the stores.
 const (
 	zookeeper = "ZooKeeper"
 	etcd      = "etcd"
 )
 
-// server is one server, or an ensemble, that competitors use.
+// server is the store under test, a single server or an ensemble.
 type server interface {
 	// addr returns host:port for clients, or several separated by commas.
 	addr() string
 	read() (counters, error)
-	// readCost is what one call of read adds to the counters.
+	// readCost returns what one call of read itself adds to the counters.
 	readCost() counters
 	stop()
 }
 
-// counters are a server's counts since its start, and what it holds now.
+// counters holds a server's statistics since its start, and the nodes it has
+// now.
 type counters struct {
 	received, sent       float64 // packets
 	bytesIn, bytesOut    float64
@@ -49,8 +49,8 @@ type zooKeeper struct {
 	cost counters
 }
 
-// startZooKeeper returns once the server answers clients. config has more lines for
-// its configuration file.
+// startZooKeeper starts a server and waits until it answers clients. config
+// adds lines to its configuration file.
 func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	tb := &testingTB{}
 	defer tb.recover(&err)
@@ -68,8 +68,8 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	return s, nil
 }
 
-// measureReadCost keeps the last of several results, because the first reads may
-// cost more.
+// measureReadCost reads several times and keeps the last result, because the
+// first reads may cost more.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()
@@ -90,8 +90,8 @@ func (s *zooKeeper) addr() string       { return s.Addr() }
 func (s *zooKeeper) readCost() counters { return s.cost }
 func (s *zooKeeper) stop()              { s.tb.cleanUp() }
 
-// read sends the four-letter word mntr. The server counts this request before it
-// answers, so that the difference of two reads includes one of them.
+// read sends the command mntr. The server counts that request before it
+// answers, so the difference of two reads includes one of them.
 func (s *zooKeeper) read() (c counters, err error) {
 	defer (&testingTB{}).recover(&err)
 	m := s.Mntr()
@@ -102,8 +102,8 @@ func (s *zooKeeper) read() (c counters, err error) {
 	}, nil
 }
 
-// testingTB is the testing.TB for zktest and etcdtest outside of a test. Its Fatal
-// panics.
+// testingTB implements testing.TB for the use of zktest and etcdtest outside a
+// test. Its Fatal panics.
 type testingTB struct {
 	testing.TB // nil: only the methods below are called
 	cleanUps   []func()
@@ -115,7 +115,8 @@ func (*testingTB) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...))
 func (*testingTB) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
 func (t *testingTB) Cleanup(f func())           { t.cleanUps = append(t.cleanUps, f) }
 
-// recover is deferred around calls that may end in Fatal.
+// recover must be deferred around calls that may end in Fatal. It turns that
+// panic into an error.
 func (t *testingTB) recover(err *error) {
 	if fault := recover(); fault != nil {
 		t.cleanUp()

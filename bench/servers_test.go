@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// TestMain also acts as a child with a Go library, for which bench starts its own
-// program again.
+// TestMain lets the test binary act as a child, because bench starts its own
+// program again for Go libraries.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {
@@ -74,8 +74,8 @@ func read(t *testing.T) func(*zooKeeper) counters {
 	}
 }
 
-// A free lock takes two consecutive requests, which with their replies are delayed
-// four times.
+// Taking and releasing a free lock needs two requests, so the delay occurs four
+// times.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	zktest.Require(t)
 	const delay = 50 * time.Millisecond // far more than a request takes without a delay

@@ -11,15 +11,14 @@ import (
 // networkDelay is the delay in each direction in front of the setup "delayed".
 const networkDelay = time.Millisecond
 
-// setup is the servers that the locks are measured on. Each setup has results of its
-// own.
+// setup describes the servers to measure on. Results are kept by setup.
 type setup struct {
 	name           string // for flags and file names
 	phrase         string // follows "on" in a sentence
 	members        int    // of a ZooKeeper ensemble; 1 for a single server
 	delayed        bool   // by networkDelay
 	sessionSeconds int    // session timeout
-	// workloads and competitors name those that are measured; empty for all.
+	// workloads and competitors name what to measure; empty means all.
 	workloads, competitors []string
 }
 
@@ -53,8 +52,8 @@ func (s setup) hasCompetitor(c competitor) bool {
 	return len(s.competitors) == 0 || slices.Contains(s.competitors, c.name)
 }
 
-// runs returns one run for each chosen setup that has any of the chosen workloads and
-// competitors.
+// runs returns one run for each chosen setup that has any of the chosen
+// workloads and competitors.
 func (o options) runs() (list []*run, err error) {
 	chosen, err := choose(setups(), o.servers)
 	if err != nil {
@@ -92,8 +91,8 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// choose returns the elements named in list, which is separated by commas, in the
-// order of all. An empty list names all.
+// choose returns the elements of all that are named in a comma-separated list.
+// An empty list means all.
 func choose[T interface{ id() string }](all []T, list string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

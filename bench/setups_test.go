@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chosen returns the names of the setup, workloads and competitors of each run.
 func chosen(t *testing.T, o options) (all [][]string) {
 	t.Helper()
 	runs, err := o.runs()

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// workload is a task for every competitor that can do it.
+// workload is a task that competitors are measured with.
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page
@@ -20,12 +20,13 @@ type workload struct {
 
 func (w workload) id() string { return w.name }
 
-// waitingSessions share the contenders of a queue: enough for almost every hand-over
-// to go to another session, and few enough for one machine.
+// waitingSessions is the number of sessions that share a queue's contenders.
+// Almost every hand-over goes to another session, yet one machine can run them
+// all.
 const waitingSessions = 20
 
-// untimedGrants come before the measurement of a drain, because the first grants on
-// an idle machine are slow with every competitor.
+// untimedGrants is the number of grants not measured in a drain, because the
+// first ones on an idle machine are slow with every competitor.
 const untimedGrants = 50
 
 func workloads() []workload {
@@ -41,7 +42,7 @@ func workloads() []workload {
 		return workload{name: name, title: title, figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
-	// Most waiters that wait for long have sessions of their own.
+	// Contenders that wait for long usually have a session each.
 	waited := func(name, title, figure string, hold int) workload {
 		return workload{name: name, title: title, figure: figure, age: 6 * time.Second, only: "waited",
 			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}

@@ -19,7 +19,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// locker is a lock library.
+// locker is a lock library to compare.
 type locker struct {
 	name string
 	// open opens a session and returns a function that locks, calls hold and unlocks.
@@ -74,7 +74,7 @@ var lockers = []locker{
 	}},
 }
 
-// persistences are settings of the server.
+// persistences are the server's persistence settings to compare.
 var persistences = []struct {
 	name   string
 	option redistest.Option
@@ -84,8 +84,8 @@ var persistences = []struct {
 	{"appendfsync=always", redistest.Durable()},
 }
 
-// BenchmarkFreeLock locks and unlocks a free lock with each library in turn, and
-// reports the medians.
+// BenchmarkFreeLock takes and releases a free lock with each library in turn,
+// and reports the medians.
 func BenchmarkFreeLock(b *testing.B) {
 	for _, p := range persistences {
 		b.Run(p.name, func(b *testing.B) {
@@ -112,9 +112,9 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions contend for one lock, which each holds for
-// a millisecond. It reports locks per second, the longest wait, and the locks of the
-// sessions that had the fewest and the most.
+// BenchmarkContendedLock has eight sessions contend for one lock and hold it
+// for a millisecond each. It reports locks per second, the longest wait, and
+// the locks of the least and the most successful session.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {

@@ -38,11 +38,11 @@ func Start(target string, delay time.Duration) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr returns host:port for clients.
+// Addr returns the proxy's host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close closes the listener and all connections, and waits for the proxy's
-// goroutines, at most for the delay. Bytes that are still delayed are lost.
+// Close closes all connections and waits for the proxy's goroutines, at most
+// for the delay. Bytes still delayed are lost.
 func (p *Proxy) Close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -99,8 +99,8 @@ func (p *Proxy) remove(conns ...net.Conn) {
 	}
 }
 
-// forward copies src to dst. After the end of src it closes dst for writing, and
-// after an error both connections.
+// forward copies src to dst. At the end of src it closes dst for writing, and
+// after an error it closes both connections.
 func (p *Proxy) forward(dst, src net.Conn) {
 	t, err := newTimer()
 	if err == nil {
@@ -123,12 +123,12 @@ type chunk struct {
 	due   time.Time
 }
 
-// maxDelayed chunks may be delayed at once. Then copyDelayed stops reading, which
-// slows the sender down.
+// maxDelayed bounds the chunks being delayed at once. Beyond that, copyDelayed
+// stops reading, which slows the sender down.
 const maxDelayed = 10_000
 
-// copyDelayed writes to dst what it reads from src, each chunk after the delay. It
-// returns nil after the end of src. After an error it has closed src.
+// copyDelayed copies src to dst and delays each chunk. It returns nil at the
+// end of src. After an error it has closed src.
 func copyDelayed(dst io.Writer, src io.ReadCloser, delay time.Duration, sleepUntil func(time.Time) error) error {
 	chunks := make(chan chunk, maxDelayed)
 	go func() {

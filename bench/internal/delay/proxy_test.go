@@ -84,7 +84,6 @@ func TestAnErrorOfTheSourceIsReturned(t *testing.T) {
 	require.ErrorIs(t, copyDelayed(io.Discard, src, 0, sleepUntil), errBroken)
 }
 
-// start starts a proxy for an echo server.
 func start(t *testing.T, delay time.Duration) *Proxy {
 	t.Helper()
 	echo, err := startEcho()
@@ -153,7 +152,8 @@ func TestTimerDoesNotReturnEarly(t *testing.T) {
 	}
 }
 
-// The upper bound depends on the load of the machine. Each run of bench checks it.
+// There is no upper bound, which would depend on the load of the machine. Each
+// run of bench checks it instead.
 func TestRoundTripTakesTheDelayTwice(t *testing.T) {
 	const delay = 3 * time.Millisecond
 	trip, err := RoundTrip(delay)

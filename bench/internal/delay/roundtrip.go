@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// RoundTrip returns the median of many round trips through a proxy with this delay.
+// RoundTrip measures round trips through a proxy with this delay, and returns
+// their median.
 func RoundTrip(delay time.Duration) (median time.Duration, err error) {
 	echo, err := startEcho()
 	if err != nil {
@@ -39,7 +40,6 @@ func RoundTrip(delay time.Duration) (median time.Duration, err error) {
 	return trips[len(trips)/2], nil
 }
 
-// startEcho starts a server that returns what it reads, until it is closed.
 func startEcho() (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

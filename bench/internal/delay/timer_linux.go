@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timer lets one goroutine sleep. An idle Go program on Linux waits for its runtime
-// timers in whole milliseconds, which is too coarse here. A kernel timer is a file
-// that becomes readable at the set time, which wakes its reader at once.
+// timer sleeps with higher precision than the runtime's timers, which an idle
+// Go program on Linux rounds to milliseconds. It uses a kernel timer, a file
+// that becomes readable at the set time. Only one goroutine may use it.
 type timer struct {
 	fd   int // of file
 	file *os.File

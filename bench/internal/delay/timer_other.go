@@ -4,7 +4,8 @@ package delay
 
 import "time"
 
-// timer lets one goroutine sleep, with runtime timers, which are precise enough here.
+// timer sleeps with runtime timers, which are precise enough here. Only one
+// goroutine may use it.
 type timer struct{}
 
 func newTimer() (*timer, error) { return &timer{}, nil }

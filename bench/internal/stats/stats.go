@@ -12,7 +12,7 @@ type Spread struct {
 	N                int
 }
 
-// Of returns the zero Spread if there are no values.
+// Of summarizes values. Without any it returns the zero Spread.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -45,9 +45,9 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides above by below round by round, because other work on the machine
-// slows both values of a round. It skips rounds in which a value is missing (NaN) or
-// below is zero.
+// Ratios divides above by below, round by round, because other load on the
+// machine affects both values of a round alike. It skips rounds in which a
+// value is missing (NaN) or below is zero.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -57,18 +57,18 @@ func Ratios(above, below []float64) (ratios []float64) {
 	return ratios
 }
 
-// Interval contains an unknown value with a confidence of at least 95%.
+// Interval is a confidence interval of at least 95%.
 type Interval struct {
 	Low, High float64
 	Known     bool // false if there were too few values
 }
 
-// MinForInterval is how many values MedianInterval needs.
+// MinForInterval is the number of values that MedianInterval needs.
 const MinForInterval = 6
 
-// MedianInterval returns an interval for the median of the values' distribution,
-// whatever that is: from the k-th smallest to the k-th largest value. As in the sign
-// test, k is as large as the confidence allows.
+// MedianInterval returns a confidence interval for the median of any
+// distribution. It reaches from the k-th smallest to the k-th largest value,
+// where k is as large as the confidence allows, as in the sign test.
 func MedianInterval(values []float64) Interval {
 	// Each value is below the median with probability 1/2, so fewer than k of n
 	// values are below it as often as n coin tosses give fewer than k heads.
@@ -85,8 +85,8 @@ func MedianInterval(values []float64) Interval {
 	return Interval{Low: sorted[k-1], High: sorted[n-k], Known: true}
 }
 
-// Shares returns the smallest and the largest count divided by an equal share, or
-// zeros if all counts are zero.
+// Shares returns how much the smallest and the largest count differ from an
+// equal share, as ratios. It returns zeros if all counts are zero.
 func Shares(counts []int64) (smallest, largest float64) {
 	sum := Sum(counts)
 	if sum == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// bareRequests is no lock: it sends the two requests that every lock with a queue
-// needs, as a lower bound of its time. A plan may have only one contender.
+// bareRequests is not a lock. It sends the two requests that every lock with a
+// queue needs, as a lower bound. A plan may have only one contender.
 func bareRequests(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {

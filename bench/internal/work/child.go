@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Serve executes commands with the named library until the input ends. The answer to
-// a command that fails says so. Serve returns an error if the library is unknown, or
-// if reading or writing fails.
+// Serve executes commands with the named library until the input ends. If a
+// command fails, the answer says so and Serve goes on. Serve returns an error
+// if the library is unknown, or if reading or writing fails.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {
@@ -45,7 +45,8 @@ func (c *child) execute(line string) (answer string, err error) {
 	switch command {
 	case "prepare":
 		var p Plan
-		// An unknown field asks for something that this child would not do.
+		// An unknown field may ask for something that this child does
+		// not support.
 		d := json.NewDecoder(strings.NewReader(argument))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
@@ -102,7 +103,7 @@ func (r *round) measure() (Report, error) {
 	}, r.err
 }
 
-// usage is what the process has used since its start.
+// usage is what the process has consumed since its start.
 type usage struct {
 	cpu    float64 // in seconds
 	allocs int64

@@ -12,8 +12,8 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns dlock with these options. parameters are added to the data source
-// name, such as "&handover=list".
+// dlockWith returns this library with some options. parameters are appended to
+// the data source name, as in "&handover=list".
 func dlockWith(parameters string, options ...dlock.Option) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// loop is the i-th contender in a plan of kind Loop.
 func (r *round) loop(i int, c contender) error {
 	shared, hasShared := c.(reader)
 	if r.plan.Reads > 0 && !hasShared {
@@ -41,8 +40,8 @@ func (r *round) loop(i int, c contender) error {
 	return nil
 }
 
-// thinnedList keeps at most maxKept values, evenly spread over all that were added:
-// at first every value, then every second one, every fourth, and so on.
+// thinnedList keeps an evenly spread sample of at most maxKept values: at first
+// every value, then every second one, every fourth, and so on.
 type thinnedList struct {
 	kept   []int64
 	added  int
@@ -74,8 +73,8 @@ func lockAndUnlock(lock, unlock func() error) error {
 	return unlock()
 }
 
-// percentages returns a generator of numbers from 0 to 99, which are the same for the
-// i-th contender in Go, Java and Python.
+// percentages returns a generator of pseudo-random numbers from 0 to 99. They
+// are the same in Go, Java and Python.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
@@ -84,7 +83,6 @@ func percentages(i int) func() int {
 	}
 }
 
-// lockOnce is the i-th contender in a plan of kind Drain.
 func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
@@ -112,7 +110,6 @@ func (r *round) hold(granted time.Time, timed bool) {
 	r.released = time.Now()
 }
 
-// try is the i-th contender in a plan of kind Try.
 func (r *round) try(i int, c contender) error {
 	trier, can := c.(trier)
 	if !can {
@@ -138,9 +135,9 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass runs the two contenders of a plan of kind Pass, of which the first holds the
-// lock. The pause before each release lets the other join the queue and become idle.
-// The last holder keeps the lock until the sessions are closed.
+// pass hands the lock back and forth between two contenders. The pause before
+// each release lets the other one join the queue and become idle. The last
+// holder keeps the lock until the sessions are closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]
@@ -167,7 +164,7 @@ func (r *round) pass() {
 	}
 }
 
-// grant is the return of a call of lock.
+// grant is the result of a call of lock, and when it returned.
 type grant struct {
 	at  time.Time
 	err error

@@ -6,10 +6,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// library opens a session in the way that the lock library documents.
+// library opens a session as the lock library's documentation recommends.
 type library func(p Plan) (session, error)
 
-// session is one session with a store.
+// session is one session of a lock library with a store.
 type session interface {
 	contender(path string) (contender, error)
 	close() error
@@ -21,13 +21,13 @@ type contender interface {
 	unlock() error
 }
 
-// reader is a contender of a library that has shared locks.
+// reader is a contender whose library has shared locks.
 type reader interface {
 	rlock() error
 	runlock() error
 }
 
-// trier is a contender of a library that can try to take a lock.
+// trier is a contender whose library can try to take a lock.
 type trier interface {
 	tryLock() (bool, error)
 }

@@ -24,8 +24,8 @@
 // An older child refuses plans that use the field.
 package work
 
-// Plan describes one round. A comment that begins with kinds, such as "loop, try:",
-// is about a field that only these kinds use.
+// Plan describes one round. Comments such as "loop, try:" name the kinds of
+// plan that use a field; the other kinds ignore it.
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several separated by commas
@@ -46,9 +46,10 @@ type Plan struct {
 const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
-	// Drain: all contenders wait behind a holder, which releases the lock on the
-	// command "go". Each unlocks after Plan.Hold. With Plan.Hold, the times from just
-	// before an unlock to the next grant are measured, too.
+	// Drain: all contenders wait behind a holder, which releases the lock
+	// on the command "go". Each unlocks after Plan.Hold. If that is not
+	// zero, the time from each unlock to the next grant is measured as
+	// well.
 	Drain = "drain"
 	// Try: every contender tries to take the lock until the time is up, and unlocks
 	// it after each success.

@@ -28,9 +28,9 @@ type round struct {
 	released  time.Time // Drain: just before the latest unlock of a contender
 }
 
-// openRound opens the sessions and starts the contenders. Every session locks and
-// unlocks once first, which keeps the setup of sessions and locks out of the
-// measurement. After an error nothing stays open.
+// openRound opens the sessions and starts the contenders. Every session first
+// locks and unlocks once, to keep its setup out of the measurement. After an
+// error, nothing is left open.
 func openRound(open library, p Plan) (_ *round, err error) {
 	r := &round{plan: p, started: make(chan struct{}), counts: make([]int64, p.Contenders)}
 	defer func() {
@@ -58,7 +58,8 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession adds the session to r.sessions, even after an error, for r.close.
+// openSession opens a session. Even after an error it adds the session to
+// r.sessions, so that r.close closes it.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {
@@ -67,8 +68,8 @@ func (r *round) openSession(open library) (session, error) {
 	return s, err
 }
 
-// startContenders starts the contenders. In Drain they wait in the queue behind the
-// holder, in all other kinds for started.
+// startContenders starts the contenders. In Drain they queue behind a holder,
+// in all other kinds they wait for started.
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
@@ -93,7 +94,7 @@ func (r *round) startContenders(open library) error {
 	return nil
 }
 
-// lockWithHolder takes the lock with one more session.
+// lockWithHolder takes the lock with an additional session.
 func (r *round) lockWithHolder(open library) error {
 	s, err := r.openSession(open)
 	if err != nil {
@@ -115,7 +116,6 @@ func (r *round) startAll(f func(i int, c contender) error) {
 	}
 }
 
-// fail adds an error for measure to return.
 func (r *round) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

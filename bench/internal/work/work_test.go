@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a library whose only lock is in memory.
+// memory is a lock library for tests, with a single lock in memory.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
@@ -63,7 +63,8 @@ func do(t *testing.T, m *memory, p Plan) Report {
 	return report
 }
 
-// doForATime repeats a plan for longer if a slow machine did nothing in time.
+// doForATime runs a plan, and repeats it for longer if a slow machine got
+// nothing done.
 func doForATime(t *testing.T, p Plan) (*memory, Report) {
 	t.Helper()
 	for ; ; p.Millis *= 2 {
@@ -138,7 +139,8 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	// The first two grants are those of the session's warm-up and of the holder.
+	// The first two grants belong to the session's warm-up and to the
+	// holder.
 	granted := m.granted[2:]
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
@@ -225,7 +227,7 @@ func TestChildAnswersEveryCommandWithOneLine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Older revisions read plans and write reports with these names.
+// Older revisions use these names in plans and reports.
 func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	text, err := json.Marshal(Plan{})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ func zkLock(p Plan) (session, error) {
 	return zkLockSession{conn}, nil
 }
 
-// connect returns once the session exists, because zk.Lock fails before that.
+// connect waits until the session exists, because zk.Lock fails before that.
 func connect(p Plan) (*zk.Conn, error) {
 	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {
