@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// runProgram is the environment variable by which the test binary runs the program
-// instead of the tests.
+// runProgram is an environment variable that makes the test binary run the
+// program instead of the tests.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -27,7 +27,7 @@ import (
 	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
 )
 
-// run is a demo with three processes on a store in a directory.
+// run is a running demo: three processes that share a store in a directory.
 type run struct {
 	*exec.Cmd
 	dir     string    // the store
@@ -39,7 +39,7 @@ type run struct {
 	pids    map[string]int // of the children, by their number
 }
 
-// start starts a demo. Sessions last for 5 s.
+// start starts a demo whose sessions last for 5 s.
 func start(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-processes", "3"}, args...)...)
@@ -47,7 +47,7 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	// Under nohup the children would inherit that SIGHUP is ignored.
+	// nohup ignores SIGHUP, and children would inherit that.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -64,7 +64,6 @@ func start(t *testing.T, args ...string) *run {
 
 var startLine = regexp.MustCompile(`process (\d+)  starts    with the id (\d+)$`)
 
-// read reads the output until done returns true.
 func (r *run) read(t *testing.T, done func(line string) bool) {
 	for r.lines.Scan() {
 		line := r.lines.Text()
@@ -81,7 +80,6 @@ func (r *run) read(t *testing.T, done func(line string) bool) {
 	require.Failf(t, "the output ended early", "%s%s", &r.printed, &r.stderr)
 }
 
-// readUntilAllWait reads until all workers but the holder wait.
 func (r *run) readUntilAllWait(t *testing.T, workers int) {
 	waits := make(map[string]bool)
 	r.read(t, func(line string) bool {
@@ -92,8 +90,8 @@ func (r *run) readUntilAllWait(t *testing.T, workers int) {
 	})
 }
 
-// end waits for the process and returns its error. It checks that neither a child nor
-// a temporary file is left.
+// end waits for the process and returns its error. No child and no temporary
+// file may be left.
 func (r *run) end(t *testing.T) error {
 	for r.lines.Scan() {
 		fmt.Fprintln(&r.printed, r.lines.Text())
@@ -152,7 +150,8 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 	}
 }
 
-// timeout sends its signal twice, and so does a shell whose terminal is closed.
+// The command timeout sends its signal twice, and so does a shell whose
+// terminal is closed.
 func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
 	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {

@@ -35,7 +35,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// Every user of a machine can see the arguments of a process.
+// Every user of a machine can see the arguments of a process, including a
+// password.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
@@ -66,7 +67,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
-// Other clients can give their nodes names that change what a terminal shows.
+// Other clients can choose node names that would manipulate a terminal.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
 		server := zktest.Shared(t)

@@ -25,7 +25,7 @@ import (
 // waitLimit is far longer than any wait of these tests takes.
 const waitLimit = 2 * time.Minute
 
-// program returns a command that runs dlock in a process of its own.
+// program returns a command that runs dlock in its own process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
@@ -34,7 +34,6 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// contenders returns the paths of all contenders' nodes below root.
 func contenders(t *testing.T, server *zktest.Server, root string) (names []string) {
 	for _, p := range server.Tree(t, root) {
 		if _, _, ok := driver.ParseName(path.Base(p)); ok {
@@ -44,7 +43,7 @@ func contenders(t *testing.T, server *zktest.Server, root string) (names []strin
 	return names
 }
 
-// hold takes a lock, so that all other contenders wait.
+// hold takes a lock so that all other contenders wait.
 func hold(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
 	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	assert.Empty(t, contenders(t, server, chroot))
 }
 
-// waitLine shows that a writer waits.
+// waitLine matches a line that says that a writer waits.
 var waitLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) W  waits `)
 
 func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
