@@ -14,17 +14,16 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The tests in this file change the clock of a server. See "The clock of the
-// master" in the package documentation.
+// The tests in this file change the system clock of a Redis server, as
+// described under "The clock of the master" in the package documentation.
 
-// withClock returns a store on a server with an adjustable clock.
 func withClock(t *testing.T, params string) *store {
 	redistest.RequireClock(t)
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns how long the store will keep the only session that has a node,
-// by the server's clock.
+// leftOf returns the time until the server's clock expires the session. It
+// requires exactly one session that has a node.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
@@ -61,8 +60,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// The lock of a dead process stays for as long as the clock was set back, or
-// until the clock is corrected.
+// Setting the server's clock back keeps the lock of a dead process until the
+// clock has caught up or is corrected.
 func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=1s")
@@ -87,8 +86,9 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder that is cut off from the store can't learn that it was expired, but
-// its token is lower than the next holder's and its Unlock fails.
+// If the server's clock jumps forward, it may expire a live holder. A holder
+// that is cut off can't learn this, but its token is lower than the next
+// holder's and its Unlock fails.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)
@@ -107,8 +107,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder learns of the loss without making a request, by a notice or from its
-// next heartbeat.
+// A holder that is expired by a clock step must learn of it without making a
+// request of its own, by a notice or from its next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")

@@ -19,14 +19,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// conformance opens the stores for one run of the conformance tests.
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
-	// lenient allows a hook to run after the end of its session or node.
+	// lenient allows the callback of a session or node to run after its end.
 	lenient bool
 
-	slow   sync.Map // sessions whose replies are delayed, as keys
+	slow   sync.Map // sessions whose replies are delayed, used as a set
 	mu     sync.Mutex
 	stores []*store
 }
@@ -42,7 +41,6 @@ func (c *conformance) open(t *testing.T) driver.Connector {
 	return s
 }
 
-// of returns the store and the proxy of a session.
 func (c *conformance) of(session driver.Session) (*store, *redistest.Proxy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,14 +60,11 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, config)
 }
 
-// alone is an environment variable that is set if the process runs no other
-// test.
 const alone = "DLOCK_REDIS_ALONE"
 
-// TestConformanceOfVersion3 runs the conformance tests with version 3 of the
-// Redis protocol, without most of those that wait for sessions to expire. They
-// run in a child process, because they count goroutines and other tests run in
-// parallel. Set DLOCK_REDIS_ALONE to run them all.
+// TestConformanceOfVersion3 runs the conformance tests with Redis protocol
+// version 3. They run in a child process, because they count goroutines and
+// would see those of tests running in parallel.
 func TestConformanceOfVersion3(t *testing.T) {
 	if os.Getenv(alone) != "" {
 		dlocktest.Run(t, (&conformance{server: redistest.Shared(t), params: "&protocol=3"}).config())
@@ -102,8 +97,8 @@ func (c *conformance) config() dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		New: c.open,
-		// Sequences are microseconds since 1970. They roll over in the year
-		// 2255.
+		// Sequences are microseconds since 1970, so they don't roll over before
+		// the year 2255.
 		NewNearRollOver: c.open,
 		Drop: func(t *testing.T, s driver.Session) {
 			st, _ := c.of(s)
@@ -112,7 +107,7 @@ func (c *conformance) config() dlocktest.Config {
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
 			p := proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
+				p.CutOneWay(testenv.ToServer) // replies that are in flight still arrive
 			} else {
 				p.Cut()
 			}

@@ -29,7 +29,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// lockOnce locks and unlocks once in the store that dsn names.
 func lockOnce(t *testing.T, dsn string) error {
 	t.Helper()
 	client, err := dlock.Open("redis", dsn)
@@ -129,8 +128,8 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// Redis closes a connection with the wrong certificate, and waits for the
-	// rest of a command if only one side uses TLS.
+	// Redis closes a connection whose certificate it rejects, but if only one
+	// side uses TLS, it waits for the rest of a command.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
@@ -143,8 +142,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The server keeps the connection open after its TLS alert, because the client
-// might otherwise see only the connection being closed.
+// The server keeps the connection open after its TLS alert. If it closed it,
+// the client might see only that and not the alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
@@ -157,7 +156,7 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 		if err == nil {
 			t.Cleanup(func() { conn.Close() })
 			config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-			config.MaxVersion = tls.VersionTLS12 // verifies the certificate during the handshake
+			config.MaxVersion = tls.VersionTLS12 // reports a rejected certificate during the handshake
 			err = tls.Server(conn, config).HandshakeContext(t.Context())
 		}
 		served <- err
@@ -172,8 +171,8 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// A wrong address or scheme in a data source name must show in the error, even
-// if the caller gives up before the driver does.
+// A connection error must name the server's address, even if the caller gives
+// up before the driver does.
 func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 	plain, silent, far := redistest.Shared(t).Addr(), silentServer(t), unreachable(t)
 	handshake := "TLS with " + plain + ": no answer to the handshake; if the server has no TLS, write redis://"
@@ -184,7 +183,8 @@ func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 		{"redis://" + far, "?dial_timeout=200ms", "dial tcp " + far + ": i/o timeout", "no connection with " + far},
 		{"redis://" + silent, "?master_name=locks&dial_timeout=200ms", "no Sentinel knows the master \"locks\": " + silent + ": no answer", "no answer from the Sentinel " + silent},
 	} {
-		// The limit grows, because a dial may take longer on a busy machine.
+		// The limit grows from attempt to attempt, because a dial may be slow
+		// on a busy machine.
 		try := func(ctx context.Context, limit string) error {
 			connector, err := Driver{}.OpenConnector(c.dsn + strings.ReplaceAll(c.slow, "200ms", limit))
 			require.NoError(t, err)
@@ -277,7 +277,6 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// logged returns what f writes to the default logger.
 func logged(f func()) string {
 	var b buffer
 	before := slog.Default()
@@ -319,8 +318,8 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
 }
 
-// Heartbeats don't count against pool_size, so the session survives when calls
-// wait for answers on all its connections.
+// Heartbeats have connections of their own, so a session survives even if
+// callers have taken all connections that pool_size permits.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s&read_timeout=1m&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -348,8 +347,8 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
-// The store sends no notice for the removed node, so only the periodic check
-// can find it while the only connection for callers is in use.
+// Redis sends no notice for a node removed by an operator. The periodic check
+// must find it even if callers have taken all connections.
 func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -372,8 +371,8 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	calls.Wait()
 }
 
-// Left to itself, go-redis would keep redialing in the background with the
-// context of a finished request, and never succeed.
+// If a dial failed, go-redis would keep redialing in the background with the
+// context of a request that has ended, and never succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")
@@ -393,12 +392,12 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	}
 	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
-	// go-redis logs a failed dial only if it dials in the background.
+	// go-redis logs failed dials only when it dials in the background
 	require.Zero(t, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
-// A proxy that has no server behind it accepts each connection and closes it at
-// once. The session must not retry in a tight loop.
+// The proxy has no server behind it and closes each connection at once. The
+// session must not redial in a tight loop.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")
@@ -477,8 +476,8 @@ func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-// When the driver's own limit ends a dial or Close, the error must not look as
-// if the caller's context had ended.
+// When the driver's own timeout ends a dial or Close, the error must not match
+// context.DeadlineExceeded, because the caller's context has not ended.
 func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 	server := redistest.Shared(t)
 	check := func(what string, err error) {
@@ -534,8 +533,8 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
 }
 
-// If one server rejects the client for good but another is down, the error is
-// temporary.
+// If one server rejects the client for good but another is merely down, the
+// error must be temporary, so that the caller tries again.
 func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := redistest.Start(t, redistest.WithTLS(certs))

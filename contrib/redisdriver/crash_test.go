@@ -21,18 +21,16 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// witness records the holders of one lock and checks that there is only one at
-// a time.
 type witness struct {
 	mu     sync.Mutex
-	holder *dlock.Lock // latest holder still at work, or nil
-	token  int64       // token of the latest holder
+	holder *dlock.Lock
+	token  int64
 	grants int
 	faults []string
 }
 
-// enter records a new holder. It is a fault if the previous one still believes
-// it holds the lock, or if the token is not higher.
+// enter records a new holder. It fails the test if the previous holder still
+// believes it holds the lock, or if the token did not rise.
 func (w *witness) enter(lock *dlock.Lock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +58,6 @@ func (w *witness) count() int {
 	return w.grants
 }
 
-// contend takes the lock repeatedly until ctx ends.
 func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 	for ctx.Err() == nil {
 		lock, err := mutex.Lock(ctx)
@@ -72,10 +69,10 @@ func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 		}
 		w.enter(lock)
 		if rand.N(4) == 0 {
-			time.Sleep(rand.N(300 * time.Millisecond)) // sometimes long enough for a crash
+			time.Sleep(rand.N(300 * time.Millisecond)) // sometimes long enough for a crash while the lock is held
 		}
 		w.leave(lock)
-		_ = lock.Unlock() // the lock may be lost
+		_ = lock.Unlock() // fails if the crash has lost the lock
 	}
 	return nil
 }
@@ -137,8 +134,8 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A server with "appendonly no" loses all locks in a crash. The holder learns
-// of it from the store's next reply.
+// A Redis server without persistence ("appendonly no") loses all locks in a
+// crash. The holder must learn of it from the next reply.
 func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=8s")
@@ -156,8 +153,8 @@ func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// Replication is asynchronous, so a promoted replica may not know that a lock
-// is held. Tokens still rise.
+// Redis replicates asynchronously, so a promoted replica may not know that a
+// lock is held and grant it again. The second token must still be higher.
 func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	master := redistest.Start(t)
 	replica, replication := newReplica(t, master)
@@ -182,8 +179,8 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, second.Unlock())
 }
 
-// waitForSequence waits until a replica has received the given sequence. The
-// WAIT command can't be used, because it only covers writes on its own
+// waitForSequence waits until the replica has received the sequence seq. It
+// polls, because the WAIT command covers only writes made on its own
 // connection.
 func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
 	t.Helper()
@@ -225,7 +222,6 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, session.Err())
 }
 
-// newReplica starts a replica that replicates through a proxy.
 func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *testenv.Proxy) {
 	t.Helper()
 	replica, replication := redistest.Start(t), testenv.NewProxy(t, master.Addr(), nil)
@@ -237,8 +233,8 @@ func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *tes
 	return replica, replication
 }
 
-// While the master is down, the session must not mistake the queues of a
-// lagging replica for the master's. It must find the master once that is back.
+// While the master is down, the session must not take the outdated queues of a
+// replica for the master's. It must find the master again afterwards.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -284,7 +280,6 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 }
 
-// startCluster starts a cluster of two servers, each with half of the slots.
 func startCluster(t *testing.T, host string, options ...redistest.Option) (a, b *redistest.Server) {
 	t.Helper()
 	options = append(options, redistest.With("cluster-enabled yes"))
@@ -326,7 +321,8 @@ func TestAClusterIsFollowed(t *testing.T) {
 	require.Len(t, owners, 2, "both servers have namespaces")
 }
 
-// MOVED replies have no brackets around an IPv6 address.
+// A Redis cluster redirects to IPv6 addresses written without brackets, which
+// net.Dial would reject.
 func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -340,8 +336,9 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After the keys have moved and their new server is down, the old server has no
-// queues. Walk must fail instead of returning an empty list.
+// After the keys have moved to a server that is then down, the old server
+// answers that there are no queues. Walk must fail rather than return an empty
+// list.
 func TestWalkFollowsACluster(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -380,8 +377,8 @@ func TestWalkFollowsACluster(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// While a cluster moves keys to another server, it aborts a script at the first
-// key that is no longer there, after the script has already made changes.
+// While keys move between servers of a cluster, Redis aborts a script at the
+// first key that is gone and keeps the changes made so far.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

@@ -17,12 +17,12 @@ import (
 
 func init() { dlock.Register("redis", Driver{}) }
 
-// Driver is the [driver.Driver] for Redis. The zero value is ready to use. See
-// the package documentation for the data source name.
+// Driver implements [driver.Driver] for Redis. The zero value is ready to use.
+// The package documentation describes the data source name.
 type Driver struct{}
 
-// OpenConnector parses a data source name without any I/O. The error says which
-// part is wrong but never quotes a value, because values may be passwords.
+// OpenConnector parses a data source name. It does no I/O. Errors say which
+// part is wrong but never quote a value, because it may be a password.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -35,7 +35,7 @@ type connector struct {
 	settings *settings
 
 	mu     sync.Mutex
-	warned bool     // Connect has already checked the server's settings
+	warned bool     // the server's settings have been checked
 	addrs  []string // in the order that the next Connect tries them
 }
 
@@ -69,9 +69,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// learn remembers the order in which Connect tried the addresses. If Connect
-// failed, the first address moves to the end, because a server may accept
-// connections and never answer.
+// learn remembers the order in which Connect tried the addresses. After a
+// failure it moves the first one to the end, so that a server that accepts
+// connections but never answers does not stay first.
 func (c *connector) learn(addrs []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +81,9 @@ func (c *connector) learn(addrs []string, err error) {
 	}
 }
 
-// begin subscribes to the session's channel and creates the session in the
-// store. The lease starts when the last request is sent, so time spent on
-// dialing and TLS does not shorten it.
+// begin creates the session in the store and subscribes to its channel. The
+// lease starts when the last request is sent, so that slow dialing and TLS
+// handshakes don't shorten it.
 func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error) {
 	if err := c.checkServer(ctx, s); err != nil {
 		return nil, err

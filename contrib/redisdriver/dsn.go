@@ -17,7 +17,7 @@ import (
 
 // settings is a parsed data source name. It is immutable.
 type settings struct {
-	// options returns a copy of the go-redis options. It is a function so that
+	// options returns a copy of the go-redis options. Because it is a function,
 	// printing settings does not reveal the password.
 	options   func() *redis.Options
 	timeout   time.Duration
@@ -27,7 +27,6 @@ type settings struct {
 	sentinel  *sentinel
 }
 
-// sentinel says how to ask Sentinel for the master's address.
 type sentinel struct {
 	master  string
 	options func() *redis.Options // without Addr
@@ -41,12 +40,12 @@ const (
 	maxNamespace     = 64
 )
 
-// key returns a key in the namespace. The braces make it a hash tag, so that
-// all keys of a namespace are in one slot of a cluster.
+// key returns the Redis key for name. The braces are a hash tag: they make a
+// cluster keep all keys of a namespace on the same server.
 func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
 
-// parseDSN parses a data source name. Unlike errors from url.Parse and
-// go-redis, its errors quote nothing that could be part of a password.
+// parseDSN parses a data source name. Unlike those of url.Parse and go-redis,
+// its errors never quote a password.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -75,9 +74,9 @@ func parse(text string) (*settings, error) {
 	return s, s.parseServer(u, q)
 }
 
-// unknown returns the error for the unknown parameter with this name and index.
-// It omits any name that may be part of a password: after an unescaped & in a
-// password, the rest parses as further parameters.
+// unknown returns the error for an unknown parameter. It names the parameter
+// only if that can't be part of a password: after an unescaped & in a password,
+// the rest parses as parameters.
 func unknown(u *url.URL, q url.Values, name string, i int) error {
 	const list = "; the documentation of package redisdriver lists all parameters"
 	secret, given := u.User.Password()
@@ -134,16 +133,16 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// clientParameters are the go-redis parameters that are accepted. Some have no
-// effect.
+// clientParameters are the accepted go-redis parameters. Some are accepted for
+// compatibility but have no effect.
 var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
 
-// sentinelParameters are the go-redis parameters accepted only with Sentinel.
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn parses the driver's own parameters and removes them from q.
+// takeOwn parses the driver's own parameters and removes them from q, because
+// go-redis would reject them.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := dsn.Parameters{
@@ -186,8 +185,8 @@ func goodNamespace(s string) bool {
 	return s != "" && len(s) <= maxNamespace && !strings.ContainsFunc(s, bad)
 }
 
-// parseServer parses a URL for a single server or a cluster. Parameters named
-// addr add further servers of the cluster.
+// parseServer parses the URL of a single server or a cluster. Further servers
+// of a cluster are given as addr parameters.
 func (s *settings) parseServer(u *url.URL, q url.Values) error {
 	more := q["addr"]
 	q.Del("addr")
@@ -224,9 +223,9 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 	return s.keep(&o)
 }
 
-// parseWith passes the URL to go-redis. If that fails, it finds the offending
-// parameter by elimination, because the error from go-redis may quote the
-// password.
+// parseWith lets go-redis parse the URL. If that fails, it finds the bad
+// parameter by leaving out one at a time, because the error from go-redis may
+// quote the password.
 func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
 	with := func(q url.Values) (T, error) {
 		v := *u
@@ -247,8 +246,8 @@ func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (
 	return parsed, errors.New("the parameters do not fit together")
 }
 
-// keep validates the options and overrides those on which the driver depends.
-// In particular, go-redis must not retry requests.
+// keep validates the go-redis options and overrides those that would break the
+// driver. In particular, it turns off retries.
 func (s *settings) keep(o *redis.Options) error {
 	for name, d := range map[string]*time.Duration{"dial_timeout": &o.DialTimeout, "read_timeout": &o.ReadTimeout, "write_timeout": &o.WriteTimeout} {
 		if *d < 0 {
@@ -269,11 +268,10 @@ func (s *settings) keep(o *redis.Options) error {
 	}
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity = true
-	o.TLSConfig = nil // done by the driver's dialer
+	o.TLSConfig = nil // the driver's dialer does TLS
 	kept := *o
 	s.options = func() *redis.Options { o := kept; return &o }
 	return nil
 }
 
-// defaultPool is the default number of requests a session may have in flight.
 const defaultPool = 8

@@ -126,7 +126,8 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 	)
 }
 
-// FuzzDSN checks that accepted data source names yield usable settings.
+// FuzzDSN checks that each data source name is either rejected or yields usable
+// settings.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
 		f.Add(s)
@@ -147,8 +148,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzReplies feeds members and messages to the driver that another program may
-// have written.
+// FuzzReplies checks that the driver survives queue members and messages that
+// another program may have written.
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{"web-W-0000000001/s/1/data", "x", "a/b/c", "/", "web-W-0000000001", "-0000000001///"} {
 		f.Add(s, "r/web-W-0000000001/stock/42")

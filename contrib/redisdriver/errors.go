@@ -15,15 +15,15 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// Prefixes of the errors returned by the scripts.
+// Prefixes of the error replies from the driver's own scripts.
 const (
 	replyEnded     = "DLOCKENDED"
 	replyGone      = "DLOCKGONE"
 	replyCancelled = "DLOCKCANCELLED"
 )
 
-// Prefixes of the error replies with which a server rejects a connection before
-// closing it.
+// Prefixes of the error replies that Redis sends before it closes a new
+// connection.
 const (
 	replyFull   = "ERR max number of clients"
 	replyDenied = "DENIED"
@@ -36,22 +36,22 @@ func replied(err error, word string) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), word)
 }
 
-// passing lists the prefixes of error replies that are temporary: the server is
-// starting, busy, or out of memory or disk space, is no longer the master, or
-// is moving keys to another server of its cluster.
+// passing lists the prefixes of temporary error replies. The server is
+// starting, busy, out of memory or disk space, no longer the master, or moving
+// keys within its cluster.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	replyFull, "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
 
-// mark maps err to the errors of package driver. A reply from the server is
-// temporary only if passing lists it; any other error comes from the network
-// and is temporary unless it concerns TLS or a certificate file.
+// mark wraps err in one of the errors of package driver. Error replies are
+// temporary if passing lists them; network errors are, unless they concern TLS
+// or a certificate file.
 func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// A timeout inside the driver ended the dial, not the caller's context,
-		// so the result must not match the context's error.
+		// The driver's own timeout ended the dial, so the result must not match
+		// context.DeadlineExceeded: the caller's context has not ended.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
@@ -66,13 +66,14 @@ func mark(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// forbidden reports whether the server denied the user a permission. Replies
-// from a Sentinel don't count, because it has its own users.
+// forbidden reports whether the server denied the user a permission. Sentinels
+// have users of their own, so their replies don't count.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// The user may be allowed to run a script but not all of its commands.
+	// Redis words the error differently if the user may run the script but not
+	// a command in it.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 
@@ -98,17 +99,15 @@ func permanent(err error) bool {
 		errors.As(err, &file)
 }
 
-// cutShort returns the error for a call whose context has ended.
 func cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// noAnswer begins the message of an error about a server that does not answer.
 const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")
 
-// dialError marks an error as coming from a dial rather than a request.
+// dialError marks an error from connecting, as opposed to one from a request.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }

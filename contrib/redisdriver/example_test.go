@@ -10,7 +10,7 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 )
 
-// Take a lock in Redis. The example is not run, because it needs a server.
+// This example takes a lock in Redis. It is not run, because it needs a server.
 func Example() {
 	client, err := dlock.Open("redis", "redis://localhost:6379?session_timeout=10s")
 	if err != nil {
@@ -29,7 +29,7 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Data source names are checked when the client is opened, without any I/O.
+// Opening a client checks the data source name without connecting to Redis.
 // Errors do not reveal passwords.
 func Example_dataSourceName() {
 	_, err := dlock.Open("redis", "redis://:secret@localhost:6379?tls_ca=ca.pem")

@@ -39,10 +39,8 @@ func (silent) Printf(_ context.Context, format string, _ ...any) {
 
 var namespaces atomic.Int64
 
-// newNamespace returns a namespace that no other test uses.
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
 
-// scriptOps maps the scripts, by hash and by text, to their operations.
 var scriptOps = newScriptOps()
 
 func newScriptOps() map[string]faults.Op {
@@ -60,8 +58,8 @@ func newScriptOps() map[string]faults.Op {
 }
 
 const (
-	otherCommand = -1 // a command that runs no script
-	ownWatch     = -2 // a watch of the session's own node only
+	otherCommand = -1
+	ownWatch     = -2 // a watch of only the session's own node
 )
 
 func classify(command []string) int32 {
@@ -76,22 +74,21 @@ func classify(command []string) int32 {
 	return otherCommand
 }
 
-// is returns a function that matches requests for op.
 func is(op faults.Op) func(int32) bool {
 	return func(found int32) bool {
 		return found == int32(op) || op == faults.OpWatch && found == ownWatch
 	}
 }
 
-// store is a connector that puts a proxy in front of each session, for
-// injecting faults.
+// store is a connector that routes each session through its own proxy, so that
+// tests can inject network faults.
 type store struct {
 	t         *testing.T
 	server    *redistest.Server
 	namespace string
 	params    string
 
-	// keepProxies disables the reuse of proxies of ended sessions.
+	// keepProxies turns off the reuse of proxies whose sessions have ended.
 	keepProxies bool
 
 	mu      sync.Mutex
@@ -103,8 +100,8 @@ func newStore(t *testing.T, server *redistest.Server, params string) *store {
 	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
 }
 
-// loadScripts loads the scripts into the server, so that running one takes a
-// single request.
+// loadScripts loads the scripts into the server in advance. Otherwise the first
+// run of each script would take two requests.
 func loadScripts(server *redistest.Server) {
 	for name := range scriptOps {
 		if len(name) > 40 {
@@ -117,7 +114,6 @@ func (s *store) dsn(addr string) string {
 	return "redis://" + addr + "?namespace=" + s.namespace + "&" + s.params
 }
 
-// key returns the name of a key in the namespace.
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
@@ -137,8 +133,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a closed session, because the goroutines of
-// idle proxies would disturb tests that count goroutines.
+// freeProxy reuses the proxy of a closed session if there is one. Fewer proxies
+// leave fewer idle goroutines, which some tests count.
 func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +151,8 @@ func (s *store) freeProxy() *redistest.Proxy {
 	return redistest.NewProxy(s.t, s.server.Addr(), classify)
 }
 
-// join connects and creates a node. It retries until that takes less than a
-// session timeout, so that tests can use short timeouts on a busy machine.
+// join connects and creates a node, retrying if that took longer than the
+// session timeout. Short timeouts therefore work on a busy machine.
 func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined) {
 	t.Helper()
 	for {
@@ -180,7 +176,6 @@ func (s *store) proxy(session driver.Session) *redistest.Proxy {
 	return s.proxies[session]
 }
 
-// eval runs a script that may use the functions in common.lua.
 func (s *store) eval(t *testing.T, body string, args ...string) any {
 	t.Helper()
 	v, err := s.server.TryDo(append([]string{"EVAL", text("common") + body, "1", s.key("seq")}, args...)...)
@@ -188,7 +183,6 @@ func (s *store) eval(t *testing.T, body string, args ...string) any {
 	return v
 }
 
-// drop expires a session in the store.
 func (s *store) drop(t *testing.T, id string) {
 	t.Helper()
 	s.server.Do("ZADD", s.key("sessions"), "XX", "0", id)

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// link manages a session's connections to the server. Each belongs to a line
-// and is closed with the link.
+// link manages a session's connections to the server, which are closed with the
+// link.
 type link struct {
 	settings *settings
 	requests *pool // for callers
@@ -30,14 +30,14 @@ type link struct {
 	lines  []*line
 	addrs  []string // servers or Sentinels, in the order to try them
 	server string   // address of the latest connection
-	moved  string   // address from a MOVED reply, or empty
+	moved  string   // address that a MOVED reply named, or empty
 
-	// pending describes what the latest connection is waiting for, for error
-	// messages. Empty before the first dial.
+	// pending describes what the latest dial is waiting for, to be quoted in
+	// timeout errors. It is empty before the first dial.
 	pending string
 }
 
-// upkeepLines is the number of background requests a session may have in
+// upkeepLines is the number of background requests that a session can have in
 // flight: three heartbeats, a check of the watches, and a cancellation.
 const upkeepLines = 5
 
@@ -63,16 +63,12 @@ func (l *link) newPool(n int) *pool {
 	return p
 }
 
-// pool holds idle lines. It reuses the most recently used line first, so that a
-// session with one request at a time needs only one connection and its buffers
-// stay in the CPU caches.
 type pool struct {
-	free chan struct{} // one value per idle line
+	free chan struct{}
 	mu   sync.Mutex
 	idle []*line // most recently used last
 }
 
-// take returns a line. The caller must have received from p.free.
 func (p *pool) take() *line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +95,6 @@ func (p *pool) wait() {
 	}
 }
 
-// close closes all connections, so that requests in flight fail. It is
-// idempotent.
 func (l *link) close() {
 	l.end()
 	for _, x := range l.lines {
@@ -108,14 +102,14 @@ func (l *link) close() {
 	}
 }
 
-// drop closes all connections. The next request on each line dials again.
+// drop closes all connections but keeps the link usable: the next requests dial
+// again.
 func (l *link) drop() {
 	for _, x := range l.lines {
 		x.drop()
 	}
 }
 
-// address returns the server that the link connected to last.
 func (l *link) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +117,8 @@ func (l *link) address() string {
 }
 
 // line is a go-redis client limited to one connection and one request at a
-// time. go-redis does not interrupt a read when its context ends, so the line
-// closes the connection instead, and the request returns at once.
+// time. go-redis does not interrupt a read when its context ends, so line
+// closes the connection to make the request return.
 type line struct {
 	link *link
 
@@ -132,17 +126,17 @@ type line struct {
 	requests int             // number of requests so far
 	ctx      context.Context // context of the latest request
 	client   *redis.Client   // nil before the first request
-	clients  int             // number of clients so far
+	clients  int             // number of clients created so far
 	conn     net.Conn        // latest connection of client
-	cut      bool            // the line has closed conn
+	cut      bool            // conn was closed by the line, not by the server
 
-	// refused is the error reply to the latest handshake, or nil. Used only by
-	// the goroutine that makes the request.
+	// refused is the error reply to the latest handshake, or nil. Only the
+	// goroutine making the request uses it.
 	refused error
 }
 
-// begin prepares the line for a request. Until done is called, the end of ctx
-// makes the request fail at once.
+// begin prepares the line for a request. From then until done is called, the
+// end of ctx makes the request fail at once.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,8 +164,8 @@ func (x *line) newClient() *redis.Client {
 	o := x.link.settings.options()
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
 	if x == x.link.listener {
-		// With protocol version 3, go-redis discards a notice that arrives in
-		// pieces.
+		// With protocol version 3, go-redis drops a notice if it does not
+		// arrive in one piece.
 		o.Protocol = 2
 	}
 	x.clients++
@@ -183,9 +177,9 @@ func (x *line) newClient() *redis.Client {
 	return client
 }
 
-// handshakes records the error reply to a handshake, which go-redis drops. A
-// server that has no room for another client sends such a reply before closing
-// the connection.
+// handshakes is a go-redis hook that keeps the error reply to a handshake,
+// which go-redis drops. Redis sends one before closing the connection if it has
+// too many clients.
 type handshakes struct{ line *line }
 
 func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -204,8 +198,8 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the reply with which the server rejected the connection if
-// that explains err, and err otherwise.
+// reason returns the error reply to the handshake if that is the cause of err,
+// and otherwise err itself.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
@@ -214,8 +208,8 @@ func (x *line) reason(err error) error {
 	return err
 }
 
-// interrupt closes the connection unless the line has begun another request
-// since.
+// interrupt closes the connection to make the given request fail. It is a no-op
+// if the line has begun another request.
 func (x *line) interrupt(request int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,7 +218,7 @@ func (x *line) interrupt(request int) {
 	}
 }
 
-// drop closes the connection. The next request dials again.
+// drop closes the connection; the next request dials again.
 func (x *line) drop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -251,11 +245,12 @@ func (x *line) discard() {
 	if x.client != nil {
 		_ = x.client.Close() // its connection may be closed already
 		x.client, x.conn = nil, nil
-		x.clients++ // makes a dial in flight for the old client close its connection
+		x.clients++ // tells a dial in flight that its client is gone
 	}
 }
 
-// dial connects to the server that has the keys. It replaces go-redis's dialer.
+// dial connects to the server that has the keys. go-redis calls it in place of
+// its own dialer.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -267,8 +262,9 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// go-redis keeps a connection after an error reply, such as one from a
-		// Sentinel, so the next request must use a new client.
+		// go-redis keeps using a connection after an error reply to the
+		// handshake, such as one from a Sentinel, so the next request needs a
+		// new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -281,10 +277,9 @@ func (x *line) dial(client int, network string) net.Conn {
 	return conn
 }
 
-// noConn stands in for a connection that could not be made, and returns the
-// dial error from Read and Write. If the dialer itself returned an error,
-// go-redis would write to standard error and keep dialing in the background,
-// even after the session has ended.
+// noConn stands in for a connection that could not be made. Its Read and Write
+// return the dial error. If the dialer itself failed, go-redis would log the
+// error and keep dialing in the background, even after the session has ended.
 type noConn struct {
 	net.Conn // for the methods that never fail
 	err      error
@@ -310,7 +305,6 @@ func (l *link) waitsFor(pending string) {
 	l.pending = pending
 }
 
-// dial connects to the first candidate that accepts a connection.
 func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr string, err error) {
 	candidates, err := l.candidates(ctx)
 	if err != nil {
@@ -332,8 +326,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	return nil, "", mixed(failed, passing)
 }
 
-// mixed returns the error of several failed attempts. If any of them was
-// temporary, so is the result.
+// mixed combines the errors of several attempts. If any of them was temporary,
+// the result is temporary.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -341,8 +335,8 @@ func mixed(failed error, passing bool) error {
 	return failed
 }
 
-// share returns a context for the first of n attempts that share the time left
-// in ctx, so that an unresponsive machine leaves time for the others.
+// share limits one attempt to an equal share of the time left in ctx, so that
+// an unresponsive server leaves time for the n-1 others.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline() // set by line.dial
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
@@ -362,7 +356,6 @@ func (l *link) candidates(ctx context.Context) ([]string, error) {
 	return append([]string{l.moved}, l.addrs...), nil
 }
 
-// prefer moves addr to the front, because it has answered.
 func (l *link) prefer(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -371,7 +364,6 @@ func (l *link) prefer(addr string) {
 	}
 }
 
-// order returns the addresses in the order to try them.
 func (l *link) order() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -401,8 +393,8 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	return secure, nil
 }
 
-// askSentinels asks the Sentinels in turn for the master's address. It leaves
-// time for connecting to the master.
+// askSentinels asks one Sentinel after another for the master's address. It
+// keeps some of the time in ctx for connecting to that master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
 	passing := false
@@ -422,7 +414,7 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 }
 
 // askSentinel asks one Sentinel for the master's address. It enforces ctx
-// itself, because go-redis interrupts neither a dial nor a read.
+// itself, because go-redis ignores it while dialing and reading.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
@@ -449,18 +441,15 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// redirects is the maximum number of redirects that a request follows.
+// redirects limits how many cluster redirects a request follows.
 const redirects = 3
 
-// eval runs a script. If ctx ends, eval returns at once, but the server may
-// still run the script.
 func (l *link) eval(ctx context.Context, p *pool, s *redis.Script, args ...any) (any, error) {
 	return do(ctx, l, p, func(client *redis.Client) (any, error) {
 		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
-// do makes a request on an idle line of the pool.
 func do[T any](ctx context.Context, l *link, p *pool, request func(*redis.Client) (T, error)) (v T, err error) {
 	select {
 	case <-p.free:
@@ -497,9 +486,8 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 	return v, mark(x.link.locate(err))
 }
 
-// cutShort returns the error for a request whose context has ended, with what
-// it was waiting for. go-redis can't report that, because it returns before the
-// dial does.
+// cutShort returns the error for a request whose context has ended. It says
+// what the request was waiting for, which go-redis can't report.
 func (l *link) cutShort(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -509,8 +497,8 @@ func (l *link) cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
 }
 
-// locate adds the server's address to a connection error, since go-redis leaves
-// it out. Dial errors already have it.
+// locate adds the server's address to a connection error, which go-redis leaves
+// out.
 func (l *link) locate(err error) error {
 	var reply redis.Error
 	server := l.address()
@@ -520,8 +508,8 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the server of the latest connection to the end of the list. It
-// reports whether there is another one to try.
+// passOver moves the latest server to the end of the list and reports whether
+// there is another one to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -532,9 +520,9 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow redirects the next request if err says that this server lacks the keys
-// or is not the master. It reports whether there is another server to ask, in
-// which case the request has had no effect and can be repeated.
+// follow handles replies saying that this server does not have the keys or is
+// not the master. It returns true if another server should be asked; repeating
+// the request is then safe, because it has had no effect.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()
@@ -559,31 +547,27 @@ func (l *link) follow(err error) bool {
 	return true
 }
 
-// retries computes the pauses of a retry loop.
 type retries struct {
-	longest time.Duration // upper bound for a pause
+	longest time.Duration
 	last    time.Duration
 }
 
 const retryAfter = 20 * time.Millisecond
 
-// newRetries returns retries whose pauses double from retryAfter to the
-// heartbeat interval, but to at most one second.
+// newRetries returns pauses that double from retryAfter to the heartbeat
+// interval, but to one second at most.
 func (s *settings) newRetries() retries {
 	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
 }
 
-// next returns the pause before the next attempt.
 func (r *retries) next() time.Duration {
 	r.last = min(max(2*r.last, retryAfter), r.longest)
 	return r.last
 }
 
-// reset starts over after a success.
 func (r *retries) reset() { r.last = 0 }
 
-// pause waits for d and returns true, or returns false as soon as the link is
-// closed.
+// pause waits for d. It returns false at once when the link is closed.
 func (l *link) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -9,8 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// member is a member of a queue's sorted set, name/owner/operation/data.
-// Members written by other programs may have only a name.
+// member is an entry of a queue's sorted set, written
+// name/owner/operation/data. Entries written by other programs may have only a
+// name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {
@@ -21,7 +22,6 @@ func parseMember(text string) (m member) {
 	return m
 }
 
-// contender is a member whose name contains a sequence number.
 type contender struct {
 	driver.Node
 	owner string
@@ -34,8 +34,6 @@ func (m member) contender() (c contender, ok bool) {
 
 var errReply = errors.New("redisdriver: the server's reply is not that of the script")
 
-// members parses a script's reply and returns the contenders in it, sorted by
-// sequence.
 func members(reply any) ([]contender, error) {
 	texts, ok := reply.([]any)
 	if !ok {

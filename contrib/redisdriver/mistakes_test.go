@@ -17,13 +17,12 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The tests in this file cover classic mistakes of locks in Redis.
+// The tests in this file cover well-known mistakes of Redis locks.
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
 // A lock made with SETNX followed by EXPIRE stays forever if the process dies
-// in between. Here a script creates a session together with its deadline, and
-// each node belongs to a session.
+// in between. Here a session and its deadline are created by one script.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
 	dead, _ := s.join(t, "stock/42")
@@ -41,7 +40,7 @@ func TestNoLockOutlivesItsProcess(t *testing.T) {
 }
 
 // A create that arrives after its session has ended must leave no node, because
-// such a node would never expire.
+// that node would never expire.
 func TestNoNodeWithoutASession(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	made, err := s.Connect(t.Context())
@@ -52,8 +51,8 @@ func TestNoNodeWithoutASession(t *testing.T) {
 	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
 }
 
-// A holder that releases its lock with a plain DEL after the lock has expired
-// deletes the lock of the next holder.
+// A holder that releases an expired lock with a plain DEL deletes the lock of
+// the next holder.
 func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	slow, err := s.Connect(t.Context())
@@ -69,8 +68,8 @@ func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))
 }
 
-// The holder's own clock ends its lock before the store grants it to another
-// contender.
+// A holder must learn from its own clock that its lock has expired, before the
+// store grants the lock to another contender.
 func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=8s")
 	second := s.newClient()
@@ -86,7 +85,7 @@ func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// cutFirst disconnects the session that has a node.
+// cutFirst disconnects the session that has a node until heal is called.
 func (s *store) cutFirst() (heal func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +100,8 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// Locks with deadlines computed by the clients break when clocks differ. No
-// script may take a time from a client.
+// Locks whose deadlines the clients compute break when the clients' clocks
+// differ, so no script may take a time from a client.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -120,9 +119,9 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
 	require.Greater(t, len(commands), 4)
-	sequence := strconv.FormatInt(lock.Token(), 10) // derived from a time, but from the server's own clock
+	sequence := strconv.FormatInt(lock.Token(), 10) // derived from the server's own clock
 	for _, command := range commands {
-		for _, arg := range command[min(2, len(command)):] { // skips the command name and the hash of the script
+		for _, arg := range command[min(2, len(command)):] { // skip the command name and the hash of the script
 			if strings.HasPrefix(arg, `{"`) {
 				continue // the node's data, which no script interprets
 			}
@@ -147,7 +146,7 @@ func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 }
 
-// A goroutine that keeps renewing a lock whose holder is gone would block it
+// A goroutine that keeps renewing the lock of a dead holder would block it
 // forever. Heartbeats must stop when the session ends, and must not revive it.
 func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
@@ -161,7 +160,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		made, _ := s.join(t, "stock/42")
 		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
 		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
-			if made.Err() != nil { // the machine is too slow for the session timeout
+			if made.Err() != nil { // too slow a machine for this session timeout
 				_ = made.Close()
 				made, _ = s.join(t, "stock/42")
 				before = beats()
@@ -182,7 +181,6 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// newSettings returns settings that bypass the proxies.
 func (s *store) newSettings() *settings {
 	parsed, err := parseDSN(s.dsn(s.server.Addr()))
 	require.NoError(s.t, err)
@@ -200,13 +198,13 @@ func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 }
 
-// withoutMemory makes the server reject commands that may need memory.
 func withoutMemory(server *redistest.Server) (mend func()) {
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
 }
 
-// A server without memory must still accept heartbeats and deletes.
+// A Redis server that is out of memory must still accept heartbeats and
+// deletes.
 func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, longTimeout)
@@ -235,9 +233,8 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// If a session could not end because another program has overwritten the key of
-// its queue, the scripts that drop expired sessions would fail, and with them
-// every lock in the namespace.
+// Another program may overwrite the key of a queue. Expiring a session in that
+// queue must not fail, because that would break all locks of the namespace.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other, err := s.Connect(t.Context())
@@ -269,8 +266,9 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// A cancellation that fails must be retried, or the node would block the queue
-// until its session ends.
+// If the reply to a create is lost, its node must be cancelled. A cancellation
+// that fails must be retried, or the node blocks the queue until its session
+// ends.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
@@ -334,8 +332,8 @@ func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
 }
 
-// Lua numbers and scores of sorted sets are floating-point, so beyond 2^53 two
-// nodes could get the same sequence and both be first in the queue.
+// Lua numbers and sorted-set scores are floating-point. Beyond 2^53, two nodes
+// could get the same sequence and both be first in the queue.
 func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -353,7 +351,8 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// A mark takes memory until its session ends, which may be months later.
+// A cancelled create must not leave its mark in the store: the mark would take
+// memory until the session ends, which may be months later.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -370,7 +369,6 @@ func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	require.Eventually(t, func() bool { return s.server.Do("HGET", operations, "2") == "-" }, 10*time.Second, time.Millisecond)
 }
 
-// next waits for a watch and returns its cause.
 func next(t *testing.T, w driver.Watch) driver.Cause {
 	t.Helper()
 	select {

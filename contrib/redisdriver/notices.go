@@ -13,14 +13,13 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notice tells that a node has gone or, if the name is empty, that the queue
-// has changed.
+// notice is a message from the store that a node has gone or, if name is empty,
+// that the queue has changed.
 type notice struct {
 	queue, name string
 	why         driver.Cause
 }
 
-// parseNotice parses a message of the form cause/name/queue.
 func parseNotice(text string) (n notice, ok bool) {
 	cause, rest, ok1 := strings.Cut(text, "/")
 	name, queue, ok2 := strings.Cut(rest, "/")
@@ -31,19 +30,17 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, ok1 && ok2
 }
 
-// notices delivers the store's notices to the watches of a session, in the
-// order in which the store sent them.
+// notices passes the store's notices to the watches of a session, in order.
 //
-// A Create may trigger notices before its reply has arrived, when the session
-// does not yet know which node to watch. Notices received during a Create are
-// therefore buffered and replayed once its watch is armed.
+// A notice may arrive before the reply to the Create that it concerns. Notices
+// received during a Create are therefore buffered and replayed once its watch
+// is armed.
 type notices struct {
 	watches *watches.Set
 	mu      sync.Mutex
 	pending map[*arming]bool
 }
 
-// arming buffers the notices for one Create in flight.
 type arming struct {
 	queue  string
 	missed []notice
@@ -67,8 +64,8 @@ func (n *notices) end(a *arming) {
 	delete(n.pending, a)
 }
 
-// arm arms the watch of a Create and replays the buffered notices. It returns
-// the zero Watch if any may have been lost.
+// arm arms the watch of a Create and replays the buffered notices to it. It
+// returns the zero Watch if any notice may have been lost.
 func (n *notices) arm(a *arming, p driver.Place, ahead driver.Node) driver.Watch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,7 +90,6 @@ func (n *notices) deliver(m notice) {
 	n.apply(m)
 }
 
-// lose records that notices may have been lost.
 func (n *notices) lose() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +106,6 @@ func (n *notices) apply(m notice) {
 	n.watches.Gone(m.queue, driver.Node{Name: m.name}, m.why)
 }
 
-// subscribe subscribes to the session's channel and waits for the confirmation.
 func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	return doOn(ctx, s.link.listener, func(client *redis.Client) (*redis.PubSub, error) {
 		p := client.Subscribe(ctx, s.settings.key("c:"+s.id))
@@ -123,8 +118,8 @@ func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	})
 }
 
-// listen receives notices until the session ends. After a broken connection it
-// subscribes again and has the watches checked, because notices may have been
+// listen receives notices until the session ends. If the connection breaks, it
+// subscribes again and has all watches checked, because notices may have been
 // lost.
 func (s *session) listen(p *redis.PubSub) {
 	pauses := s.settings.newRetries()
@@ -152,9 +147,9 @@ func (s *session) listen(p *redis.PubSub) {
 	}
 }
 
-// receive delivers notices until the connection breaks or has been silent for
-// half a session timeout. It never reads again after a timeout, because the
-// failed read may have consumed part of a notice.
+// receive delivers notices until the connection breaks or is silent for half a
+// session timeout. It never reads again after a timeout, because the failed
+// read may have consumed part of a notice.
 func (s *session) receive(p *redis.PubSub) {
 	defer s.ping(p)()
 	for s.lease.Err() == nil {
@@ -174,8 +169,8 @@ func (s *session) receive(p *redis.PubSub) {
 	}
 }
 
-// ping pings the server periodically until stop is called, so that a working
-// connection is never silent.
+// ping pings the server periodically, so that only a broken connection is ever
+// silent.
 func (s *session) ping(p *redis.PubSub) (stop func()) {
 	ctx, cancel := context.WithCancel(s.link.life)
 	var pinging sync.WaitGroup
@@ -205,9 +200,9 @@ func (s *session) checkSoon() {
 	}
 }
 
-// checkWatches periodically checks the queues that have open watches, because
-// the store sends no notice for nodes that an operator removed or a crash lost.
-// It checks at once if notices may have been lost.
+// checkWatches periodically checks all watched queues, because the store sends
+// no notice for nodes that an operator removed or a crash lost. If notices may
+// have been lost, it checks at once.
 func (s *session) checkWatches() {
 	defer s.watches.End()
 	tick := time.NewTicker(s.settings.timeout / 4)

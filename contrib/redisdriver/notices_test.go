@@ -15,9 +15,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The first part of a notice may arrive long before the rest. A read that times
-// out in between would lose it and make go-redis panic on the rest. With
-// protocol version 3, go-redis discards a notice that arrives in pieces.
+// A notice may arrive in two parts that are far apart. Timing out between them
+// would lose the first part and make go-redis panic on the second.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {
@@ -43,9 +42,9 @@ func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	}
 }
 
-// serveNotice starts a server that sends a notice in two parts: the first at
-// once, the second after a ping, which shows that the client has waited for
-// long. It translates for clients that use protocol version 3.
+// serveNotice starts a fake Redis server that sends a notice in two parts. It
+// sends the second part only after a ping, which shows that the client has
+// waited for long.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

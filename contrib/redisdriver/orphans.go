@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// orphans are the operations of failed Creates, whose nodes may exist or may
+// orphans lists the failed Creates of a session. Their nodes may exist or may
 // yet be created.
 type orphans struct {
 	mu         sync.Mutex
@@ -54,12 +54,10 @@ func (s *session) cancelNow(operations []string) error {
 	return err
 }
 
-// maxCancels is the number of operations cancelled by one request. Batching
-// keeps up with callers that time out faster than the store answers; each
-// orphan blocks other contenders until it is cancelled.
+// maxCancels limits the operations cancelled by one request. Cancelling in
+// batches keeps up with callers that time out faster than the store answers.
 const maxCancels = 100
 
-// nextOrphans removes and returns the oldest operations.
 func (s *session) nextOrphans() []string {
 	o := &s.orphans
 	o.mu.Lock()

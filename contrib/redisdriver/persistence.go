@@ -11,8 +11,8 @@ import (
 )
 
 // checkServer logs a warning for each server setting that weakens the driver's
-// guarantees, once per connector. It returns an error if the server is
-// unreachable or rejects this client.
+// guarantees, once per connector. It fails if the server is unreachable or
+// rejects this client.
 func (c *connector) checkServer(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	warned := c.warned
@@ -21,8 +21,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 		return nil
 	}
 	l := s.link
-	// Closing a session that does not exist has no effect, but follows
-	// redirects to the master, whose settings are the ones that matter.
+	// Closing an unknown session has no effect, but follows redirects to the
+	// master, whose settings are the ones that matter.
 	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
@@ -47,8 +47,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 	return nil
 }
 
-// weaknesses describes what may be lost with the given settings. err is the
-// error of reading them.
+// weaknesses describes the data losses that the server's settings permit. err
+// is the error from reading them.
 func weaknesses(config map[string]string, err error) (found []string) {
 	if err != nil {
 		return []string{"the server does not show its settings (CONFIG GET): make sure that it has appendonly yes and appendfsync always"}

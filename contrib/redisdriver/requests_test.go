@@ -17,13 +17,12 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// longTimeout keeps periodic checks out of the tests, and slow requests from
-// timing out.
+// longTimeout makes timeouts so long that no periodic check runs during a test
+// and no slow request fails.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
-// requests counts the requests of all sessions by operation, except those that
-// maintain a session or a held lock. Package recipes watches its node once a
-// lock has been held for some time.
+// requests returns the number of requests by operation, over all sessions. It
+// leaves out heartbeats and other upkeep of sessions and held locks.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,14 +53,12 @@ func (s *store) others() (n int) {
 	return n
 }
 
-// newClient returns a client that is closed when the test ends.
 func (s *store) newClient() *dlock.Client {
 	c := dlock.NewClient(s)
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// waitForContenders waits until the queue has n nodes.
 func (s *store) waitForContenders(n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -69,8 +66,8 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
-// takes checks that run makes exactly the wanted requests. It repeats runs that
-// took long enough for a timeout, because then dlock retries requests.
+// takes checks that run makes exactly the wanted requests. Slow runs are
+// repeated, because dlock retries requests that time out.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
 	const unlockTimeout = 2 * time.Second // the shortest timeout in package recipes
@@ -106,8 +103,8 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.since(lists, others)
 }
 
-// since returns the requests made since the counts before and others were
-// taken, including commands that run no script.
+// since returns the requests made since the earlier counts, including commands
+// that run no script.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {
@@ -118,8 +115,8 @@ func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	return made
 }
 
-// inLine makes six clients wait in turn behind a writer, releases the writer's
-// lock, and waits until each client has held the lock.
+// inLine makes six clients wait behind a writer, then lets each of them hold
+// the lock in turn.
 func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -143,8 +140,7 @@ func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, 
 	done.Wait()
 }
 
-// waitForWatchers waits until n contenders watch the holder's node, not
-// counting the holder itself.
+// waitForWatchers waits until n other contenders watch the holder's node.
 func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -208,7 +204,8 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 	return made
 }
 
-// The test counts all commands, not only those that run scripts.
+// A call must send a single command. The test counts all commands, not only
+// those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -267,8 +264,8 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
-// A lock takes more than two requests if a node is created while another
-// contender releases the lock, so only the total is limited.
+// Taking a lock needs further requests if another contender releases it at the
+// same time, so only the total is limited.
 func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	const sessions, locks = 8, 25
@@ -297,8 +294,8 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	require.LessOrEqual(t, float64(sum), 2.3*sessions*locks)
 }
 
-// If each of 1000 waiting sessions listed a queue of 1000 nodes at each check,
-// the server would be busy with that alone.
+// A periodic check must not list the whole queue. With 1000 waiting sessions,
+// the server would do nothing else.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

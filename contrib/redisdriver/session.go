@@ -19,7 +19,6 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// session implements [driver.Session]. Its deadline is kept in the store.
 type session struct {
 	settings *settings
 	id       string
@@ -31,14 +30,13 @@ type session struct {
 	early    atomic.Bool   // an extra heartbeat is scheduled before the next regular one
 	news     chan struct{} // wakes checkWatches; has capacity 1
 
-	operations atomic.Int64 // number of the latest Create
+	operations atomic.Int64 // number of Creates so far
 	orphans    orphans
 
 	closing sync.Mutex // held during Close
 	gone    bool       // the store has removed the session; guarded by closing
 }
 
-// ask runs a script on a queue unless the session has ended.
 func (s *session) ask(ctx context.Context, what, queue string, script *redis.Script, args ...any) (any, error) {
 	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
 	var reply any
@@ -48,8 +46,6 @@ func (s *session) ask(ctx context.Context, what, queue string, script *redis.Scr
 	return reply, s.explain(what, queue, err)
 }
 
-// explain adds the failed request to err, and ends the session if the store
-// does not know it.
 func (s *session) explain(what, queue string, err error) error {
 	s.endIfUnknown(err)
 	if ended := s.lease.Err(); ended != nil {
@@ -72,8 +68,8 @@ var (
 	errClosed  = errors.New("redisdriver: closed")
 )
 
-// Create implements [driver.Session]. If it is unknown whether the node was
-// created, Create cancels the operation in the background.
+// Create implements [driver.Session]. If a failed request may have created the
+// node, Create cancels it in the background.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(n.Prefix), driver.CheckQueue(queue)); err != nil {
 		return driver.Joined{}, err
@@ -100,8 +96,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return driver.Joined{}, err
 }
 
-// joined parses the reply to a create: the sequence, and the members that were
-// in the queue before.
+// joined parses the reply to a create: the new node's sequence, and the members
+// that were in the queue before.
 func joined(reply any, prefix string) (j driver.Joined, err error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 2 {
@@ -126,8 +122,8 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// armed returns the watch of the node that predecessor chooses. The script has
-// registered the watch only for the last node in the queue; for any other,
+// armed returns the watch of the predecessor if the create has registered it.
+// The script registers only a watch of the queue's last node; for any other,
 // armed returns the zero Watch.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
@@ -154,9 +150,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// watched returns those nodes in the queue that the session watches. It doesn't
-// list the queue, because queues may be long and each waiting session calls it
-// periodically.
+// watched returns the nodes of the queue that the session watches. It doesn't
+// list the whole queue, which may be long, because each waiting session calls
+// it periodically.
 func (s *session) watched(ctx context.Context, queue string) ([]contender, error) {
 	args := []any{s.id, queue}
 	for _, name := range s.watches.Names(queue) {
@@ -199,9 +195,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// Delete implements [driver.Session]. The store finds the node by its sequence,
-// because Replace may have renamed it, and removes it only if it belongs to
-// this session.
+// Delete implements [driver.Session]. It finds the node by its sequence,
+// because Replace may have renamed it. Nodes of other sessions are never
+// removed.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	cause := "c"
 	if why == driver.Released {
@@ -280,7 +276,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	}
 }
 
-// glob returns a pattern that matches only text.
+// glob returns a Redis pattern that matches only text.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
@@ -293,9 +289,9 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout}
 }
 
-// beat sends a heartbeat. The store removes expired sessions only when it gets
-// a request, so if a watch is open and some session expires before the next
-// heartbeat, beat schedules an extra one for that time.
+// beat sends a heartbeat. Redis expires sessions only while it handles a
+// request, so if another session is due to expire before the next heartbeat,
+// beat schedules an extra one.
 func (s *session) beat(ctx context.Context) error {
 	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
@@ -309,7 +305,7 @@ func (s *session) beat(ctx context.Context) error {
 	return nil
 }
 
-// beatIn calls beat after d, unless such a call is already scheduled.
+// beatIn schedules a heartbeat after d, unless one is already scheduled.
 func (s *session) beatIn(d time.Duration) {
 	if s.early.CompareAndSwap(false, true) && !s.calls.Go(func() { s.beatEarly(d) }) {
 		s.early.Store(false)

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// shell runs the redis-cli commands from the package documentation.
+// shell runs the redis-cli commands given in the package documentation.
 type shell struct {
 	t         *testing.T
 	server    *redistest.Server
@@ -39,7 +39,6 @@ func newShell(t *testing.T, options ...redistest.Option) *shell {
 	return sh
 }
 
-// dsn returns the data source name for Go clients.
 func (sh *shell) dsn() string { return "redis://" + sh.server.Addr() + "?session_timeout=2h" }
 
 func (sh *shell) client() *dlock.Client {
@@ -49,9 +48,8 @@ func (sh *shell) client() *dlock.Client {
 	return client
 }
 
-// try runs a command from the package documentation and returns the lines it
-// prints. replace lists pairs of old and new words, as for
-// [strings.NewReplacer].
+// try runs a documented command and returns the lines it prints. replace lists
+// pairs of old and new text, as for [strings.NewReplacer].
 func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, command+"\n", "the package comment does not contain the command")
@@ -64,7 +62,6 @@ func (sh *shell) try(command string, replace ...string) (lines []string, err err
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
 }
 
-// run is like try but fails the test on an error.
 func (sh *shell) run(command string, replace ...string) (lines []string) {
 	sh.t.Helper()
 	lines, err := sh.try(command, replace...)
@@ -72,7 +69,6 @@ func (sh *shell) run(command string, replace ...string) (lines []string) {
 	return lines
 }
 
-// operator runs a documented operator command.
 func (sh *shell) operator(statement string) (lines []string) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, statement+"\n")
@@ -94,13 +90,12 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces the documented session timeout, so that sessions survive
-// on a slow machine.
+// tenMinutes replaces the documented session timeout, which is too short for
+// tests on a slow machine.
 var tenMinutes = []string{"10000000", "600000000"}
 
 func (sh *shell) begin() { sh.run(shellOpen, tenMinutes...) }
 
-// node returns the node name in a member printed by redis-cli.
 func node(member string) string {
 	name, _, _ := strings.Cut(member, "/")
 	return name
@@ -161,7 +156,8 @@ func TestAShellTakesPart(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A lost reply may mean that the create has run, or that it will arrive later.
+// If the reply to a create is lost, the create may have run or may still be
+// under way. Cancelling must work in both cases.
 func TestAShellCancelsACreate(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -229,7 +225,8 @@ func TestAnOperatorSeesAndMends(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// The periodic check finds the removal, although the holder makes no request.
+// A holder that makes no requests must still notice the removal, by the
+// periodic check.
 func TestAHolderNoticesThatAnOperatorHasRemovedItsNode(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=6s")

@@ -9,7 +9,7 @@ import (
 )
 
 // tlsFiles configures TLS. The files are read again for each session, so that
-// certificates can be replaced.
+// certificates can be replaced without a restart.
 type tlsFiles struct {
 	dsn.TLS
 	skipVerify bool
