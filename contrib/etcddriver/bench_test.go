@@ -1,4 +1,5 @@
-// These commands compare the driver with etcd's own lock:
+// These commands compare the driver with the lock that comes with etcd's client
+// library:
 //
 //	go test -run '^$' -bench FreeLock -benchtime 100x ./
 //	go test -run '^$' -bench 'Contended|Drain' -benchtime 5x ./
@@ -62,13 +63,12 @@ var lockers = []struct {
 }{{"dlock", ofDlock, "bench/"}, {"Mutex", ofMutex, "mutex/"}}
 
 // turn is how many times BenchmarkFreeLock takes one kind of lock before it
-// switches to the other.
+// switches to the other kind.
 const turn = 50
 
-// BenchmarkFreeLock alternates between dlock and etcd's Mutex, so that other
-// load affects both, and reports median times. It takes a lock many times
-// before switching, because each kind leaves work behind and evicts the other's
-// code from the CPU caches.
+// BenchmarkFreeLock compares the median times of dlock and etcd's Mutex. It
+// alternates between them, so that other load affects both, but not after every
+// lock, because switching evicts code from the CPU caches.
 func BenchmarkFreeLock(b *testing.B) {
 	server := etcdtest.Start(b)
 	lock := make([]locker, len(lockers))
@@ -96,9 +96,9 @@ func BenchmarkFreeLock(b *testing.B) {
 	b.ReportMetric(median[0]/median[1], lockers[0].name+"/"+lockers[1].name)
 }
 
-// BenchmarkContended lets n contenders take one lock for a second, alternating
-// between the two kinds of lock. It reports locks per second, the longest wait,
-// and the fewest and most locks of any contender.
+// BenchmarkContended lets n contenders compete for one lock, for dlock and
+// etcd's Mutex in turn. It reports locks per second, the longest wait, and the
+// fewest and most locks of any contender.
 func BenchmarkContended(b *testing.B) {
 	for _, n := range []int{2, 8, 32} {
 		b.Run(fmt.Sprint(n, " contenders"), func(b *testing.B) {
@@ -127,9 +127,9 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain lets 100 contenders wait for a lock, alternating between the
-// two kinds of lock. It reports the median time from the release until each has
-// had the lock once, and the median ratio of the two.
+// BenchmarkDrain measures how long 100 waiters take to each hold a lock once,
+// for dlock and etcd's Mutex in turn. It reports the median time and the median
+// ratio.
 func BenchmarkDrain(b *testing.B) {
 	const waiters = 100
 	server := etcdtest.Start(b)
@@ -166,7 +166,7 @@ func BenchmarkDrain(b *testing.B) {
 			times[i] = append(times[i], time.Since(began))
 		}
 	}
-	ratios := make([]float64, len(times[0])) // dlock to Mutex, by round
+	ratios := make([]float64, len(times[0])) // time of dlock divided by that of Mutex, by round
 	for i := range ratios {
 		ratios[i] = times[0][i].Seconds() / times[1][i].Seconds()
 	}

@@ -17,14 +17,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// conformance opens the stores for one run of the conformance tests.
 type conformance struct {
 	server *etcdtest.Server
-	// lenient makes hooks tolerate that they come too late, when the session or
-	// node is already gone, or while the server is down.
+	// lenient ignores hooks that run too late, after the session or node has
+	// gone, or while the server is down.
 	lenient bool
 
-	slow   sync.Map // sessions whose replies are delayed, as keys
+	slow   sync.Map // sessions whose replies are delayed, used as a set
 	mu     sync.Mutex
 	stores []*store
 }
@@ -53,8 +52,8 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c.config(t))
 }
 
-// With a threshold of 0, every watch armed by Create is that of a waiter far
-// behind.
+// With a threshold of 0, Create arms every watch as it would for a waiter far
+// back in the queue.
 func TestConformanceFarBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again")
@@ -81,7 +80,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		New:             c.open,
-		NewNearRollOver: c.open, // any store will do, because revisions have 63 bits and never roll over
+		NewNearRollOver: c.open, // any store will do, because 63-bit revisions never roll over
 		Drop: func(t *testing.T, s driver.Session) {
 			_, err := admin.Revoke(within(t), s.(*session).id)
 			must(t, err)
@@ -89,7 +88,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.link(s).proxy
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
+				p.CutOneWay(testenv.ToServer) // replies that are in flight still arrive
 			} else {
 				p.Cut()
 			}
@@ -122,7 +121,6 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 	}
 }
 
-// removeNode removes a node as an operator would.
 func removeNode(ctx context.Context, admin *clientv3.Client, queueKeys, name string) error {
 	reply, err := admin.Get(ctx, queueKeys, clientv3.WithPrefix())
 	if err != nil {

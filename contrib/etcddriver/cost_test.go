@@ -21,7 +21,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// longSession makes heartbeats rare enough that a test never sees one among the
+// longSession makes heartbeats so rare that a test never sees one among the
 // requests it counts.
 const longSession = "session_timeout=1h"
 
@@ -53,8 +53,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	}
 }
 
-// wait starts lock and returns when its watch is armed. The channel receives
-// the lock when it is granted.
+// wait starts taking the lock and returns when its watch is armed. The channel
+// receives the lock once it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -81,7 +81,7 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 }
 
 // handOver makes next wait for the lock and then unlocks held. It returns the
-// Lock of next and the number of requests made by each side.
+// new holder's lock and how many requests each side made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -90,9 +90,9 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// A waiter needs another request in its session's first wait, to list the
-// queue, and when it gets the lock from a session that has never waited there
-// and so does not announce its release.
+// A waiter needs a further request the first time its session waits, to list
+// the queue. It needs one, too, if the holder's session has never waited there,
+// because the release is not announced then.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)
@@ -105,7 +105,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		if time.Since(began) < 300*time.Millisecond {
 			require.Equal(t, 1, released, "the holder, round %d", round)
 			require.Equal(t, want, waited, "the waiter, round %d", round)
-		} else { // after 300 ms, a holder watches its own node, which takes a list
+		} else { // after 300 ms, a holder lists the queue to watch its own node
 			require.LessOrEqual(t, released, 2, "the holder, round %d", round)
 			require.LessOrEqual(t, waited, want+1, "the waiter, round %d", round)
 		}
@@ -114,8 +114,8 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// A reader's release is not reported as driver.Released, because other readers
-// may still hold the lock. The writer has to list the queue to find out.
+// When a reader unlocks, other readers may still hold the lock, so the writer
+// must list the queue to find out.
 func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
@@ -131,7 +131,6 @@ func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	}
 }
 
-// counted is a net.Conn that counts writes.
 type counted struct {
 	net.Conn
 	writes *atomic.Int64

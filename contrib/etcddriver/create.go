@@ -12,15 +12,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Create lists the queue and puts the node's key in one transaction, so the
-// list contains exactly the nodes ahead.
+// Create creates the node and lists the nodes ahead of it in one transaction.
 //
-// If Create gets no reply, cancel undoes it. The transaction is conditional on
-// a cancellation key being absent, so it cannot take effect after it was
-// cancelled. If a proxy delivers the transaction twice, the second list
-// contains the node itself, and its create revision is still the token.
-//
-// Nodes of a session reuse keys, see numbers.
+// If Create gets no reply, cancel undoes it in the background. The transaction
+// requires that a cancellation key is absent, so it can't take effect after it
+// was cancelled. If a proxy delivers it twice, the second list contains the
+// node itself, and its create revision is still the token.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -60,8 +57,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// undo cleans up after a failed Create. It frees the node's number once no
-// request in flight can create the node.
+// undo removes the node of a failed Create. It lets the node's key be reused
+// once no request in flight can still create the node.
 func (s *session) undo(queue string, number int64, unless string, err error) {
 	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd rejected the request
 		s.giveBack(queue, number)
@@ -79,10 +76,9 @@ func (s *session) undo(queue string, number int64, unless string, err error) {
 	})
 }
 
-// watchAhead returns a watch of the node ahead chosen by n.Predecessor. It
-// costs no request if the session already follows the queue. It is best effort:
-// on failure, Create succeeds without a watch. The last member is the new node
-// itself.
+// watchAhead watches the node ahead that n.Predecessor chooses. It is best
+// effort: without a watch, Create still succeeds. It makes no request if the
+// session already follows the queue.
 func (s *session) watchAhead(
 	ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined, members []member,
 ) (w driver.Watch) {
@@ -104,18 +100,16 @@ func (s *session) watchAhead(
 	return w
 }
 
-// cancel removes the node of a Create whose outcome is unknown, and retries
-// until etcd confirms. It also puts a cancellation key, which makes etcd reject
-// the Create if it arrives later. The key is needed only until the session
-// ends, since etcd rejects requests with an expired lease.
+// cancel removes the node of a Create whose outcome is unknown, retrying until
+// etcd confirms. It reports whether the number in the node's key may be reused.
 //
-// An attempt may itself arrive late, when a later node has the same key, so it
-// does nothing if the cancellation key already exists. If etcd is out of space
-// and rejects the cancellation key, cancel only removes the node. Attempts are
-// serialized, because those of many failed Creates would use up the CPU while
-// the store is unreachable.
+// cancel also puts a cancellation key, which makes etcd reject the Create if it
+// arrives later. An attempt that finds this key does nothing, because it may
+// have arrived late itself, when a later node has the same key. If etcd is out
+// of space and rejects the key, cancel only removes the node.
 //
-// cancel reports whether the node's number may be reused, see giveBack.
+// Attempts are serialized, because those of many failed Creates would use up
+// the CPU while the store is unreachable.
 func (s *session) cancel(key, cancelled string) (free bool) {
 	for free = true; s.lease.Err() == nil; {
 		err := s.tryCancel(key, cancelled)
@@ -129,7 +123,6 @@ func (s *session) cancel(key, cancelled string) (free bool) {
 	return false
 }
 
-// tryCancel makes one attempt of cancel, and pauses if it fails.
 func (s *session) tryCancel(key, cancelled string) error {
 	s.cancelling.Lock()
 	defer s.cancelling.Unlock()
@@ -148,13 +141,12 @@ func (s *session) tryCancel(key, cancelled string) error {
 	return err
 }
 
-// withdraw removes the node of a Create that failed with ErrNoSpace. etcd may
-// have created the node nevertheless, because it checks the space again after
-// applying the transaction. Deleting needs no space, and withdraw retries until
-// etcd confirms.
+// withdraw removes the node of a Create that failed with ErrNoSpace, retrying
+// until etcd confirms. The node may exist, because etcd checks the space again
+// after applying the transaction.
 //
 // It reports whether the first attempt was confirmed. Otherwise that attempt
-// may still arrive, so the node's number must not be reused.
+// may still arrive, so the number in the node's key must not be reused.
 func (s *session) withdraw(key string) (free bool) {
 	for free = true; s.lease.Err() == nil; free = false {
 		err := s.attempt(func(ctx context.Context) error {
@@ -187,7 +179,6 @@ func (s *session) attempt(request func(context.Context) error) error {
 	return request(ctx)
 }
 
-// pause waits for d, or until the session ends.
 func (s *session) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -203,7 +194,6 @@ func (s *session) remember(token int64, n *ownNode) {
 	s.own[token] = n
 }
 
-// node returns the session's node with the given token, or driver.ErrGone.
 func (s *session) node(queue string, token int64) (*ownNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 
 func init() { dlock.Register("etcd", Driver{}) }
 
-// Driver is the [driver.Driver] for etcd. Its zero value is registered as
+// Driver implements [driver.Driver] for etcd. Its zero value is registered as
 // "etcd". For a custom TLS configuration, create a Driver directly:
 //
 //	connector, err := etcddriver.Driver{TLS: config}.OpenConnector("etcd://etcd1/locks")
@@ -34,19 +34,19 @@ func init() { dlock.Register("etcd", Driver{}) }
 //
 // A Driver is safe for concurrent use.
 type Driver struct {
-	// TLS, if not nil, configures all connections, as if the data source name
-	// had tls=true. The tls_ parameters that name files are then not allowed.
+	// TLS, if not nil, is used for all connections, as if the data source name
+	// had tls=true. The data source name must then name no TLS files.
 	TLS *tls.Config
 }
 
 // OpenConnector parses a data source name, described in the package
-// documentation, without any I/O. The error names the invalid part but never
+// documentation. It does no I/O. The error names the invalid part but never
 // quotes the password.
 //
-// The connector's Connect reads the TLS files each time, so that it picks up
-// renewed certificates. Before the first session, errors due to TLS files,
+// Connect reads the TLS files each time, so that it picks up renewed
+// certificates. Before the first session, errors due to TLS files,
 // certificates, user or password don't match driver.ErrUnavailable, because
-// retrying is pointless. After it, certificate errors do match, because
+// retrying is pointless. After it, certificate errors do match, because the
 // certificates may be in the middle of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
@@ -64,9 +64,9 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	// dial holds additional options, with which tests inject faults.
+	// dial holds additional gRPC options, with which tests inject faults.
 	dial    []grpc.DialOption
-	trusted atomic.Bool // set after the first session, when certificates are known to be right
+	trusted atomic.Bool // set by the first session, which shows that the certificates are right
 }
 
 // Connect creates a lease and a client for it.
@@ -98,9 +98,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connectError returns the error for Connect. A rejected certificate takes
-// precedence over the error that it caused. It counts as temporary only once a
-// session has begun.
+// connectError returns the error for Connect. If a certificate was rejected, it
+// reports that in place of err, which is only the consequence.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
 		err = cmp.Or(c.settings.refusedCertificate(ctx), err)
@@ -114,8 +113,8 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate adds the servers to an error that did not come from etcd. The client
-// library names at most one of them.
+// locate adds the servers' addresses to a connection error, since the client
+// library names at most one.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
 		return err
@@ -123,8 +122,8 @@ func (s *settings) locate(err error) error {
 	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
 }
 
-// client returns a new etcd client, logged in if there is a user. Its life is
-// independent of ctx.
+// client returns a new etcd client, logged in if there is a user. It outlives
+// ctx.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	return c.clientOf(ctx, c.settings.user, c.settings.password())
 }
@@ -144,7 +143,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
 	client, err := clientv3.New(clientv3.Config{
-		Context:     life, // Close of the client cancels it
+		Context:     life, // cancelled when the client is closed
 		Endpoints:   withScheme(scheme, c.settings.endpoints),
 		Username:    user,
 		Password:    password,
@@ -167,9 +166,9 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 }
 
 // dialOptions overrides defaults of gRPC and the client library. It limits the
-// reconnection backoff, which could otherwise exceed a session timeout. It also
-// makes requests fail while no server is reachable, because a request that
-// waits for a connection times out without a reason.
+// reconnection backoff, which could exceed a session timeout. It also makes
+// requests fail at once while no server is reachable; waiting would end in a
+// timeout without a reason.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -184,8 +183,8 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	)
 }
 
-// window is the flow-control window of a connection, in bytes. Without a fixed
-// size, gRPC estimates it and sends a ping for nearly every message received.
+// window is the flow-control window of a connection, in bytes. With a fixed
+// size, gRPC need not send a ping for nearly every message to estimate one.
 const window = 1 << 20
 
 func failFast(
@@ -195,8 +194,8 @@ func failFast(
 }
 
 // askAnother retries a request at other servers if one does not answer in time.
-// It is for the requests that begin a session. All others are unsafe to repeat
-// or have used up their caller's time by then.
+// It applies only to the requests that begin a session; all others are unsafe
+// to repeat or have no time left.
 func (c *connector) askAnother(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -215,7 +214,7 @@ func (c *connector) askAnother(
 	return invoke(ctx, method, request, reply, conn, opts...)
 }
 
-// sendOnce prevents the client library from repeating a request that may have
+// sendOnce keeps the client library from repeating a request that may have
 // arrived. The library does so when a proxy answers Canceled or
 // DeadlineExceeded while ctx is still alive.
 func sendOnce(
@@ -229,8 +228,8 @@ func sendOnce(
 }
 
 // logIn uses a fresh client to log in after the old token has become invalid.
-// The client library sends its old token along with the request for a new one,
-// etcd 3.4 rejects that, and the library would retry forever.
+// The client library would send the old token along, etcd 3.4 would reject
+// that, and the library would retry forever.
 func (c *connector) logIn(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -251,8 +250,7 @@ func (c *connector) logIn(
 	return err
 }
 
-// requestTimeout limits how long a request may take before its caller tries
-// another server.
+// requestTimeout is how long a request may take before another server is tried.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

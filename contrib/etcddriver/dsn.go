@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// settings is a parsed data source name.
 type settings struct {
 	endpoints []string // host:port
 	prefix    string   // prefix of all keys, without the trailing slash
@@ -34,7 +33,7 @@ const (
 )
 
 // parseDSN parses a data source name. Its errors quote nothing that could be
-// part of a password, see package dsn.
+// part of a password.
 func parseDSN(text string) (*settings, error) {
 	s := &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" }}
 	if err := s.parse(text); err != nil {
@@ -85,8 +84,8 @@ func (s *settings) parse(text string) error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// loadTLS returns the TLS configuration, or nil if TLS is off. It reads the
-// files again at each call.
+// loadTLS returns the TLS configuration, or nil if TLS is off. Each call reads
+// the files again, because certificates are renewed.
 func (s *settings) loadTLS() (*tls.Config, error) {
 	switch {
 	case s.tlsConfig != nil:

@@ -19,7 +19,7 @@ var (
 	errClosed     = errors.New("etcddriver: closed")
 )
 
-// classify makes a temporary error of the client match driver.ErrUnavailable.
+// classify makes temporary errors match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrBadName):
@@ -34,14 +34,12 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// denied returns the error for missing permissions on the keys described by
-// keys.
 func denied(err error, keys string) error {
 	return fmt.Errorf("%w; the role of the user needs readwrite for all keys %s", err, keys)
 }
 
 // isPermanent reports whether a retry is pointless. An expired token is not
-// permanent, because logIn renews it.
+// permanent, because the client logs in again.
 func isPermanent(err error) bool {
 	if errors.As(err, new(certificateError)) {
 		return true
@@ -63,9 +61,9 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// outOfTime reports whether the server gave up on a request. A server that
-// can't write to its disk may do so just before the client times out. etcd then
-// returns a bare context error, which has no gRPC code.
+// outOfTime reports whether the server itself gave up on a request, as it may
+// if its disk hangs. etcd then returns a bare context error without a gRPC
+// code.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()

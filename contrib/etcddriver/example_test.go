@@ -10,7 +10,7 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/etcddriver"
 )
 
-// Take a lock in an etcd cluster of three servers. The example is not run,
+// This example takes a lock in an etcd cluster of three servers. It is not run,
 // because it needs them.
 func Example() {
 	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks?session_timeout=10s")
@@ -30,8 +30,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open checks the data source name without any I/O. Errors do not reveal
-// passwords.
+// Open checks the data source name without connecting to etcd. Errors do not
+// reveal passwords.
 func Example_dataSourceName() {
 	_, err := dlock.Open("etcd", "etcd://shop:secret@etcd1/locks?tls_ca=ca.pem")
 	fmt.Println(err)

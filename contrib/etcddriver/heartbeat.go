@@ -10,18 +10,14 @@ import (
 
 // beat sends a heartbeat, which counts only if etcd provably renewed the lease.
 //
-// The reply to a keep-alive is not enough: a deposed leader keeps answering
-// until it learns of its successor. beat therefore follows it with a
-// linearizable read, which needs a majority, and compares the Raft terms of
-// both replies. If they are equal, no newer leader existed when the keep-alive
-// was handled: had there been one, the read could only have been served after
-// applying an entry of its term. An older leader cannot have handled it either,
-// because the server had already applied an entry of this term. Leaders elected
-// later restart every lease.
+// The reply to a keep-alive is no proof: a deposed leader keeps answering until
+// it learns of its successor. beat therefore follows it with a linearizable
+// read, which needs a majority, and compares the Raft terms of both replies. If
+// they are equal, the keep-alive was handled by the leader of that term while
+// no newer leader existed. Leaders elected later restart every lease.
 //
-// The store's revision only decreases if an old backup is restored. The
-// session's nodes may be missing then, and its watches wait for revisions far
-// in the future, so beat ends the session.
+// A store's revision decreases only if an old backup is restored. The session's
+// nodes may be missing then, so beat ends the session.
 func (s *session) beat(ctx context.Context) error {
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := s.beats.send(ctx, s.client, s.id)
@@ -49,7 +45,7 @@ func (s *session) beat(ctx context.Context) error {
 	return errors.New("leaders changed during a heartbeat")
 }
 
-// heartbeats is the stream for a session's keep-alives. They share one stream
+// heartbeats is the stream that carries a session's keep-alives. It is shared
 // because the client library logs in again for each new stream, which costs the
 // server far more than a keep-alive.
 type heartbeats struct {
@@ -59,8 +55,7 @@ type heartbeats struct {
 }
 
 // send sends a keep-alive and waits for the reply. If ctx ends, it closes the
-// stream, so that a late reply is not mistaken for the reply to the next
-// keep-alive.
+// stream, so that a late reply is not mistaken for the next one.
 func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case h.turn <- struct{}{}:

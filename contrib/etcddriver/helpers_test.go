@@ -21,22 +21,19 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// eventually waits until the condition holds.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, 60*time.Second, 5*time.Millisecond)
 }
 
-// client returns a connected client that is closed when the test ends.
 func (s *store) client(t testing.TB) *dlock.Client {
 	t.Helper()
 	c := dlock.NewClient(s)
 	require.NoError(t, c.Ping(within(t)))
-	t.Cleanup(func() { require.NoError(t, c.Close()) }) // before the proxy is closed
+	t.Cleanup(func() { require.NoError(t, c.Close()) }) // runs before the proxy is closed
 	return c
 }
 
-// connectTo connects to a store, with additional dial options.
 func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
@@ -48,9 +45,9 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	return s.(*session)
 }
 
-// connectThrough connects to a store and passes each request to intercept,
-// which decides whether and when to send it. Calls may be concurrent, because
-// heartbeats are sent in the background.
+// connectThrough connects to a store and lets intercept decide whether and when
+// to send each request. Calls may be concurrent, because heartbeats are sent in
+// the background.
 func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) *session {
 	t.Helper()
 	server := etcdtest.Shared(t)
@@ -65,8 +62,7 @@ func intercepted(intercept func(request, reply any, send func() error) error) gr
 	})
 }
 
-// create creates a node. On a slow machine, a request may exceed the driver's
-// timeout of at least a second, so create retries.
+// create creates a node, retrying requests that time out on a slow machine.
 func create(t testing.TB, s driver.Session, queue, prefix string) driver.Joined {
 	t.Helper()
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The package documentation describes the layout of keys. Queue names have no
-// empty segments, so a double slash ends the name.
+// The package documentation describes the layout of keys. A double slash ends
+// the queue name, which has no empty segments.
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
@@ -24,17 +24,17 @@ func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 }
 
 // released returns the key that announces a release. It sorts directly before
-// the keys of the queue, so that one watch covers both but listing the queue
-// leaves it out.
+// the keys of the queue, so one watch covers both but listing the queue leaves
+// it out.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
-// watched returns the key range that a watch of the queue has to cover,
-// excluding to.
+// watched returns the range of keys, excluding to, that a watch of the queue
+// must cover.
 func (s *settings) watched(queue string) (from, to string) {
 	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
 }
 
-// nodeID returns the last part of the key of the session's n-th node.
+// nodeID returns the last part of a node's key: the session and a number.
 func nodeID(session clientv3.LeaseID, n int64) string {
 	return sessionName(session) + ":" + strconv.FormatInt(n, 10)
 }
@@ -48,10 +48,8 @@ func isNodeID(text string) bool {
 func notDigit(c rune) bool { return c < '0' || c > '9' }
 func notHex(c rune) bool   { return notDigit(c) && (c < 'a' || c > 'f') }
 
-// nodeValue returns the value stored at a node's key.
 func nodeValue(prefix string, data []byte) string { return prefix + "\n" + string(data) }
 
-// member is a node in a queue, with its key.
 type member struct {
 	driver.Place
 	id      string // last part of the key
@@ -59,8 +57,8 @@ type member struct {
 	data    []byte
 }
 
-// parseNode parses a node's key and value. It reports false if the key is not a
-// node.
+// parseNode parses a node's key and value. It returns false for keys that are
+// not nodes, such as those that other programs have written.
 func parseNode(queueKeys string, kv *mvccpb.KeyValue) (m member, ok bool) {
 	m = member{id: string(kv.Key[len(queueKeys):]), session: clientv3.LeaseID(kv.Lease)}
 	if isNodeID(m.id) {
@@ -91,7 +89,6 @@ func foreignNode(name string) (n driver.Node, ok bool) {
 	return driver.Node{Name: name, Seq: seq}, ok
 }
 
-// parseQueue returns the nodes among the keys, oldest first.
 func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	for _, kv := range kvs {
 		if m, ok := parseNode(queueKeys, kv); ok {
@@ -111,7 +108,6 @@ func nodesOf(members []member) (nodes []driver.Node) {
 	return nodes
 }
 
-// queueOf returns the queue to which a node's key belongs.
 func (s *settings) queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.root())
 	if !ok {

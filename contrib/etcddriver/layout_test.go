@@ -70,7 +70,6 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	}
 }
 
-// txn runs a transaction with etcdctl.
 func txn(t *testing.T, server *etcdtest.Server, compare string, success ...string) {
 	t.Helper()
 	cmd := exec.Command("etcdctl", "--endpoints", server.URL(), "txn")

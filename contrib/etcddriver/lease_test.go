@@ -16,7 +16,7 @@ import (
 )
 
 // etcd may have granted the lease long before its reply arrives, so the lease
-// must count from before the request.
+// must be counted from before the request.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
@@ -38,7 +38,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// The keep-alive may have been answered by a deposed leader.
+// A keep-alive must not count if a deposed leader may have answered it.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {
@@ -53,10 +53,10 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	require.Error(t, s.beat(within(t)))
 }
 
-// A server that lags behind, or a leader that has a successor, answers a serializable
-// read from old data. A contender would be granted the lock beside another.
+// Reads must be linearizable. A lagging server answers a serializable read from
+// old data, and two contenders might be granted the same lock.
 func TestNoReadMayBeOld(t *testing.T) {
-	var reads sync.Map // by what was asked for
+	var reads sync.Map // keyed by what was read
 	s := connectThrough(t, func(request, _ any, send func() error) error {
 		if r, ok := request.(*pb.RangeRequest); ok {
 			reads.Store([3]bool{r.CountOnly, r.KeysOnly, r.RangeEnd != nil}, nil)
@@ -78,8 +78,8 @@ func TestNoReadMayBeOld(t *testing.T) {
 	}
 }
 
-// After an old backup is restored, the session's nodes may be missing, and its
-// watches wait for revisions that are far in the future.
+// Restoring an old backup sets etcd's revision back. The session's nodes may be
+// missing then, and its watches wait for revisions that are far in the future.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 	var back atomic.Int64
 	s := connectThrough(t, func(_, reply any, send func() error) error {

@@ -1,9 +1,9 @@
 package etcddriver
 
 // numbers allocates the numbers in the keys of a session's nodes in one queue.
-// Numbers are reused, because listing a queue visits every key it has had since
-// etcd was last compacted. With a new key for each node, every lock would make
-// later ones slower.
+// They are reused, because etcd lists a queue by visiting every key it has had
+// since the last compaction. With a new key for each node, every lock would
+// slow down later ones.
 type numbers struct {
 	last int64 // highest number allocated so far
 	free []int64
@@ -26,9 +26,9 @@ func (s *session) take(queue string) (number int64) {
 	return n.last
 }
 
-// giveBack frees the number of a removed node. The caller must make sure that
-// no request in flight can still create or remove a node with this number.
-// Otherwise the number must be leaked, see remove.
+// giveBack frees the number of a removed node. No request in flight may still
+// create or remove a node with this number; otherwise the number must be
+// leaked.
 func (s *session) giveBack(queue string, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,6 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// key returns the last part of a node's key.
 func (s *session) key(t *testing.T, queue string, p driver.Place) string {
 	t.Helper()
 	n, err := s.node(queue, p.Token)
@@ -25,7 +24,8 @@ func (s *session) key(t *testing.T, queue string, p driver.Place) string {
 	return n.id
 }
 
-// Listing a queue visits all keys it has had since the last compaction.
+// Nodes must reuse keys, because listing a queue visits all keys it has had
+// since the last compaction.
 func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
@@ -85,7 +85,8 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// Delete does not check the node's revision.
+// A late Delete removes whatever node has its key, because it does not check
+// the node's revision.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -104,8 +105,8 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// The second of two concurrent Deletes reaches the store after the first has
-// returned.
+// The second of two concurrent Deletes may reach the store after the first has
+// returned, and would remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -161,8 +162,8 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
 
-// A cancellation that got no reply is repeated, but the first attempt may still
-// arrive.
+// A cancellation without a reply is repeated, but the first attempt may still
+// arrive and remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -191,9 +192,9 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// When etcd is out of space, it also rejects the key that cancels a Create, and
-// clients retry Create until an operator makes room. The driver must not keep
-// retrying a cancellation for each of these Creates.
+// When etcd is out of space, it rejects cancellation keys as well, and clients
+// retry Create until an operator makes room. The driver must not keep retrying
+// a cancellation for each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -209,15 +210,15 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// Releasing a lock must be possible without space. If announcing the
-	// release fails, the caller retries without the announcement.
+	// A lock can be released even without space: if the release can't be
+	// announced, the caller deletes the node without announcing it.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
 }
 
-// A server checks the space before it applies a transaction and again
-// afterwards, so it may apply a transaction and still answer ErrNoSpace.
+// etcd checks its space before it applies a transaction and again afterwards,
+// so it may create the node and still answer ErrNoSpace.
 func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	refuse := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -234,7 +235,8 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// After the lost reply, etcd rejects the key that cancels the Create.
+// The reply to the Create is lost, and etcd then rejects the key that cancels
+// it.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)
@@ -253,7 +255,8 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	})
 }
 
-// The token is the revision of the first of the two transactions.
+// If a proxy sends the transaction twice, the token must be the revision of the
+// first.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -290,8 +293,8 @@ func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 }
 
 // While the store is unreachable, waiters retry Create, and each failure has to
-// be cancelled. If all cancellations were attempted concurrently, they would
-// starve the heartbeats of CPU time.
+// be cancelled. Concurrent cancellations would starve the heartbeats of CPU
+// time.
 func TestCancellationsWaitForEachOther(t *testing.T) {
 	tries := make(chan time.Time, 1000)
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -332,7 +335,6 @@ func (s *session) leavesNothing(t *testing.T, queue string) {
 
 func isCreate(request any) bool { return matching(faults.OpCreate)("", request) }
 
-// fill uses up a server's space.
 func fill(t *testing.T, server *etcdtest.Server) {
 	t.Helper()
 	client := raw(t, server)

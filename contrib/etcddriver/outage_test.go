@@ -45,7 +45,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	})
 }
 
-// The cluster repeatedly loses its leader.
+// This test makes the cluster lose its leader repeatedly.
 func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")
@@ -72,22 +72,20 @@ func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	})
 }
 
-// rounds multiplies the duration of the tests in which servers fail.
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 
 // guard is the resource protected by the lock. It fails the test if there are
-// two holders at a time, or if a holder's token is not greater than its
-// predecessor's.
+// two holders at once, or if a token is not higher than the one before.
 type guard struct {
 	servers []*etcdtest.Server
 	mu      sync.Mutex
-	holder  *dlock.Lock // latest holder that has not left
-	token   int64       // token of the latest holder
+	holder  *dlock.Lock
+	token   int64
 	grants  atomic.Int64
 	lost    atomic.Int64
 }
 
-// use briefly uses the resource as a holder, unless the lock was lost.
+// use briefly uses the resource as the holder, unless the lock was lost.
 func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	if !g.enter(t, l) {
 		g.lost.Add(1)
@@ -106,8 +104,8 @@ func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder and returns true, unless l was lost. The previous
-// holder counts until its lock is lost.
+// enter makes l the holder, or returns false if l was lost. The previous holder
+// counts until its lock is lost.
 func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +123,6 @@ func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	return true
 }
 
-// load makes clients take one lock repeatedly until stop is called.
 func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -133,7 +130,7 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 		client, err := dlock.Open("etcd", dsn)
 		require.NoError(t, err)
 		group.Go(func() {
-			defer client.Close() // the session may have ended
+			defer client.Close() // fails if the session has ended
 			for ctx.Err() == nil {
 				l, err := client.RWMutex("q").Lock(ctx)
 				if err != nil {
@@ -143,7 +140,7 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 					continue
 				}
 				g.use(t, l)
-				_ = l.Unlock() // the lock may have been lost
+				_ = l.Unlock() // fails if the lock was lost
 			}
 		})
 	}
@@ -153,8 +150,8 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	}
 }
 
-// more waits for n more grants. If that takes too long, the test fails with the
-// state of the servers and all goroutines.
+// more waits until n more locks have been granted. If that takes too long, the
+// test fails and prints the servers' state and all goroutines.
 func (g *guard) more(t *testing.T, n int64) {
 	t.Helper()
 	began := g.grants.Load()
@@ -238,8 +235,8 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
 }
 
-// A new leader restarts every lease, so that a session survives the death of
-// the old one.
+// A session survives the death of etcd's leader, because the new leader
+// restarts every lease.
 func TestASessionSurvivesANewLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -255,7 +252,8 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// Each of the two servers dies once, so one of them serves the heartbeats when it dies.
+// Each of two servers dies once, so at least one of them dies while it serves
+// the session's heartbeats.
 func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)
@@ -274,7 +272,8 @@ func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// The callers set no deadline, so their errors must not match one.
+// The callers set no deadline, so errors from the driver's own timeouts must
+// not match context.DeadlineExceeded.
 func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -338,8 +337,8 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// A follower with a hanging disk still answers progress requests, keep-alives
-// and gRPC pings, but sends no events and leaves all other requests unanswered.
+// A follower whose disk hangs still answers progress requests, keep-alives and
+// gRPC pings, but sends no events. Waiters must not depend on it.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -349,7 +348,7 @@ func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	ensemble := etcdtest.StartEnsemble(t, 3, etcdtest.WithHangingDisk())
 	dsn := "etcd://" + strings.Join(ensemble.Addrs(), ",") + "/locks?session_timeout=8s"
 	var watches []driver.Watch
-	for i := range 6 { // round robin, so two of the watches are at the follower
+	for i := range 6 { // round robin, so the follower serves two of the watches
 		_, _, w := pair(t, connectTo(t, dsn), fmt.Sprint("q", i))
 		watches = append(watches, w)
 	}

@@ -20,7 +20,7 @@ func (s *session) fetch(ctx context.Context, queue string) ([]member, int64, err
 	return parseQueue(keys, reply.Kvs), reply.Header.Revision, nil
 }
 
-// List implements [driver.Session] by a linearizable read.
+// List implements [driver.Session]. Its read is linearizable.
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
 	err = s.ask(ctx, "list", queue, func(ctx context.Context) error {
 		members, _, err := s.fetch(ctx, queue)
@@ -84,13 +84,13 @@ func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), err
 }
 
-// Delete removes the node's key. If the session follows the queue and has
-// released the lock, the same transaction announces the release, so that
-// watches receive both at the same revision.
+// Delete removes the node's key. If the session follows the queue, the same
+// transaction announces the release of a lock, so that watches receive both at
+// once.
 //
-// A session that does not follow the queue has not waited there lately and has
-// held the lock only briefly, so there is probably no waiter. It just removes
-// the key; a waiter then sees driver.Changed and lists the queue.
+// A session that does not follow the queue has not waited there lately, so
+// there is probably no waiter. It only removes the key; a waiter then sees
+// driver.Changed and lists the queue.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
 		n, err := s.node(queue, p.Token)
@@ -106,9 +106,9 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// tells reports whether Delete should announce a release, because the session
-// follows the queue. It also marks the queue as used, so that the session keeps
-// following it until clean can remove the announcement.
+// tells reports whether Delete should announce a release. If so, it marks the
+// queue as used, so that the session follows it until the announcement can be
+// removed.
 func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *session) tells(queue string) bool {
 
 // remove deletes a node's key without checking its revision, because a check
 // costs the server time. A late request could therefore remove a later node
-// with the same key, so the node's number is reused only once all such requests
-// have been answered.
+// with the same key, so the key is reused only once all such requests have been
+// answered.
 func (s *session) remove(ctx context.Context, token int64, key string) error {
 	s.mu.Lock()
 	n := s.own[token]
@@ -149,7 +149,7 @@ func (s *session) remove(ctx context.Context, token int64, key string) error {
 }
 
 // Replace implements [driver.Replacer]. It overwrites the node's value and
-// keeps the key, so the create revision and thus the token don't change.
+// keeps the key, so the token does not change.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	err := s.ask(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(prefix); err != nil {
@@ -169,8 +169,8 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, err
 }
 
-// change runs a transaction if the node still exists. Otherwise the session
-// forgets the node.
+// change runs a transaction on condition that the node still exists. If it does
+// not, the session forgets the node.
 func (s *session) change(ctx context.Context, n *ownNode, token int64, removes bool, then ...clientv3.Op) error {
 	key := s.settings.queueKeys(n.queue) + n.id
 	reply, err := s.client.Txn(ctx).
@@ -188,8 +188,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget records that a node is gone and how many more requests of remove were
-// answered. It frees the node's number once none of them can still arrive.
+// forget records that a node is gone and how many more requests to remove it
+// were answered. Once none of them can still arrive, the node's key may be
+// reused.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

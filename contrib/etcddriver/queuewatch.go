@@ -15,26 +15,25 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// queueWatch follows a queue on behalf of all the session's watches there. It
-// watches all keys of the queue, so it sees changes in the order of etcd's
-// revisions, and maintains a copy of the queue. With the copy, arming another
-// watch needs no request.
+// queueWatch follows a queue for all of the session's watches there. It sees
+// changes in the order of etcd's revisions and maintains a copy of the queue,
+// so that arming another watch needs no request.
 //
-// When the etcd watch was interrupted, events may be missing, so the queueWatch
+// If the etcd watch is interrupted, events may be missing. The queueWatch then
 // lists the queue and ends the watches whose nodes are gone.
 type queueWatch struct {
 	s        *session
 	queue    string
-	keys     string      // prefix of the queue's keys
+	keys     string
 	released string      // key that announces a release
 	far      *far        // nil if all keys of the queue are watched
 	before   *queueWatch // the queueWatch that this one replaces, or nil
 	end      context.CancelFunc
 	life     context.Context
-	told     bool // the session may have put the key released; guarded by session.mu
+	told     bool // the session may have announced a release; guarded by session.mu
 
 	mu       sync.Mutex
-	stopped  bool // no watch may be armed here any more, because the queue was unused or another queueWatch has taken over
+	stopped  bool // no watch may be armed here any more
 	armed    bool // a watch has been armed here
 	live     bool // the etcd watch is open and the copy is current
 	revision int64
@@ -44,21 +43,19 @@ type queueWatch struct {
 	again    context.CancelFunc // restarts the etcd watch
 }
 
-// far restricts a queueWatch to two nodes, by the last parts of their keys: a
-// waiter's own node and the one ahead of it. It is used for a session whose
-// only waiter is far back in the queue, because delivering every change to each
-// of n waiters takes n*n messages.
+// far restricts a queueWatch to a waiter's own node and the node ahead of it.
+// It is used when the session's only waiter is far back in the queue, because
+// sending every change to each of n waiters takes n*n messages.
 //
 // The two etcd watches are not ordered with respect to each other. A release is
 // therefore not reported as such, since the waiter's own node might have been
-// removed before it. Instead, the waiter lists the queue when either node
-// changes.
+// removed before it; the waiter lists the queue instead.
 type far struct {
 	ahead, own string
 }
 
-// farBehind is how many nodes there must be before the node ahead for a waiter
-// to be far behind. It is a variable so that tests can change it.
+// farBehind is how many nodes must be ahead before a waiter watches only two of
+// them. It is a variable so that tests can change it.
 var farBehind = 16
 
 func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
@@ -70,7 +67,6 @@ func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueW
 	return q
 }
 
-// run follows the queue until the session ends or the queue is unused.
 func (q *queueWatch) run() {
 	defer q.end()
 	defer q.endBefore()
@@ -94,9 +90,9 @@ func (q *queueWatch) run() {
 	q.clean()
 }
 
-// endBefore ends the queueWatch that this one replaces. It must be called only
-// after the new etcd watches are open, because the client library closes a
-// stream together with its last watch.
+// endBefore ends the queueWatch that this one replaces. The new etcd watches
+// must be open already, because the client library closes a stream together
+// with its last watch.
 func (q *queueWatch) endBefore() {
 	if q.before != nil {
 		q.before.end()
@@ -104,9 +100,9 @@ func (q *queueWatch) endBefore() {
 	}
 }
 
-// clean removes the key that announced a release. Its watchers have received
-// it, and a session with many queues would otherwise accumulate keys. It is
-// best effort, since etcd removes the key when the session ends.
+// clean removes the key that announced a release, so that a session with many
+// queues does not accumulate keys. It is best effort, since etcd removes the
+// key when the session ends.
 func (q *queueWatch) clean() {
 	q.s.mu.Lock()
 	told := q.told
@@ -139,9 +135,9 @@ func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, st
 // follow opens an etcd watch and applies its events until the watch is lost or
 // ctx ends. It returns the reason, if known.
 //
-// It returns errStream if the server rejects the watch but not the list. The
-// stream's token has expired then: only requests make the client library log in
-// again, and every other watch on this stream would be rejected, too.
+// It returns errStream if the server rejects the watch but not the list,
+// because the stream's token has then expired. Every other watch on this stream
+// would be rejected, too.
 func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +179,7 @@ func (q *queueWatch) follow(ctx context.Context) error {
 }
 
 // watch opens the etcd watches. The second one is nil unless the waiter is far
-// behind.
+// back in the queue.
 func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan) {
 	if q.far == nil {
 		from, to := q.s.settings.watched(q.queue)
@@ -193,7 +189,6 @@ func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan)
 		q.s.client.Watch(ctx, q.keys+q.far.own, clientv3.WithCreatedNotify())
 }
 
-// update applies a change and wakes the goroutines waiting for one.
 func (q *queueWatch) update(change func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,8 +197,8 @@ func (q *queueWatch) update(change func()) {
 	q.news = make(chan struct{})
 }
 
-// refresh lists the queue and updates the copy from it. A list does not tell
-// why a node has gone.
+// refresh updates the copy by listing the queue. A list does not tell why a
+// node has gone.
 func (q *queueWatch) refresh(ctx context.Context) error {
 	members, revision, err := q.s.fetch(ctx, q.queue)
 	if err != nil {
@@ -219,8 +214,8 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 }
 
 // compare replaces the copy by a list, and ends the watches whose nodes are not
-// in it. It checks the watches' own nodes rather than those of the old copy,
-// which may lack nodes that came and went while events were missed.
+// in it. The old copy can't tell which nodes are gone, because it lacks those
+// that came and went while events were missed.
 func (q *queueWatch) compare(members []member) {
 	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {
@@ -232,7 +227,7 @@ func (q *queueWatch) compare(members []member) {
 		}
 	}
 	q.nodes = listed
-	q.s.watches.Changed(q.queue) // nodes may have come and gone since the last event, unseen by the list
+	q.s.watches.Changed(q.queue) // nodes may have come and gone unseen since the last event
 }
 
 // apply applies events to the copy. All events of a revision must be in the
@@ -256,8 +251,8 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 	}
 }
 
-// applyFar ends the watches of nodes that changed after the list. Unlike
-// elsewhere, the events' revisions need not increase.
+// applyFar ends the watches of nodes that changed after the list. Its events
+// come from two etcd watches, so their revisions need not increase.
 func (q *queueWatch) applyFar(events []*clientv3.Event) {
 	for _, e := range events {
 		id := strings.TrimPrefix(string(e.Kv.Key), q.keys)
@@ -268,7 +263,6 @@ func (q *queueWatch) applyFar(events []*clientv3.Event) {
 	}
 }
 
-// applyOne applies the events of one revision.
 func (q *queueWatch) applyOne(events []*clientv3.Event) {
 	var releasedID string
 	for _, e := range events {
@@ -302,7 +296,6 @@ func (q *queueWatch) applyOne(events []*clientv3.Event) {
 	}
 }
 
-// waitLive waits until q is live or stopped.
 func (q *queueWatch) waitLive(ctx context.Context) error {
 	for {
 		q.mu.Lock()
@@ -322,9 +315,8 @@ func (q *queueWatch) waitLive(ctx context.Context) error {
 }
 
 // arm returns a watch of nodes that were in the queue at the given revision, or
-// false if q is stopped. If the copy is as recent as that revision and lacks
-// one of the nodes, the returned watch has already ended. If the copy is older,
-// the events of removals are still to come.
+// false if q is stopped. The watch has already ended if the copy shows that one
+// of them is gone.
 func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (driver.Watch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -359,7 +351,6 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
-// use records that the session is using the queue.
 func (q *queueWatch) use() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -381,8 +372,8 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.end()
 }
 
-// replaced reports whether a caller that wants to watch f needs another
-// queueWatch, and if so stops this one. next is what the new one should watch:
+// replaced stops this queueWatch if it does not cover what a caller wants to
+// watch, and reports whether it did. next is what the replacement should watch:
 // f if no other caller can need more, and otherwise the whole queue. session.mu
 // must be held.
 func (q *queueWatch) replaced(f *far) (next *far, ok bool) {

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/internal/mistakes"
 )
 
-// planted are plausible mistakes in the driver, each with the test that must
+// planted lists plausible mistakes in the driver, each with the test that must
 // catch it.
 var planted = []mistakes.Mistake{
 	{

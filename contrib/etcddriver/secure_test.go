@@ -16,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// connectError returns the error of a Connect that is expected to fail.
 func connectError(t *testing.T, dsn string) error {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
@@ -56,8 +55,8 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// A server forgets a token after five minutes without use, and all tokens when
-// authentication is turned off and on again.
+// etcd forgets an authentication token after five minutes without use, and all
+// tokens when authentication is turned off and on again.
 func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -70,7 +69,7 @@ func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	})
 }
 
-// The stream's token expires if no watch begins for five minutes, although the
+// A stream's token expires if no watch begins for five minutes, although the
 // session keeps the stream open.
 func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
@@ -91,7 +90,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	ended(t, followed)
 }
 
-// Connect succeeds with a read-only role, but Create does not.
+// With a read-only role, Connect succeeds but Create does not.
 func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -102,8 +101,8 @@ func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// Checking a password takes about 50 ms of the server's CPU time, so heartbeats
-// must not log in.
+// Heartbeats must not log in, because checking a password takes about 50 ms of
+// the server's CPU time.
 func TestHeartbeatsDoNotLogIn(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -158,8 +157,8 @@ func TestTLSOfAServerThatHasNone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that is about to stop does the same")
 }
 
-// Certificates are replaced in more than one step, so in between they may be
-// wrong for a moment.
+// Replacing certificates takes several steps, so an existing client must treat
+// certificate errors as temporary.
 func TestAnErrorOfCertificatesMayPassAfterTheFirstSession(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, false))
@@ -180,8 +179,8 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
-// The error must name the servers even if the caller gives up before the driver
-// does.
+// A timeout error must name the servers even if the caller gives up before the
+// driver does.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	t.Parallel()
 	var addrs []string

@@ -14,9 +14,8 @@ import (
 func init() { balancer.Register(answering{}) }
 
 // answering is gRPC's round-robin balancer, except that it avoids unresponsive
-// servers. The connection to a server stays open while the server hangs or
-// can't write to its disk, so plain round robin would keep sending it requests,
-// each of which times out.
+// servers. Plain round robin would keep sending requests to a server that
+// hangs, because the connection to it stays open.
 type answering struct{}
 
 // Name implements [balancer.Builder].
@@ -84,14 +83,14 @@ func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err er
 }
 
 // avoids reports whether a different server is preferable. A new stream for
-// watches goes to another server, because the session replaces it only when the
-// old one has fallen behind.
+// watches goes to another server, because it replaces one that has fallen
+// behind.
 func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }
 
-// done records whether the server answered. A stream of heartbeats is cancelled
-// only because a reply is overdue, even if others were received before.
+// done records whether the server answered. A cancelled stream of heartbeats
+// counts as unanswered, because it is cancelled only when a reply is overdue.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

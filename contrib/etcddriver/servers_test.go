@@ -15,7 +15,6 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// wheel is a round-robin picker.
 type wheel struct {
 	servers []balancer.SubConn
 	turn    int
@@ -51,7 +50,7 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is the answer of a follower with a hanging disk if it times out
+// errOutOfTime is what a follower with a hanging disk answers if it times out
 // just before the client does.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 

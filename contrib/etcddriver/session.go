@@ -31,7 +31,7 @@ type session struct {
 	calls   calls.Gate
 	watches watches.Set
 	stream  watchStream
-	created atomic.Int64 // number of calls of Create so far
+	created atomic.Int64 // number of Creates so far
 	newest  atomic.Int64 // revision of the store at the last heartbeat
 
 	mu      sync.Mutex
@@ -45,14 +45,14 @@ type session struct {
 	gone    bool // the lease was revoked; guarded by closing
 }
 
-// ownNode holds what Delete and Replace need to know about a node.
 type ownNode struct {
 	queue, id string
 	number    int64
 	data      []byte
 
-	// Guarded by session.mu. See remove.
-	removing int  // number of requests in flight that remove the node
+	// Guarded by session.mu. A key is reused only once no request can still
+	// remove it.
+	removing int  // requests in flight that remove the node
 	lost     bool // such a request got no reply and may still arrive
 }
 
@@ -91,8 +91,8 @@ func sessionName(id clientv3.LeaseID) string {
 	return strings.Repeat("0", 16-len(digits)) + digits
 }
 
-// ask makes a request on a queue unless the session has ended. Its error is
-// ready to be returned to the session's caller.
+// ask makes a request on a queue, or fails if the session has ended. Its error
+// is ready to be returned to the session's caller.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	life, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -139,7 +139,7 @@ func (s *session) Close() error {
 	return nil
 }
 
-// revoke revokes the lease in etcd and closes the client, even if it fails. A
+// revoke revokes the lease in etcd and closes the client, even if that fails. A
 // later call uses a new client.
 func (s *session) revoke(ctx context.Context) (err error) {
 	if s.client == nil {

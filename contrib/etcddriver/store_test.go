@@ -22,7 +22,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// store is a connector that injects faults: each session has a proxy for
+// store is a connector that injects faults. Each session has a proxy for
 // connection faults and a wire for faults of single requests.
 type store struct {
 	t      *testing.T
@@ -35,12 +35,11 @@ type store struct {
 	last  *session // most recently created session
 }
 
-// link is what lies between a session and the server.
 type link struct {
 	proxy   *testenv.Proxy
 	wire    wire
 	watches watchStreams
-	reused  bool // a later session uses this link, too
+	reused  bool
 }
 
 func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
@@ -64,8 +63,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeLink reuses the proxy of a closed session, because the goroutines of idle
-// proxies would disturb tests that count goroutines.
+// freeLink reuses the proxy of a closed session if there is one. Fewer proxies
+// leave fewer idle goroutines, which some tests count.
 func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (w *wire) intercept(
 	return errBroken
 }
 
-// total returns the number of requests on queues, not counting those that
+// total returns the number of requests on queues. It leaves out those that
 // maintain the session.
 func (w *wire) total() (n int) {
 	w.mu.Lock()
@@ -139,7 +138,6 @@ func (w *wire) total() (n int) {
 	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"] + w.counts["/etcdserverpb.KV/DeleteRange"]
 }
 
-// watchStreams are the streams that carry a session's watches.
 type watchStreams struct {
 	streams sync.Map
 	events  atomic.Int64 // number of events received
@@ -175,8 +173,8 @@ func (w *watchStreams) overtake() {
 	})
 }
 
-// hang makes the existing streams receive no more events, and only answers with
-// the present revisions, as from a follower that can't write to its disk.
+// hang makes the existing streams receive no more events, as from a follower
+// that can't write to its disk. Progress requests are still answered.
 func (w *watchStreams) hang() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).hangs.Store(true)
@@ -184,7 +182,6 @@ func (w *watchStreams) hang() {
 	})
 }
 
-// progress returns the latest revision received on any stream.
 func (w *watchStreams) progress() (revision int64) {
 	w.streams.Range(func(stream, _ any) bool {
 		revision = max(revision, stream.(*silentStream).revision.Load())
@@ -193,7 +190,6 @@ func (w *watchStreams) progress() (revision int64) {
 	return revision
 }
 
-// silentStream is a stream that can be made to receive nothing.
 type silentStream struct {
 	grpc.ClientStream
 	silent, noEvents, hangs atomic.Bool

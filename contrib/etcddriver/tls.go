@@ -33,8 +33,7 @@ func (n namedServer) Clone() credentials.TransportCredentials {
 
 // refusedCertificate tries a TLS handshake with each server and returns the
 // first error about a certificate, or nil. The error from gRPC may say only
-// that the connection broke, because a server rejects a client certificate
-// after the client has finished its handshake.
+// that the connection broke.
 func (s *settings) refusedCertificate(ctx context.Context) error {
 	config, err := s.loadTLS()
 	if err != nil || config == nil {

@@ -44,9 +44,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// following calls arm with a live queueWatch, and repeats this until arm
-// returns true or an error. fresh tells arm that the session did not follow the
-// queue before. A non-nil f says that arm only needs the nodes of f.
+// following calls arm with a live queueWatch, repeatedly until arm returns true
+// or an error. It passes fresh if the session did not follow the queue before.
+// A non-nil f limits the nodes that arm needs.
 func (s *session) following(
 	ctx context.Context, queue string, f *far, arm func(q *queueWatch, fresh bool) (armed bool, err error),
 ) error {
@@ -116,10 +116,9 @@ func (s *session) followed() (queues []*queueWatch) {
 	return queues
 }
 
-// checkStream requests a progress notification from the server. It replaces the
-// stream if the server was silent for half a session timeout, or if its last
-// notification was older than a revision that a heartbeat had seen before: a
-// follower that can't write to its disk still answers but does not advance.
+// checkStream replaces the stream of the watches if its server has fallen
+// behind. It asks the server for a progress notification at each call: a silent
+// server hangs, and one that reports an old revision can't write to its disk.
 func (s *session) checkStream() {
 	stream := s.stream.number.Load()
 	if s.stream.silence() > s.timeout/2 || s.stream.behind() {
@@ -137,9 +136,9 @@ func (s *session) checkStream() {
 	_ = s.client.RequestProgress(limited) // a failure shows as silence in the next check
 }
 
-// replaceStream moves all watches to a new stream, unless the stream with the
-// given number was replaced already. The new stream uses another server if
-// possible, see servers.
+// replaceStream moves all watches to a new stream, at another server if
+// possible. It is a no-op if the stream with the given number was replaced
+// already.
 func (s *session) replaceStream(number int64) {
 	if !s.stream.number.CompareAndSwap(number, number+1) {
 		return // already replaced
@@ -153,7 +152,7 @@ func (s *session) replaceStream(number int64) {
 // watchStream tracks the stream that carries all watches of a session. A stream
 // begins when the session starts following its first queue.
 type watchStream struct {
-	number atomic.Int64 // number of the current stream, from 1
+	number atomic.Int64 // of the current stream, counted from 1
 
 	mu       sync.Mutex // guards the fields below
 	heard    driver.Instant
@@ -173,14 +172,12 @@ func (w *watchStream) begin() {
 	w.heard, w.revision, w.want = driver.Now(), 0, 0
 }
 
-// hear records a reply on the stream.
 func (w *watchStream) hear(revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard, w.revision = driver.Now(), max(w.revision, revision)
 }
 
-// check records that the server was asked for its progress.
 func (w *watchStream) check(newest int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,10 +198,9 @@ func (w *watchStream) behind() bool {
 	return w.revision < w.want && w.heard.Sub(w.asked) > 0
 }
 
-// streamKey is the metadata key for the stream number.
 const streamKey = "dlock-stream"
 
-// onStream returns a context for watches on the given stream: the client
+// onStream returns a context for watches on the given stream. The client
 // library lets watches share a stream if their metadata is equal.
 // WithRequireLeader makes a server that has lost its leader end its watches.
 func onStream(ctx context.Context, number int64) context.Context {
@@ -215,11 +211,10 @@ func onStream(ctx context.Context, number int64) context.Context {
 // uses its code.
 var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
 
-// openOnce is a stream interceptor that keeps the client library from reopening
-// a lost stream. The library would resume the watches after the last revision
-// it received, but a server may report its progress before it sends older
-// events (etcd issue 15220, for example in 3.4.23), and these would be skipped.
-// When reopening fails, the watches end and the queues are listed instead.
+// openOnce keeps the client library from reopening a lost stream, so that the
+// watches end and the queues are listed instead. The library would resume the
+// watches after the last revision it received. A server may report its progress
+// before it sends older events (etcd issue 15220), and these would be skipped.
 type openOnce struct {
 	mu     sync.Mutex
 	opened int64 // highest stream number opened so far

@@ -15,7 +15,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ended waits until the watch ends.
 func ended(t *testing.T, w driver.Watch) {
 	t.Helper()
 	for {
@@ -59,7 +58,7 @@ func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
 }
 
-// The server of the watches may hang while others still answer requests.
+// The server that sends the events may hang while others still answer requests.
 func TestASilentStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -84,7 +83,7 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 }
 
 // A follower whose disk hangs applies no changes. It still answers requests for
-// progress, with an old revision.
+// progress, but with an old revision.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -164,8 +163,7 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 }
 
 // The client library closes a stream together with its last watch. A session
-// must then open a new stream, because finding out from a failed attempt costs
-// a pause.
+// must then open a new stream at once, because a failed attempt costs a pause.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
