@@ -20,11 +20,10 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 )
 
-// locker locks and returns a function that unlocks.
 type locker func() (unlock func() error, err error)
 
-// rivals are this driver and what users would write by hand. The lockers of
-// make share only files, like those of separate processes.
+// rivals are this driver and the locks that users would write by hand. The
+// lockers that make returns share only files, like separate processes.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -43,8 +42,8 @@ func dlockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// flockLocker waits in the kernel. It has no tokens and no order, and a wait
-// cannot be cancelled.
+// flockLocker locks with flock and waits in the kernel. It has no tokens and no
+// order, and a wait can't be cancelled.
 func flockLocker(b testing.TB, dir string) locker {
 	f, err := os.OpenFile(filepath.Join(dir, "flock"), os.O_CREATE|os.O_RDWR, 0o600)
 	require.NoError(b, err)
@@ -55,8 +54,8 @@ func flockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// tableLocker inserts a row with a primary key, and retries after a millisecond
-// while another row is there. The row of a dead process stays forever.
+// tableLocker locks by inserting a row with a primary key, and retries every
+// millisecond while the row exists. The row of a dead process stays forever.
 func tableLocker(b testing.TB, dir string) locker {
 	db, err := sql.Open("sqlite", fileURI(filepath.Join(dir, "table.db"))+
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_txlock=immediate")
@@ -100,8 +99,8 @@ func BenchmarkFreeLock(b *testing.B) {
 	sqltest.Free(b, ways)
 }
 
-// contend is a process of BenchmarkEightProcesses. It prints how often it got
-// the lock within a second, and its longest wait.
+// contend is run by each process of BenchmarkEightProcesses. It prints how
+// often it got the lock within a second, and its longest wait.
 func contend(rival, dir string) {
 	for _, r := range rivals {
 		if r.name != rival {
@@ -136,8 +135,9 @@ func (*fakeTB) Helper()                        {}
 func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
-// BenchmarkEightProcesses reports the number of locks within a second, those of
-// the least and most successful process, and the longest wait.
+// BenchmarkEightProcesses lets eight processes compete for a lock for a second.
+// It reports the number of locks, those of the least and most successful
+// process, and the longest wait.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {
 		for _, r := range rivals {
@@ -167,9 +167,9 @@ func BenchmarkEightProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkHolderKilled measures the time from a kill -9 of the holder until a
-// waiter has locked and unlocked, with a session timeout of ten seconds. A
-// waiter of tableLocker would wait forever.
+// BenchmarkHolderKilled measures how soon a waiter gets the lock of a holder
+// killed with kill -9, with a session timeout of ten seconds. tableLocker is
+// left out, because its waiter would wait forever.
 func BenchmarkHolderKilled(b *testing.B) {
 	dir := b.TempDir()
 	dsn := filepath.Join(dir, "locks.db")
@@ -209,7 +209,7 @@ func BenchmarkHolderKilled(b *testing.B) {
 func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { require.NoError(b, lock()) })
-	time.Sleep(100 * time.Millisecond) // the waiter waits by now; the figure does not depend on it
+	time.Sleep(100 * time.Millisecond) // give lock time to start waiting; not part of the measurement
 	start := time.Now()
 	require.NoError(b, holder.Process.Kill())
 	waiting.Wait()

@@ -11,13 +11,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A test cannot set the clock of the machine, because other programs use it.
-// The tests of this file change what sessions compare with the clock: their
-// leases, and the deadlines in the database. The section "What it cannot give"
-// of the package comment says what they show.
+// A test can't set the machine's clock, because other programs use it. Instead,
+// these tests change what sessions compare with the clock: their leases and the
+// deadlines in the database.
 
-// stepClock has the effect on sessions of setting the clock forward by d, or
-// back if d is negative.
+// stepClock has the same effect on sessions as setting the clock forward by d,
+// or back if d is negative.
 func stepClock(t *testing.T, d time.Duration, sessions ...*session) {
 	for _, s := range sessions {
 		dlocktest.SkewLease(s.lease, d)
@@ -25,8 +24,8 @@ func stepClock(t *testing.T, d time.Duration, sessions ...*session) {
 	operate(t, sessions[0].path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
 }
 
-// The process and the database share a clock, so the holder knows that it has
-// lost the lock when the next contender gets it.
+// The process and the database share a clock, so a holder knows that it has
+// lost the lock by the time the next contender gets it.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
@@ -49,8 +48,8 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	require.Greater(t, joined.Token, held.Token)
 }
 
-// The lock of a killed process must be free at once, although its deadline is a
-// day away.
+// If the clock is set back, deadlines may be a day away. The lock of a killed
+// process must be free at once nevertheless.
 func TestAStepBackLosesNoLock(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	killed, other := connect(t, st), connect(t, st)

@@ -63,8 +63,8 @@ func conformance() dlocktest.Config {
 	}
 }
 
-// silenceNotices removes the named pipe for notices from other sessions. Some
-// systems have no named pipes.
+// silenceNotices removes the named pipe through which other processes wake this
+// session. Some systems have no named pipes.
 func silenceNotices(t *testing.T, s driver.Session) {
 	pipe := filepath.Join(s.(*session).path+"-sessions", s.(*session).presence.id+".wake")
 	if err := os.Remove(pipe); !errors.Is(err, fs.ErrNotExist) {
@@ -72,23 +72,23 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the transaction of the request, as SQLite does if the
-// process dies. arrive is a no-op, because a request to a local file cannot
+// holdRequest rolls back the request's transaction, as SQLite does if the
+// process dies. arrive is a no-op, because a request to a local file can't
 // arrive late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
 }
 
-// delayReplies gives the session a queue of its own, like one of another
-// process. SQLite has unlocked the database when the reply comes, so the delay
-// must not block other sessions.
+// delayReplies delays the replies to one session. The session gets its own
+// write queue, as if in another process, so that the delay does not block other
+// sessions.
 func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
 	s.(*session).db.writers.Store(newWriters())
 	wireOf(s).delay.Store(int64(d))
 }
 
-// operate changes a database like an operator with the program sqlite3.
+// operate changes a database as an operator with the sqlite3 program would.
 func operate(t testing.TB, path, query string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
@@ -98,8 +98,8 @@ func operate(t testing.TB, path, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// directory returns a new directory, in memory if possible, because the kit
-// makes many thousands of changes.
+// directory returns a new directory, in memory if possible, because the tests
+// make thousands of changes.
 func directory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-sqlite-")
 	if err != nil {
@@ -109,7 +109,6 @@ func directory(t testing.TB) string {
 	return dir
 }
 
-// store is a connector whose sessions have a wire each.
 type store struct {
 	*connector
 	synced    func()          // called after each commit that waits for the disk; may be nil
@@ -155,14 +154,14 @@ func (st *store) Connect(ctx context.Context) (driver.Session, error) {
 type wire struct {
 	sqldriver.Connector
 	store  *store
-	broken atomic.Bool  // the next statement breaks the connection
-	delay  atomic.Int64 // the delay of each reply, in nanoseconds
+	broken atomic.Bool
+	delay  atomic.Int64 // delay of each reply, in nanoseconds
 
 	commits, reads atomic.Int64 // statements until now
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
-	cuts   int // the number of cuts that are not healed yet
+	cuts   int // number of cuts that are not healed yet
 	losing *loss
 }
 
@@ -188,8 +187,6 @@ func (w *wire) lose(op faults.Op, committed bool) {
 	w.losing = &loss{op, committed}
 }
 
-// take removes and returns the requested loss, if it concerns one of these
-// operations.
 func (w *wire) take(ops ...faults.Op) *loss {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,8 +200,8 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass returns an error while the wire is cut, as if the database were locked:
-// the driver then retries. SQLite does not wait either.
+// pass fails while the wire is cut. The error says that the database is locked,
+// which makes the driver retry.
 func (w *wire) pass() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,19 +222,19 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn hides the optional methods of the inner connection, so that database/sql
-// prepares every statement and each call goes through stmt.
+// conn hides the optional methods of the inner connection. database/sql then
+// prepares every statement, so that each call goes through stmt.
 type conn struct {
 	sqldriver.Conn
 	wire   *wire
-	losing *loss // what the present transaction loses; nil: nothing
+	losing *loss // what the present transaction loses, or nil
 	within bool  // a transaction has begun
 	full   bool  // commits wait for the disk
 	stmts  []sqldriver.Stmt
 }
 
-// Close closes the statements first, which database/sql omits if the connection
-// breaks.
+// Close closes the statements first, because database/sql leaves them open if
+// the connection breaks.
 func (c *conn) Close() error {
 	for _, s := range c.stmts {
 		_ = s.Close()
@@ -262,10 +259,9 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before injects the faults of a statement. While the wire is cut, it returns
-// an error as if the database were locked, except within a transaction and for
-// the cleanup after one, which would leave the transaction open and block other
-// sessions.
+// before injects the faults of a statement. A cut wire does not interrupt a
+// transaction or the cleanup after one, because an open transaction would block
+// other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

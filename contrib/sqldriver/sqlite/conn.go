@@ -14,36 +14,35 @@ import (
 	"sync/atomic"
 )
 
-// errUnknownOutcome is the error of a transaction whose outcome is unknown.
+// errUnknownOutcome says that a transaction may or may not have been committed.
 var errUnknownOutcome = errors.New("the connection broke during a commit")
 
-// database is a session's connection to the database file, used by one call at
-// a time, and never while that call waits for another process.
+// database is a session's connection to the database file. Calls use it one at
+// a time and give it up while they wait for another process.
 type database struct {
 	path      string
 	connector sqldriver.Connector
 	inUse     chan struct{}           // holds an element while a call uses the connection
 	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
 
-	// The fields below are owned by the call that uses the connection.
-	pool     *sql.DB   // a pool that has only the connection conn; nil if there is no connection
+	// The fields below are guarded by inUse.
+	pool     *sql.DB   // holds only the connection conn; nil if there is none
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
-	connects int64                  // counts the connections until now
-	side     map[string]fs.FileInfo // the files beside the database file that the connection uses
+	connects int64                  // number of connections so far
+	side     map[string]fs.FileInfo // SQLite's files beside the database file, as first opened
 }
 
-// fileURI returns the URI of a file for SQLite, whatever characters the path
-// has.
+// fileURI returns the URI by which SQLite opens the file, whatever characters
+// its path contains.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // the path begins with a drive letter of Windows
+		path = "/" + path // the path begins with a Windows drive letter
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
 }
 
-// rows is what a scan function reads.
 type rows interface{ Scan(dest ...any) error }
 
 func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
@@ -103,7 +102,7 @@ func (d *database) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var tables int // to read them makes SQLite open the write-ahead log
+	var tables int // reading them makes SQLite open the write-ahead log
 	if _, err := d.row(ctx, sqlHasSchema, []any{&tables}); err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func (d *database) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sideFiles describes the write-ahead log and its index, which SQLite keeps for
+// sideFiles returns the write-ahead log and its index, which SQLite keeps for
 // as long as any process has the database open.
 func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.EvalSymlinks(path)
@@ -130,8 +129,8 @@ func sideFiles(path string) (map[string]fs.FileInfo, error) {
 }
 
 // checkSide returns errReplaced if the write-ahead log or its index was removed
-// or replaced. SQLite locks the index, so a process with another index shares
-// no lock with this one.
+// or replaced. SQLite locks the index, so processes with different index files
+// would not see each other's locks.
 func (d *database) checkSide() error {
 	for path, file := range d.side {
 		if !inPlace(path, file) {
@@ -141,14 +140,13 @@ func (d *database) checkSide() error {
 	return nil
 }
 
-// inPlace reports whether path still leads to this file, or cannot be looked
-// up.
+// inPlace reports whether path still leads to this file. It assumes so if the
+// path can't be examined.
 func inPlace(path string, file fs.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// disconnect closes the connection until the next call of use.
 func (d *database) disconnect() {
 	for _, s := range d.stmts {
 		_ = s.Close()
@@ -162,14 +160,12 @@ func (d *database) disconnect() {
 	d.pool, d.conn, d.stmts = nil, nil, nil
 }
 
-// close closes the connection once it is idle.
 func (d *database) close() {
 	d.inUse <- struct{}{}
 	d.disconnect()
 	<-d.inUse
 }
 
-// stmt returns the prepared statement of a query.
 func (d *database) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s := d.stmts[query]; s != nil {
 		return s, nil
@@ -189,7 +185,6 @@ func (d *database) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// changed executes a statement and returns the number of affected rows.
 func (d *database) changed(ctx context.Context, query string, args ...any) (int64, error) {
 	s, err := d.stmt(ctx, query)
 	if err != nil {
@@ -202,7 +197,6 @@ func (d *database) changed(ctx context.Context, query string, args ...any) (int6
 	return r.RowsAffected()
 }
 
-// query calls scan for each row of a query.
 func (d *database) query(ctx context.Context, query string, scan func(rows) error, args ...any) error {
 	s, err := d.stmt(ctx, query)
 	if err != nil {
@@ -230,8 +224,8 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// read calls f, which reads, and retries while another process locks the
-// database, until ctx ends.
+// read calls f, which only reads, and retries until ctx ends while another
+// process locks the database.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(ctx) })
@@ -239,8 +233,8 @@ func (d *database) read(ctx context.Context, f func(context.Context) error) erro
 }
 
 // write calls f, which makes a transaction, while no other session of this
-// process writes. It retries while another process locks the database, until
-// ctx ends.
+// process writes. It retries until ctx ends while another process locks the
+// database.
 func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	pause := longestPause
 	if u == urgent {
@@ -257,9 +251,9 @@ func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 }
 
 // update runs f in a transaction, and rolls back if f fails. ctx bounds only
-// the wait for the write lock: the transaction is short and local, and since
-// ctx does not interrupt it, its outcome is known. If committed is not nil,
-// update calls it after the commit, before the connection is used again.
+// the wait for the write lock, so that the outcome of the short transaction is
+// always known. If committed is not nil, it is called after the commit, before
+// the connection is used again.
 func (d *database) update(ctx context.Context, f func(context.Context) error, committed func()) error {
 	return d.write(ctx, ordinary, func() error {
 		err := d.transact(ctx, f)
@@ -270,12 +264,13 @@ func (d *database) update(ctx context.Context, f func(context.Context) error, co
 	})
 }
 
-// beat is update with priority over the other transactions of this process.
+// beat is like update but has priority over the other transactions of this
+// process.
 func (d *database) beat(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
 }
 
-// durably is update with a sync to disk, which also makes all earlier
+// durably is like update but syncs to disk, which also makes all earlier
 // transactions of all processes durable.
 func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error {
@@ -304,7 +299,8 @@ func (d *database) transact(ctx context.Context, f func(context.Context) error) 
 	return d.commit(local)
 }
 
-// commit commits. An error reported by SQLite itself means that it has not.
+// commit commits the transaction. An error from SQLite itself means that
+// nothing was committed.
 func (d *database) commit(ctx context.Context) error {
 	err := d.exec(ctx, sqlCommit)
 	if err == nil {

@@ -22,7 +22,8 @@ import (
 
 func init() { dlock.Register("sqlite", Driver{}) }
 
-// Driver opens locks in SQLite files. It is registered under the name "sqlite".
+// Driver implements [driver.Driver] for locks in SQLite files. It is registered
+// as "sqlite".
 type Driver struct{}
 
 const (
@@ -31,15 +32,16 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// OpenConnector parses a DSN: see the package comment. It does no I/O. A
-// relative path is relative to the current directory.
+// OpenConnector parses a data source name, described in the package
+// documentation. It does no I/O. A relative path is relative to the current
+// directory.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	path, query, _ := strings.Cut(dsn, "?")
 	c := &connector{path: path, timeout: defaultTimeout}
 	switch {
 	case strings.HasPrefix(path, "file:"):
 		return nil, errors.New("sqlite: dsn: give the path of the file without the prefix \"file:\"")
-	case strings.Contains(path, "://"): // it may have a password, and errors name the path
+	case strings.Contains(path, "://"): // it may contain a password, and errors name the path
 		return nil, errors.New("sqlite: dsn: give the path of a file in place of a URL")
 	case strings.Contains(path, ":memory:"):
 		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
@@ -48,7 +50,7 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		return nil, errors.New("sqlite: dsn: the path contains a zero byte")
 	}
 	var err error
-	if path != "" { // a later change of the working directory does not matter
+	if path != "" { // a later change of the working directory must not matter
 		if c.path, err = filepath.Abs(path); err != nil {
 			return nil, fmt.Errorf("sqlite: dsn: the relative path: %w", err)
 		}
@@ -92,13 +94,14 @@ func checkTimeout(d time.Duration) error {
 // SQLite in one process would break each other's file locks. NewConnector
 // returns an error for any other driver.
 //
-// Each Connect asks db for the path of the file, and then opens a connection of
-// its own. Sessions thus take no connection of the pool and change no setting
-// of db, except that they turn on the write-ahead log of the file. The
-// application must not use PRAGMA synchronous=OFF, because a power cut would
-// then damage the file. While the application has a write transaction open, no
-// session can take or release a lock, nor renew its lease, so its write
-// transactions must be much shorter than the session timeout.
+// Each Connect asks db for the path of the file and then opens its own
+// connection. Sessions thus take no connection from db's pool. They change none
+// of its settings, except that they turn on the file's write-ahead log.
+//
+// The application must not use PRAGMA synchronous=OFF, because a power cut
+// would then damage the file. Its write transactions must be much shorter than
+// the session timeout: while one is open, no session can take or release a
+// lock, or renew its lease.
 func NewConnector(db *sql.DB, sessionTimeout time.Duration) (driver.Connector, error) {
 	if _, ok := db.Driver().(*modernc.Driver); !ok {
 		return nil, fmt.Errorf("sqlite: the driver %T of the sql.DB is not that of modernc.org/sqlite: "+
@@ -192,7 +195,6 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	return c.begin(ctx, path, base)
 }
 
-// begin begins a session on connections from base.
 func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {
 	s := newSession(path, c.timeout, newDatabase(path, base, writersOf(path)))
 	if err := s.begin(ctx); err != nil {

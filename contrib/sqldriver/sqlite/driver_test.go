@@ -44,7 +44,8 @@ func TestBadDSNsAreRefused(t *testing.T) {
 	}
 }
 
-// An accepted DSN has a timeout within bounds, and no relative path.
+// FuzzDSN checks that accepted data source names have a timeout within bounds
+// and no relative path.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "/d", "/d?session_timeout=10s", "?session_timeout=1h", "/d?x=y", "/d?%zz", ":memory:", "file:/d"} {
 		f.Add(s)
@@ -127,7 +128,6 @@ func TestAFileThatCannotBeWrittenSaysSo(t *testing.T) {
 	assert.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// failure is an error with a result code of SQLite.
 type failure int
 
 func (f failure) Error() string { return "played failure" }
@@ -206,7 +206,6 @@ func commits(f func(), sessions ...driver.Session) (n int64) {
 	return n
 }
 
-// remember is a connector that records its sessions.
 type remember struct {
 	driver.Connector
 	sessions chan driver.Session
@@ -269,11 +268,12 @@ func TestTransactionsPerLock(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// SQLite does not report a session's own changes. A client with retention gives
-// up a lock only if such a watch ends.
+// SQLite does not report a connection's own changes, but a watch of the queue
+// must see them. Otherwise a client with WithRetention would keep a lock from
+// its own waiters.
 func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
-	for range 2 { // the first look of a session at the database sees any change
+	for range 2 { // the first poll of a session sees any change
 		w, err := s.WatchQueue(t.Context(), "q")
 		require.NoError(t, err)
 		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
@@ -287,8 +287,8 @@ func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	}
 }
 
-// A heartbeat changes the database but no queue. The poller records in heads
-// what it has read of a queue.
+// A heartbeat changes the database but no queue, so other sessions must not
+// read their queues because of it.
 func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -313,11 +313,11 @@ func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	p.look(t.Context(), false)
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 	clear(p.heads)
-	p.look(t.Context(), true) // as after a change of this session itself
+	p.look(t.Context(), true) // as after a change by this session itself
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 }
 
-// A poll that finds no change reads none of the five queues.
+// A poll that finds no change must not read any of the watched queues.
 func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -327,7 +327,7 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	for i := range 5 {
 		p.watches.ArmQueue(fmt.Sprint("q", i), int64(0))
 	}
-	p.look(t.Context(), false) // the first look of a session at the database sees any change
+	p.look(t.Context(), false) // the first poll of a session sees any change
 	for range 2 {
 		require.Equal(t, shortest, p.wait)
 		reads := wireOf(b).reads.Load()
@@ -346,8 +346,8 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	}
 }
 
-// Close cannot remove the nodes if the database is locked. Another session
-// does, without waiting for the deadline.
+// Close can't remove the nodes while the database is locked. Another session
+// must remove them without waiting for the deadline.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -386,9 +386,8 @@ func walLength(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// A power cut preserves the write-ahead log at least up to the last sync. The
-// test truncates it at many lengths after that. There is no checkpoint in
-// between.
+// A power cut preserves the write-ahead log only up to the last sync. The test
+// simulates one by truncating the log at many lengths after that.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "locks.db")
@@ -396,7 +395,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	synced := int64(-1)
 	st.synced = func() { synced = walLength(t, path) }
 	s := connect(t, st)
-	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that another block is needed soon
+	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that another block of tokens is needed soon
 	synced = walLength(t, path)
 	var last int64
 	for i := range 30 {
@@ -442,7 +441,7 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 	assert.Equal(t, []bool{true, true}, full, "at the beginning, and after the first block")
 	for pragma, want := range map[string]int{
 		"PRAGMA synchronous": 1, // NORMAL otherwise
-		"PRAGMA fullfsync":   1, // else macOS returns before the disk has the data
+		"PRAGMA fullfsync":   1, // otherwise macOS returns before the disk has the data
 	} {
 		var mode int
 		require.NoError(t, s.db.use(t.Context(), func() error {
@@ -458,7 +457,7 @@ func TestAnApplicationsDatabase(t *testing.T) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer db.Close()
-	db.SetMaxOpenConns(1) // the sessions need no connection of this pool
+	db.SetMaxOpenConns(1) // the sessions need no connection from this pool
 	_, err = db.Exec("CREATE TABLE item (name TEXT)")
 	require.NoError(t, err)
 	c, err := NewConnector(db, 0)
@@ -488,7 +487,6 @@ func TestAnApplicationsDatabase(t *testing.T) {
 	assert.ErrorContains(t, err, "not that of modernc.org/sqlite")
 }
 
-// otherDriver is a database/sql driver of another library.
 type otherDriver struct{}
 
 func (d otherDriver) Driver() sqldriver.Driver { return d }
@@ -535,8 +533,8 @@ func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
 	}
 }
 
-// An operator may remove the lock file of a session. Only the deadline in the
-// database counts then.
+// If an operator removes a session's lock file, the session must not be taken
+// for dead before its deadline.
 func TestAMissingFileIsNotADeath(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -547,8 +545,8 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// An operator removes a node that a program has put under the name of a
-// released one.
+// Another program may create a node under the name of a released one. Its
+// removal by an operator must not be reported as a release.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -570,8 +568,8 @@ func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	}
 }
 
-// One look finds that the waiter's node was removed and that the lock was
-// released after that.
+// A single poll may find both that the waiter's node was removed and that the
+// lock was released afterwards. The watch must not report the release.
 func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))

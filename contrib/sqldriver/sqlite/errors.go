@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The result codes of SQLite that the driver tells apart.
-// See https://sqlite.org/rescode.html.
+// The SQLite result codes that the driver tells apart, see
+// https://sqlite.org/rescode.html.
 const (
 	codeError      = 1
 	codePerm       = 3
@@ -30,7 +30,6 @@ const (
 	codeNotADB     = 26
 )
 
-// errorCode returns the primary result code of a SQLite error.
 func errorCode(err error) (code int, ok bool) {
 	var e interface{ Code() int }
 	if !errors.As(err, &e) {
@@ -39,14 +38,13 @@ func errorCode(err error) (code int, ok bool) {
 	return e.Code() & 0xff, true
 }
 
-// isBusy reports whether another process or connection locks the database.
 func isBusy(err error) bool {
 	code, _ := errorCode(err)
 	return code == codeBusy || code == codeLocked
 }
 
-// explain marks errors that may pass by themselves as unavailable. To other
-// SQLite errors it adds what is wrong with the file and, for some, the remedy.
+// explain makes temporary errors match driver.ErrUnavailable. To other SQLite
+// errors it adds what is wrong with the file and, where possible, the remedy.
 func explain(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrGone) ||
 		errors.Is(err, driver.ErrBadName) || errors.Is(err, errPermanent) ||
@@ -74,9 +72,9 @@ func explain(err error) error {
 // longestPath is the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen adds why SQLite cannot open a file, if this process may not write
-// the file or its directory, or if the path is too long. SQLite has one result
-// code for these and for temporary causes such as too many open files.
+// explainOpen adds why SQLite can't open a file: missing permissions or too
+// long a path. SQLite returns the same code for temporary causes, such as too
+// many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err
@@ -94,12 +92,11 @@ func explainOpen(path string, err error) error {
 	return err
 }
 
-// errPermanent marks an error that a retry does not change.
+// errPermanent marks an error that a retry would not change.
 var errPermanent = errors.New("cannot use the database")
 
-// The longest pauses between attempts at a locked database: shortestPause for
-// heartbeats, so that they succeed despite many writers, and longestPause for
-// all other requests.
+// Upper bounds for the pauses between attempts at a locked database. Heartbeats
+// use shortestPause, so that they succeed despite many writers.
 const (
 	longestPause  = 3200 * time.Microsecond
 	shortestPause = 100 * time.Microsecond
@@ -118,9 +115,9 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	}
 }
 
-// pause sleeps before another attempt at a busy database. The time is random,
-// so that processes do not collide repeatedly, and grows with try from
-// microseconds to about longest. pause returns the error of ctx.
+// pause sleeps before another attempt at a locked database. Its random length,
+// which grows with try to about longest, keeps processes from colliding again.
+// It returns the error of ctx.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

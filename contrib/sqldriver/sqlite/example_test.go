@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// Two clients, which may be in two processes, share a file.
+// Two clients, which may be in different processes, share a file.
 func Example() {
 	dir, err := os.MkdirTemp("", "dlock-example-")
 	if err != nil {
@@ -41,7 +41,7 @@ func Example() {
 	// second client, token 2
 }
 
-// The locks are in the database of the application, beside its tables.
+// The locks are kept in the application's database, next to its tables.
 func ExampleNewConnector() {
 	dir, err := os.MkdirTemp("", "dlock-example-")
 	if err != nil {

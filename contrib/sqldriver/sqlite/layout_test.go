@@ -18,14 +18,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The statements of the package comment, for the queue and the session of this
-// test.
+// The statements given in the package documentation, with the queue and session
+// of this test filled in.
 const (
 	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
 )
 
-// layout returns the section Layout of the package comment.
+// layout returns the section Layout of the package documentation.
 func layout(t *testing.T) string {
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -62,7 +62,6 @@ func otherProgram(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// rowsOf returns the rows of a query, with a bar between columns.
 func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	rows, err := db.QueryContext(t.Context(), query)
 	require.NoError(t, err)
@@ -81,7 +80,8 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	return found
 }
 
-// The other program has no lock file, so only its deadline counts.
+// Another program has no lock file to show that it is alive, so only its
+// deadline counts.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(layout(t), "//", "")), " ")
 	require.Contains(t, doc, showQueue)
@@ -157,14 +157,15 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	}
 	require.Greater(t, next.Token(), seq)
 
-	// The end of the session removes its nodes.
+	// Deleting the session's row must remove its nodes.
 	create()
 	change(func(tx *sql.Tx) { exec(tx, 1, "DELETE FROM dlock_session WHERE id = ?", id) })
 	require.Len(t, rowsOf(t, db, showQueue), 1)
 	require.NoError(t, next.Unlock())
 }
 
-// A stopped process keeps its lock file locked, so only its deadline counts.
+// A stopped process keeps its lock file locked, so its session ends only by its
+// deadline.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	c, _ := client(t, path)

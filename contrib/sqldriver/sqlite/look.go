@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// shortest and longest bound the time between two polls of the database,
-	// while the session has open watches. The time grows while nothing changes.
+	// shortest and longest bound the time between polls of the database while
+	// the session has open watches. The time grows while nothing changes.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// probeEvery is the interval of checks whether the owners of the first
-	// nodes of watched queues are alive.
+	// probeEvery is how often to check whether the processes at the head of
+	// watched queues are alive.
 	probeEvery = 20 * time.Millisecond
-	// longestReap bounds the interval of searches for dead sessions: a session
-	// with a long timeout may wait for one with a short timeout.
+	// longestReap bounds the interval between searches for dead sessions,
+	// because a session with a long timeout may wait for one with a short
+	// timeout.
 	longestReap = 2 * time.Second
 )
 
-// poke sends to a channel with room for one message, unless it is full.
+// poke sends to a channel with a buffer of one, unless it is full.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -33,9 +34,9 @@ func poke(c chan struct{}) {
 // look makes the session compare its watches with the database soon.
 func (s *session) look() { poke(s.changed) }
 
-// poll compares the watches with the database after notices, after the
-// session's own changes and, while there are watches, from time to time. It
-// also ends dead sessions.
+// poll compares the watches with the database: after notices, after the
+// session's own changes, and periodically. It also ends the sessions of dead
+// processes.
 func (s *session) poll() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
@@ -66,17 +67,16 @@ func (s *session) poll() {
 	}
 }
 
-// poller holds the variables of a call of poll.
 type poller struct {
 	*session
-	wait     time.Duration // the time until the next look
-	version  [2]int64      // the number of this connection, and the version of the database that it sees
-	changes  int64         // how often nodes had changed at the last look
-	lastTime time.Time     // the time of the last probe
+	wait     time.Duration // time until the next poll
+	version  [2]int64      // number of this connection, and the version of the database that it sees
+	changes  int64         // changes of nodes counted by the database at the last poll
+	lastTime time.Time     // time of the last probe
 }
 
-// look compares all watches with the database if surely is true or another
-// session has changed nodes.
+// look compares all watches with the database if another session has changed
+// nodes, or if surely is true.
 func (p *poller) look(ctx context.Context, surely bool) {
 	p.wait = min(p.wait*3/2, longest)
 	changed := false
@@ -102,9 +102,8 @@ func (p *poller) look(ctx context.Context, surely bool) {
 }
 
 // hasChanged reports whether another session has changed nodes since the last
-// call. It does not list queues: heartbeats of other sessions change the
-// database too, and if each of them made every session list its queue, a queue
-// could have only about 100 waiters.
+// call. It does not list queues: if every heartbeat made every session list its
+// queue, a queue could have only about 100 waiters.
 func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	version := [2]int64{p.db.connects}
 	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {
@@ -123,7 +122,6 @@ func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// compare compares the watches of a queue with the database.
 func (s *session) compare(ctx context.Context, queue string) error {
 	var c content
 	err := s.watches.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {

@@ -2,9 +2,8 @@ package sqlite
 
 import "syscall"
 
-// networkFileSystem returns the name of the file system of a directory, by the
-// numbers of statfs(2), if other machines may share it. Otherwise it returns
-// "".
+// networkFileSystem returns the name of the directory's file system if other
+// machines may share it, and otherwise "". The numbers are those of statfs(2).
 func networkFileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
@@ -17,12 +16,11 @@ var networkFileSystems = map[uint32]string{
 	0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB2",
 	0x5346414f: "AFS", 0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x01161970: "GFS2",
 
-	// Directories that a virtual machine shares with its host.
+	// File systems that a virtual machine shares with its host.
 	0x01021997: "9p", 0x786f4256: "vboxsf", 0xbacbacbc: "vmhgfs", 0x7c7c6673: "prl_fs",
 
-	// Local ones are among these, such as gocryptfs, but also sshfs, virtiofs
-	// and the like. The kernel keeps locks to one mount, unless the program
-	// behind it takes them over. So on any other mount, every session seems to
-	// be dead.
+	// FUSE covers local file systems such as gocryptfs, but also sshfs and
+	// virtiofs. The kernel's file locks may be limited to one mount, so that on
+	// another mount every session would seem dead.
 	0x65735546: "FUSE",
 }

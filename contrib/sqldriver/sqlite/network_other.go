@@ -2,6 +2,6 @@
 
 package sqlite
 
-// networkFileSystem returns an empty string: on this system the driver does not
-// find out whether a directory is on a network file system.
+// networkFileSystem always returns "", because the driver can't detect network
+// file systems on this system.
 func networkFileSystem(string) string { return "" }

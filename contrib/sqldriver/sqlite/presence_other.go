@@ -8,9 +8,9 @@ import (
 	"io/fs"
 )
 
-// kernelLocks says that this package uses no locks of the kernel on this
-// system. Then each commit waits for the disk, and a process that died keeps
-// its locks until its sessions have timed out.
+// kernelLocks is false, because file locks are not used on this system. Each
+// commit therefore waits for the disk, and a dead process keeps its locks until
+// its sessions time out.
 const kernelLocks = false
 
 type presence struct{ id string }
@@ -27,6 +27,5 @@ func (p *presence) silence()                             {}
 func (p *presence) leave()                               {}
 func (p *presence) unlock()                              {}
 
-// mayWrite returns nil, because this package cannot check permissions on this
-// system.
+// mayWrite returns nil, because permissions can't be checked on this system.
 func mayWrite(string) error { return nil }

@@ -18,9 +18,9 @@ import (
 // kernelLocks says that the kernel drops the file locks of a dead process.
 const kernelLocks = true
 
-// presence shows by files which sessions are alive. Each session holds flock
-// locks on two files: an exclusive one on its own file and a shared one on the
-// file "alive".
+// presence shows which sessions are alive by locks that the kernel drops when a
+// process dies. Each session holds an exclusive flock on its own file and a
+// shared one on the file "alive".
 type presence struct {
 	dir   string
 	id    string
@@ -33,9 +33,8 @@ type presence struct {
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
-		// The umask may have removed bits. A setgid bit of the directory above,
-		// which gives the files to the group of the users that share them,
-		// stays.
+		// The umask may have removed bits. The setgid bit must stay, because it
+		// gives the files to the group of users that share the directory.
 		if info, err := os.Stat(dir); err == nil {
 			_ = os.Chmod(dir, dirMode|info.Mode()&fs.ModeSetgid)
 		}
@@ -55,9 +54,9 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// With O_RDWR this process itself holds the pipe open for writing. So a
-		// read waits for the next notice, and returns no error, while no other
-		// session writes.
+		// Opening the pipe with O_RDWR makes this process a writer, too, so
+		// that reads block rather than return EOF while there is no other
+		// writer.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil
@@ -66,20 +65,19 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 func openFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|os.O_RDWR, mode)
 	if err == nil && flag&os.O_CREATE != 0 {
-		_ = f.Chmod(mode) // the umask may have removed bits; another user's file stays as it is
+		_ = f.Chmod(mode) // the umask may have removed bits; fails for another user's file
 	}
 	return f, err
 }
 
 func (p *presence) path(name string) string { return filepath.Join(p.dir, name) }
 
-// attend locks the file alive, which shows that the session is alive.
+// attend locks the file "alive" to show that the session is alive.
 //
-// If no other session is alive, it takes the lock exclusively and first is
-// true; other sessions then block in attend until this one calls share.
-// Otherwise it takes a shared lock. The machine has then lost no commit since
-// the last session for which first was true, because a power cut would have
-// ended all sessions.
+// If no other session is alive, first is true and the lock is exclusive: other
+// sessions block in attend until this one calls share. Otherwise the machine
+// has had no power cut since the last session for which first was true, and so
+// has lost no commit.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	for try := 0; ; try++ {
 		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
@@ -107,8 +105,8 @@ func (p *presence) share(ctx context.Context) error {
 	}
 }
 
-// dead reports whether the process of another session has died. It is false if
-// the session's file is missing, because then it is unknown.
+// dead reports whether the process of another session has died. It returns
+// false if the session's file is missing, because that proves nothing.
 func (p *presence) dead(id string) bool {
 	if !plainName(id) {
 		return false
@@ -121,13 +119,12 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
-// plainName reports whether a session name, perhaps written by another program,
-// is a file name in the directory.
+// plainName reports whether a session name is safe to use as a file name, since
+// another program may have written it.
 func plainName(id string) bool {
 	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
 }
 
-// forget removes the files of a session that is no longer in the database.
 func (p *presence) forget(id string) {
 	if plainName(id) {
 		_ = os.Remove(p.path(id))
@@ -135,8 +132,8 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the sessions whose files are not locked, except those younger
-// than a minute, which may not have locked them yet.
+// remains returns the sessions whose files are not locked. It leaves out files
+// younger than a minute, which may not have been locked yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -162,7 +159,7 @@ func (p *presence) notify(id string) {
 	if !plainName(id) {
 		return
 	}
-	// An os.File would wait while the pipe is full.
+	// Writing to an os.File would block while the pipe is full.
 	fd, err := syscall.Open(p.path(id+".wake"), syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -219,8 +216,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// mayWrite returns an error if this process may not write the path. It does not
-// open the file, because closing it would drop SQLite's locks.
+// mayWrite returns an error if this process may not write to the path. It does
+// not open the file, because closing it would drop SQLite's locks.
 func mayWrite(path string) error {
 	const write = 2 // W_OK in unistd.h
 	if err := syscall.Access(path, write); err != nil {

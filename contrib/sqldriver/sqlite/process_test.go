@@ -27,7 +27,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// The environment of a child process.
+// Environment variables that tell a child process what to do.
 const (
 	roleVariable = "DLOCK_SQLITE_ROLE"
 	dsnVariable  = "DLOCK_SQLITE_DSN"
@@ -54,7 +54,6 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// hold takes the lock, prints its token, and keeps the lock.
 func hold(dsn string) {
 	client, err := dlock.Open("sqlite", dsn)
 	if err == nil {
@@ -67,8 +66,8 @@ func hold(dsn string) {
 	fmt.Println(err)
 }
 
-// work takes and releases the lock until it is killed. As proof of a single
-// holder, it also takes a kernel lock on a file, to which it appends its token.
+// work takes and releases the lock until it is killed. To prove that there is
+// only one holder, it also takes a kernel lock on a file and appends its token.
 func work(dsn string) {
 	path, _, _ := strings.Cut(dsn, "?")
 	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -94,7 +93,6 @@ func workOnce(client *dlock.Client, guard *os.File) error {
 	return errors.Join(err, flock(guard, syscall.LOCK_UN), lock.Unlock())
 }
 
-// process is a child process that runs this test binary.
 type process struct {
 	*exec.Cmd
 	lines  *bufio.Scanner
@@ -103,7 +101,7 @@ type process struct {
 
 // rest returns the output that has not been read yet.
 func (p *process) rest() string {
-	b, _ := io.ReadAll(p.output) // the process may have been killed in a line
+	b, _ := io.ReadAll(p.output) // the process may have been killed in mid-line
 	return string(b)
 }
 
@@ -122,7 +120,7 @@ func start(t testing.TB, role, dsn string, env ...string) *process {
 	return p
 }
 
-// kill is kill -9, and waits for the end.
+// kill kills the process with kill -9 and waits for its end.
 func (p *process) kill() {
 	_ = p.Process.Kill()
 	_ = p.Wait() // returns an error, because the process was killed
@@ -140,8 +138,8 @@ func open(t testing.TB, dsn string) *dlock.Client {
 	return client
 }
 
-// The session timeout is so long that only the kernel lock shows the death in
-// time.
+// The session timeout is so long that only the kernel's file lock can reveal
+// the death in time.
 func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
 	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=24h"
 	for _, next := range []string{"a waiter", "a new client", "a client that only tries"} {
@@ -212,7 +210,7 @@ func tokens(t testing.TB, dir string) (list []int64) {
 }
 
 // Several processes create the tables of a new file concurrently, and are
-// killed and replaced at random points.
+// killed and replaced at random moments.
 func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	dir := directory(t)
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
@@ -244,8 +242,8 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A stopped process keeps the kernel lock. Its session ends by the deadline,
-// and it knows as soon as it continues.
+// A stopped process keeps its file locks, so its session ends by the deadline.
+// It must notice the loss as soon as it continues.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	holder := start(t, "hold", path+"?session_timeout=1s")
@@ -259,8 +257,8 @@ func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	assert.NoError(t, lock.Unlock())
 }
 
-// The first session creates the file through the link. SQLite's own files, and
-// the driver's, are next to the file.
+// The database file is created through a symbolic link. SQLite's own files and
+// the driver's must be next to the file, not next to the link.
 func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	dir := directory(t)
 	link, path := filepath.Join(dir, "link.db"), filepath.Join(dir, "locks.db")
@@ -271,7 +269,7 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
-// Users of a group may share a directory by its setgid bit.
+// Users of a group may share a directory that has the setgid bit.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
@@ -324,8 +322,8 @@ func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// A process may be killed between creating its files and its row in the
-// database.
+// A process may be killed after it has created its files but before it has
+// added its session to the database.
 func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	a := connect(t, st)

@@ -3,8 +3,8 @@ package sqlite
 // schemaVersion is the supported value of dlock_store.schema.
 const schemaVersion = 1
 
-// createSchema creates the tables and triggers, in the transaction that found
-// dlock_store missing.
+// createSchema creates the tables and triggers. It runs in the transaction that
+// found the table dlock_store missing.
 const createSchema = `
 CREATE TABLE dlock_store (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -46,7 +46,7 @@ INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 1, 0, 0
 `
 
 // The statements of the driver. Each change is one transaction between sqlBegin
-// and sqlCommit. doc.go describes them for programs in other languages.
+// and sqlCommit, as documented for programs in other languages.
 const (
 	sqlBegin    = `BEGIN IMMEDIATE`
 	sqlCommit   = `COMMIT`
@@ -57,7 +57,7 @@ const (
 
 	sqlDurable   = `PRAGMA synchronous = FULL`
 	sqlUndurable = `PRAGMA synchronous = NORMAL`
-	sqlFlush     = `PRAGMA fullfsync = ON` // on macOS fsync does not reach the disk itself
+	sqlFlush     = `PRAGMA fullfsync = ON` // on macOS, fsync alone does not reach the disk
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
@@ -80,12 +80,12 @@ const (
 		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
 		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
 
-	// sqlQueue reads a queue at one instant: one row without a node if it is
-	// empty.
+	// sqlQueue reads a queue atomically. It returns one row without a node if
+	// the queue is empty.
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
-	// sqlChanges shows whether nodes have changed.
+	// sqlChanges reads a counter that shows whether nodes have changed.
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),

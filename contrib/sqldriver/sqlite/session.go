@@ -35,13 +35,13 @@ type session struct {
 	presence *presence
 	lease    *driver.Lease
 	watches  watches.Set
-	calls    calls.Gate // the calls in flight, and the goroutines of the session
+	calls    calls.Gate // calls in flight and goroutines of the session
 	changed  chan struct{}
 	armed    chan struct{}
 
-	// The fields below are owned by the call that uses the connection.
+	// The fields below are guarded by db.inUse.
 	heads     map[string][]string // other sessions at the head of each watched queue
-	announced string              // the last node for which watches have sent Released, as queue/name
+	announced string              // last node reported as released to watches, as queue/name
 
 	closing sync.Mutex // held during Close
 	gone    bool       // the session has ended in the database
@@ -54,13 +54,12 @@ func newSession(path string, timeout time.Duration, db *database) *session {
 	}
 }
 
-// begin begins the session in the database.
 func (s *session) begin(ctx context.Context) (err error) {
 	if err := s.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
 	}
-	// Connect could not resolve a symbolic link to a file that SQLite has just
-	// made.
+	// Connect could not resolve a symbolic link to a file that SQLite has only
+	// now created.
 	if s.path, err = filepath.EvalSymlinks(s.path); err != nil {
 		return err
 	}
@@ -130,10 +129,9 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves tokens. If first, no other session was alive, and the
-// machine may have lost transactions that issued tokens of the reserved block,
-// so startTokens skips the rest of that block. Otherwise it reserves a block
-// only if none is left.
+// startTokens reserves tokens. If first, no other session was alive. The
+// machine may then have lost transactions that issued tokens of the reserved
+// block, so the rest of that block is skipped.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)
@@ -214,8 +212,8 @@ func (s *session) reap(ctx context.Context) error {
 	return err
 }
 
-// sweep removes the files of dead sessions that are not in the database. The
-// files of other sessions tell reap which of them are dead.
+// sweep removes files left behind by sessions that are not in the database. It
+// keeps those of other dead sessions, because reap needs them.
 func (s *session) sweep(ctx context.Context) error {
 	ids := s.presence.remains()
 	if len(ids) == 0 {
@@ -240,8 +238,7 @@ func (s *session) sweep(ctx context.Context) error {
 }
 
 // ask makes a request while the session is alive. It ends the session if the
-// outcome of the request is unknown, or if the database no longer knows the
-// session.
+// outcome is unknown or the database no longer has the session.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -264,29 +261,25 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 	return nil
 }
 
-// endCalls ends the calls in flight when the session ends. A call without a
-// deadline would otherwise wait for as long as another process locks the
-// database.
+// endCalls cancels the calls in flight when the session ends. Otherwise they
+// would wait for as long as another process locks the database.
 func (s *session) endCalls() {
 	<-s.lease.Done()
-	s.presence.silence() // makes presence.hear return; calls.Close waits for that
+	s.presence.silence() // makes presence.hear return, for which calls.Close waits
 	s.calls.Close()
 }
 
-// node is a row of dlock_node.
 type node struct {
 	driver.Node
 	session string
 }
 
-// content is the state of a queue at one instant.
 type content struct {
 	nodes    []node // the oldest first
 	changes  int64
-	released string // the name of the node of this queue that was released last, or empty
+	released string // name of the latest released node of this queue, or empty
 }
 
-// content reads a queue, if the database knows the session.
 func (s *session) content(ctx context.Context, queue string) (c content, err error) {
 	err = s.db.query(ctx, sqlQueue, func(r rows) error {
 		var alive bool
@@ -314,8 +307,8 @@ func (s *session) content(ctx context.Context, queue string) (c content, err err
 		}
 		return nil
 	}, s.presence.id, queue)
-	// Another program may have written a seq that is not the number in the
-	// name.
+	// Another program may have written a seq that differs from the number in
+	// the name.
 	slices.SortStableFunc(c.nodes, func(a, b node) int { return cmp.Compare(a.Seq, b.Seq) })
 	return c, err
 }
@@ -336,15 +329,15 @@ func (c content) list() []driver.Node {
 	return list
 }
 
-// has reports whether the queue has node p, by its token or, if that is zero,
-// by name.
+// has reports whether the queue contains node p, by its token or, if that is
+// zero, by its name.
 func (c content) has(p driver.Place) bool {
 	return slices.ContainsFunc(c.nodes, func(n node) bool {
 		return n.Name == p.Name && (p.Token == 0 || n.token() == p.Token)
 	})
 }
 
-// token returns the token of a node, which for a session's node is its number.
+// token returns the token of a node, or zero if no session owns it.
 func (n node) token() int64 {
 	if n.session == "" {
 		return 0
@@ -388,7 +381,7 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 		}
 		return s.db.exec(ctx, sqlInsert, queue, j.Seq, j.Name, s.presence.id, waitsFor, n.Data, time.Now().UnixMicro())
 	}, func() {
-		// The poller does not notice the changes of its own connection.
+		// The poller does not notice changes made by its own connection.
 		s.watches.Changed(queue)
 		if blocker >= 0 {
 			j.Watch = s.arm(queue, c, j.Place, j.Ahead[blocker])
@@ -401,14 +394,14 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, err
 }
 
-// number draws the number of a new node, and reads the nodes ahead.
+// number allocates the number of a new node, and reads the nodes ahead.
 func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Joined, c content, err error) {
 	var seq int64
 	found, err := s.db.row(ctx, sqlNumber, []any{&seq}, s.presence.id)
 	if err != nil {
 		return j, c, err
 	}
-	c, err = s.content(ctx, queue) // finds out whether the session lives
+	c, err = s.content(ctx, queue) // finds out whether the session is alive
 	if err == nil && !found {
 		err = errExhausted
 	}
@@ -421,8 +414,8 @@ func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Jo
 	return j, c, nil
 }
 
-// arm arms a watch of nodes known to be in the queue. The caller has the
-// connection.
+// arm arms a watch of nodes known to be in the queue. The caller must be using
+// the connection.
 func (s *session) arm(queue string, c content, p driver.Place, ahead ...driver.Node) driver.Watch {
 	w := s.watches.Arm(queue, p, ahead...)
 	s.heads[queue] = s.head(c)
@@ -443,9 +436,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return c.list(), err
 }
 
-// dropHead ends the session of the first node if its process is dead, so that
-// even TryLock, which does not wait, gets the lock of a killed holder. It
-// reports whether it has ended any.
+// dropHead ends the session of the first node if its process is dead, and
+// reports whether it did. Thus even TryLock, which does not wait, gets the lock
+// of a killed holder.
 func (s *session) dropHead(ctx context.Context, c content) bool {
 	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id || !s.presence.dead(c.nodes[0].session) {
 		return false
@@ -459,7 +452,7 @@ func (s *session) dropHead(ctx context.Context, c content) bool {
 }
 
 // view calls f with the content of the queue. It keeps the connection
-// meanwhile, so that a watch armed by f is not compared with an older content.
+// meanwhile, so that a watch armed by f is not compared with older content.
 func (s *session) view(ctx context.Context, what, queue string, f func(content)) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -550,8 +543,8 @@ func (s *session) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// change makes a transaction that removes or replaces node p, and then wakes
-// the sessions that wait for p.
+// change runs a transaction that removes or replaces node p, then wakes the
+// sessions that wait for p.
 func (s *session) change(ctx context.Context, what, queue string, p driver.Place, f func(context.Context) error) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -667,8 +660,8 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.presence.id, Server: s.path, Timeout: s.timeout}
 }
 
-// Close implements driver.Session. It ends the lease first, then the session in
-// the database, even if the lease has already expired.
+// Close implements [driver.Session]. It ends the lease first and then the
+// session in the database, even if the lease has already expired.
 func (s *session) Close() error {
 	s.lease.End(errors.New("sqlite: closed"))
 	s.presence.silence()

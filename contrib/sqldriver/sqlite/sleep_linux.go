@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sleep can sleep for less than a millisecond, unlike time.Sleep in an
-// otherwise idle process.
+// sleep sleeps for d, even if that is less than a millisecond. time.Sleep may
+// take longer in an otherwise idle process.
 func sleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&t, nil) // a signal only ends the sleep early

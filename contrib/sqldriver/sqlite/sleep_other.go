@@ -4,5 +4,5 @@ package sqlite
 
 import "time"
 
-// sleep sleeps for less than a millisecond, if the system can.
+// sleep sleeps for d, or longer if the system's timers are coarse.
 func sleep(d time.Duration) { time.Sleep(d) }

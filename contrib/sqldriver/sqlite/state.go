@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// defaultFile returns the path of the database file for an empty DSN. It
-// creates its directory with mode 0700.
+// defaultFile returns the path of the database file for an empty data source
+// name. It creates the directory with mode 0700.
 func defaultFile() (string, error) {
 	dir, err := stateDirectory()
 	if err != nil {

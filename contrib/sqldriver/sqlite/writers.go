@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// writers queues the transactions of this process on one file. SQLite has no
-// queue, just retries after pauses, so many sessions would impede each other,
-// and a heartbeat might find the file locked until its session times out.
+// writers queues this process's write transactions on one file. SQLite has no
+// such queue, only retries after pauses, so that with many sessions a heartbeat
+// might find the file locked until its session times out.
 //
-// Each channel has room for one transaction, and serves senders in order. All
-// transactions enter inner; ordinary ones hold outer meanwhile. At most one
-// ordinary transaction is thus in inner or waits for it, and a heartbeat waits
-// for at most one.
+// Each channel has room for one transaction and serves senders in order. All
+// transactions enter inner, and ordinary ones hold outer meanwhile. A heartbeat
+// therefore waits for one ordinary transaction at most.
 type writers struct{ outer, inner chan struct{} }
 
 // urgency distinguishes heartbeats from other transactions.
@@ -27,15 +26,15 @@ func newWriters() *writers {
 	return &writers{outer: make(chan struct{}, 1), inner: make(chan struct{}, 1)}
 }
 
-// queues holds the writers of each file opened by this process. Entries, a few
-// bytes each, are never removed.
+// queues holds the writers of each file opened by this process. Its small
+// entries are never removed.
 var queues struct {
 	sync.Mutex
 	of map[string]*writers
 }
 
-// writersOf returns the queue of the file at path. Two paths to the same file
-// get two queues, which affects performance only.
+// writersOf returns the writers of the file at path. Two paths to the same file
+// get separate queues, which affects performance only.
 func writersOf(path string) *writers {
 	queues.Lock()
 	defer queues.Unlock()
@@ -48,7 +47,8 @@ func writersOf(path string) *writers {
 	return queues.of[path]
 }
 
-// enter waits until the transaction may begin. The caller calls leave after it.
+// enter waits until the transaction may begin. The caller must call leave after
+// it.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -65,7 +65,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take waits for the place in a channel. The function leave frees it.
+// take waits for room in a channel; leave makes room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

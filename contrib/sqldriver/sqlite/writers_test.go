@@ -39,9 +39,9 @@ func TestAHeartbeatGoesAheadOfTransactionsThatWait(t *testing.T) {
 	})
 }
 
-// The heartbeats of a session with a short timeout queue within this process,
-// and never find the file locked, while eight sessions write. On a slow machine
-// the test repeats with a longer timeout.
+// While eight sessions write, the heartbeats of a session with a short timeout
+// must still get through. On a slow machine, the test is repeated with longer
+// timeouts.
 func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
 	for timeout := time.Second; !outlivesWriters(t, timeout); timeout *= 2 {
 		require.Less(t, timeout, 10*time.Second, "the session ends")
@@ -81,7 +81,7 @@ func outlivesWriters(t *testing.T, timeout time.Duration) (outlives bool) {
 }
 
 // A call that waits for a locked database must return when its session ends,
-// even if its ctx permits a longer wait.
+// even if its context permits a longer wait.
 func TestACallEndsWithItsSessionWhileTheDatabaseIsLocked(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Second))
