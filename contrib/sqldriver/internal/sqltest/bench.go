@@ -12,14 +12,13 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Way is one of the locking methods that a benchmark compares.
 type Way struct {
 	Name string
-	// Contender sets up one contender. once locks and unlocks.
+	// Contender sets up one contender; once locks and unlocks.
 	Contender func() (once func() error)
 }
 
-// Dlock returns the way of this library, with a client per contender.
+// Dlock returns the Way that uses dlock, with a client for each contender.
 func Dlock(b *testing.B, driverName, dsn string) Way {
 	return Way{"dlock", func() func() error {
 		client, err := dlock.Open(driverName, dsn)
@@ -38,8 +37,8 @@ func Dlock(b *testing.B, driverName, dsn string) Way {
 	}}
 }
 
-// Connection returns a way without dlock. Each contender opens a connection and
-// calls once on it to lock and unlock.
+// Connection returns a Way that uses a database without dlock. Each contender
+// opens a connection and calls once to lock and unlock on it.
 func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
 	return Way{name, func() func() error {
 		db, err := sql.Open(sqlDriver, dsn)
@@ -56,8 +55,8 @@ func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Con
 	}}
 }
 
-// Free measures a free lock. It alternates between the ways and reports medians
-// in microseconds.
+// Free measures taking a free lock. It alternates between the ways and reports
+// medians in microseconds.
 func Free(b *testing.B, ways []Way) {
 	var contenders []func() error
 	for _, w := range ways {
@@ -86,9 +85,9 @@ func Free(b *testing.B, ways []Way) {
 }
 
 // Contended measures one lock with eight contenders. It alternates between the
-// ways, a second each, and reports, for the median turn, the locks per second,
-// the longest wait in milliseconds, and the ratio of locks between the luckiest
-// and the unluckiest contender.
+// ways, a second each. For the median turn, it reports locks per second, the
+// longest wait in milliseconds, and how many times as often the luckiest
+// contender got the lock as the unluckiest.
 func Contended(b *testing.B, ways []Way) {
 	const contenders = 8
 	all := make([][]func() error, len(ways))

@@ -11,7 +11,7 @@ import (
 )
 
 // Connect opens a session, within 30 seconds, that is closed when the test
-// ends. It ends the test if the driver rejects the DSN.
+// ends. It fails the test at once if the driver rejects the data source name.
 func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
 	t.Helper()
 	c, err := d.OpenConnector(dsn)
@@ -30,12 +30,12 @@ func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) 
 // Refusal describes the error expected from a refused Connect.
 type Refusal struct {
 	Unavailable bool     // whether the error matches [driver.ErrUnavailable]
-	Texts       []string // the error contains each of these texts
-	Secrets     []string // the error contains none of these texts
+	Texts       []string // texts that the error must contain
+	Secrets     []string // texts that the error must not contain
 }
 
-// Refused checks that [Connect] returns the error described by want, and
-// returns that error. It ends the test if Connect succeeds.
+// Refused checks that [Connect] fails with the error described by want, and
+// returns that error.
 func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	t.Helper()
 	_, err := Connect(t, d, dsn)

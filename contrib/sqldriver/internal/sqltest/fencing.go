@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// table is a table account with the fencing of docs/use/guarantees.md.
+// table is the example table of docs/use/guarantees.md, which uses fencing
+// tokens.
 type table struct {
 	*testing.T
 	db         *sql.DB
 	statements []string
 }
 
-// fencing returns the statements of the page, without comments.
+// fencing returns the SQL statements of the page, without comments.
 func fencing(t *testing.T) (statements []string) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "use", "guarantees.md"))
 	require.NoError(t, err)
@@ -35,8 +36,8 @@ func fencing(t *testing.T) (statements []string) {
 	return strings.SplitAfter(strings.Join(statements, ""), ";")
 }
 
-// statement returns the one statement of the page with this beginning, after
-// replacements.
+// statement returns the only statement of the page that starts with begins,
+// after making the replacements.
 func (t table) statement(begins string, replace ...string) (found string) {
 	t.Helper()
 	for _, s := range t.statements {
@@ -49,7 +50,6 @@ func (t table) statement(begins string, replace ...string) (found string) {
 	return strings.NewReplacer(replace...).Replace(found)
 }
 
-// changed runs a statement and returns the number of affected rows.
 func (t table) changed(statement string) int64 {
 	t.Helper()
 	result, err := t.db.ExecContext(t.Context(), statement)
@@ -72,8 +72,8 @@ func (t table) has(id string, epoch, token int64) {
 }
 
 // Fencing runs the statements of docs/use/guarantees.md that compare fencing
-// tokens. unchanged is the affected row count of an UPDATE that leaves all
-// values of a row the same.
+// tokens. unchanged is the affected row count that the database reports for an
+// UPDATE that changes no value.
 func Fencing(t *testing.T, db *sql.DB, unchanged int64) {
 	a := table{t, db, fencing(t)}
 	a.changed("CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)")

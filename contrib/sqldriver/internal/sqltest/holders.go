@@ -12,19 +12,19 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Holders checks the holders of one lock in memory, so that a failing server
-// cannot hide that two sessions hold it at once. The zero value is ready to
-// use, and safe for concurrent use.
+// Holders checks that a lock has only one holder at a time. It records them in
+// memory, out of reach of a failing server. The zero value is ready to use and
+// safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
-	holder *dlock.Lock  // the latest holder whose Work has not ended
-	last   int64        // the token of the latest holder
-	grants atomic.Int64 // locks with which Work was called, and has returned
+	holder *dlock.Lock  // latest holder whose Work has not ended
+	last   int64        // token of the latest holder
+	grants atomic.Int64 // number of times that Work has returned
 }
 
 // Work holds the lock for two milliseconds, or until it is lost. It checks that
-// there is no other holder and that the token has risen. A holder does not
-// count once its lock is lost.
+// nobody else holds the lock and that the token has risen. A holder that has
+// lost its lock does not count.
 func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	defer h.grants.Add(1)
 	if !h.enter(t, l) {
@@ -41,7 +41,7 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder, and returns false if l is lost.
+// enter makes l the holder, or returns false if l is lost.
 func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,8 @@ func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	return true
 }
 
-// Unlock releases the lock and checks the error, unless a slow machine has
-// exceeded the timeout of 2 s.
+// Unlock releases the lock and checks the error. It ignores errors of a slow
+// machine that has exceeded the timeout of 2 s.
 func Unlock(t testing.TB, l *dlock.Lock) {
 	t.Helper()
 	began := time.Now()
@@ -69,9 +69,9 @@ func Unlock(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// Count runs a test that counts the requests of locks. run returns when it
-// began to lock. 300 ms after the grant a holder watches its own node, which
-// takes requests, so Count repeats a run that fails after that long.
+// Count runs a test that counts requests, repeating slow runs that fail. run
+// returns when it began to lock; 300 ms later, a holder makes further requests
+// to watch its own node.
 func Count(t testing.TB, run func() (began time.Time, err error)) {
 	t.Helper()
 	for range 20 {
@@ -88,7 +88,7 @@ func Count(t testing.TB, run func() (began time.Time, err error)) {
 	t.Error("the machine is too slow, or there are too many requests")
 }
 
-// Await waits, at most a minute, until Work has returned n more times.
+// Await waits, for a minute at most, until Work has returned n more times.
 func (h *Holders) Await(t testing.TB, n int64) {
 	t.Helper()
 	from := h.grants.Load()
@@ -124,10 +124,10 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 			for ctx.Err() == nil {
 				l, err := client.RWMutex("q").Lock(ctx)
 				if err != nil {
-					continue // the session has ended: the next Lock begins another one
+					continue // the session has ended; the next Lock begins another one
 				}
 				holders.Work(t, l)
-				_ = l.Unlock() // returns an error if the lock was lost
+				_ = l.Unlock() // fails if the lock was lost
 			}
 		})
 	}
@@ -139,8 +139,8 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 	holders.Await(t, 20)
 }
 
-// SaysWhyItEnded checks that the error of a lock lost because the server was
-// killed gives the reason.
+// SaysWhyItEnded checks that a lock lost because the server was killed reports
+// that reason.
 func SaysWhyItEnded(t testing.TB, server Server, driverName, dsn string) {
 	t.Helper()
 	client, err := dlock.Open(driverName, dsn)

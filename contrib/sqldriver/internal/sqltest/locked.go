@@ -11,22 +11,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// DeadSessions is the input of [LockedRows].
+// DeadSessions configures [LockedRows] for a driver.
 type DeadSessions struct {
 	Connector driver.Connector
 	Timeout   time.Duration // of the sessions
 	// CutOff disconnects a session of the connector from the server.
 	CutOff func(s driver.Session) (heal func())
-	// Lock locks rows of the queue "locked", like an operator's transaction,
-	// until free is called.
+	// Lock locks the rows of the queue "locked" until free is called, as an
+	// operator's transaction might.
 	Lock func() (free func())
-	// Session unwraps the session returned by the connector.
+	// Session unwraps a session that the connector has returned.
 	Session func(s driver.Session) *session.Session
 }
 
-// LockedRows lets two sessions die while rows of the first are locked. The
-// locks of the second must become free at once, and the first must keep all of
-// its locks until its rows are free.
+// LockedRows checks that locked rows of one dead session don't affect others.
+// The locks of a second dead session must become free at once; the first keeps
+// all of its locks until its rows are free.
 func LockedRows(t *testing.T, d DeadSessions) {
 	within, cancel := context.WithTimeout(t.Context(), 20*d.Timeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	defer free()
 	heal := d.CutOff(first)
 	defer heal()
-	<-first.Done() // so the deadline of the first is the earlier one
+	<-first.Done() // so that the first session's deadline is the earlier one
 	defer d.CutOff(second)()
 
 	l, err := client.RWMutex("second").Lock(within)
@@ -73,7 +73,6 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	}
 }
 
-// connect begins a session with a node in each queue.
 func connect(t *testing.T, c driver.Connector, queues ...string) driver.Session {
 	t.Helper()
 	s, err := c.Connect(t.Context())

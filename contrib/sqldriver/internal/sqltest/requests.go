@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Requests intercepts the requests of one session's store: Beat, Look, and
-// those with a [faults.Op].
+// Requests intercepts the store requests of one session, so that tests can
+// lose, delay or count them.
 type Requests struct {
 	session.Store // sends the requests
 	interceptor   atomic.Pointer[sender]
@@ -24,8 +24,8 @@ type Requests struct {
 // A sender sends a request with the given store, or pretends to.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Intercepted returns the requests of st, and the store to begin the session
-// with.
+// Intercepted wraps st. The session must begin with the returned store, so that
+// its requests can be intercepted.
 func Intercepted(st session.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
 	if l, ok := st.(session.Listener); ok {
@@ -37,8 +37,8 @@ func Intercepted(st session.Store) (*Requests, session.Store) {
 	return r, r
 }
 
-// Intercept calls f instead of each later request. f may call send, which sends
-// the request. method is a method name of [session.Store].
+// Intercept makes each later request call f, which may call send to send it.
+// method is a method name of [session.Store].
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
 	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.Store) })
@@ -49,7 +49,7 @@ func (r *Requests) intercept(f sender) { r.interceptor.Store(&f) }
 
 var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "List", faults.OpDelete: "Delete", faults.OpReplace: "Replace"}
 
-// interceptNext calls f instead of the next request for op.
+// interceptNext calls f instead of sending the next request for op.
 func (r *Requests) interceptNext(op faults.Op, f sender) {
 	var done atomic.Bool
 	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
@@ -62,7 +62,7 @@ func (r *Requests) interceptNext(op faults.Op, f sender) {
 
 var errLost = fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
 
-// Lose loses the next request for op, or, if reply is true, only its reply.
+// Lose loses the next request for op or, if reply is true, only its reply.
 func (r *Requests) Lose(op faults.Op, reply bool) {
 	r.interceptNext(op, func(ctx context.Context, _ string, send func(context.Context, session.Store) error) error {
 		if reply {
@@ -74,9 +74,9 @@ func (r *Requests) Lose(op faults.Op, reply bool) {
 	})
 }
 
-// Hold delays the next request for op until arrive is called, while the session
-// sees a broken connection. The request then takes a connection of the store
-// that late returns, because the session may have been closed.
+// Hold delays the next request for op until arrive is called; the session sees
+// a broken connection. The request then uses the store returned by late,
+// because the session may have been closed.
 func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
 	held := make(chan func(context.Context, session.Store) error, 1)
 	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {
@@ -94,7 +94,6 @@ func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func())
 	}
 }
 
-// request sends a request, or calls the interceptor instead.
 func (r *Requests) request(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 	if f := r.interceptor.Load(); f != nil {
 		return (*f)(ctx, method, send)
@@ -102,8 +101,8 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 	return send(ctx, r.Store)
 }
 
-// ask is request for a method with a result. It does not touch the result of a
-// request that is still held.
+// ask is like request but returns a result. It leaves the result alone while
+// the request is held.
 func ask[T any](ctx context.Context, r *Requests, method string, send func(context.Context, session.Store) (T, error)) (T, error) {
 	var result T
 	err := r.request(ctx, method, func(ctx context.Context, st session.Store) (err error) {
@@ -160,16 +159,16 @@ func (r *Requests) Look(ctx context.Context, id string, known map[string]int64) 
 	})
 }
 
-// Counter compares the requests of a store with the round trips that they took.
+// Counter checks that each request takes one round trip.
 type Counter struct {
-	RoundTrips func() int // those of the session until now
+	RoundTrips func() int // round trips of the session so far
 
 	mu     sync.Mutex
 	sent   map[string]int // by method, since Reset
 	before int            // round trips until Reset
 }
 
-// Count counts and sends a request, for [Requests.Intercept].
+// Count counts and sends a request. Pass it to [Requests.Intercept].
 func (c *Counter) Count(ctx context.Context, method string, send func(context.Context) error) error {
 	c.mu.Lock()
 	if c.sent == nil {
@@ -180,7 +179,7 @@ func (c *Counter) Count(ctx context.Context, method string, send func(context.Co
 	return send(ctx)
 }
 
-// Reset forgets the requests and round trips until now.
+// Reset makes Expect ignore earlier requests and round trips.
 func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,23 +18,24 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Silence makes connections, opened by its Dial, silent.
+// Silence simulates a firewall that drops connections without closing them. It
+// affects the connections opened by its Dial method.
 type Silence struct {
 	mu    sync.Mutex
 	texts []string      // guarded by mu
 	conns []*silentConn // guarded by mu
 }
 
-// Begin silences the next connection that sends the first text: as if a
-// firewall had dropped it, nothing reaches the server from this text on. The
-// same then happens with the next text. Other connections work.
+// Begin silences the next connection that sends the first text: nothing from
+// this text on reaches the server. The same then happens with each further
+// text. Other connections keep working.
 func (s *Silence) Begin(texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.texts = texts
 }
 
-// begins reports whether a connection that sends b becomes silent.
+// begins reports whether sending b silences a connection.
 func (s *Silence) begins(b []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +46,6 @@ func (s *Silence) begins(b []byte) bool {
 	return true
 }
 
-// left returns the number of texts that have not been sent yet.
 func (s *Silence) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Silence) left() int {
 }
 
 // forget silences all connections if there are at least n, and reports whether
-// there are.
+// it did.
 func (s *Silence) forget(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +96,10 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Connecting returns a [session.Session] with connections of silence.
+// Connecting returns a [session.Session] whose connections silence can disturb.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
-// SilentConnection checks that each request on a silent connection ends even
+// SilentConnection checks that requests on a silent connection end, even
 // without a deadline. sent returns a name as encoded in a request.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
 	silentBackground(t, connect, sent)
@@ -178,8 +178,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// silentBackground checks that Expire and Cancel are retried on another
-// connection.
+// silentBackground checks that the background requests Expire and Cancel are
+// retried on another connection.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
 		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
@@ -224,8 +224,8 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// ForgottenConnections checks that a session survives a firewall that has
-// dropped all of its connections, many of them idle.
+// ForgottenConnections checks that a session survives a firewall that drops all
+// of its connections, many of them idle.
 func ForgottenConnections(t *testing.T, connect Connecting) {
 	silence := new(Silence)
 	s := connect(t, silence)
@@ -250,9 +250,8 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 // Dial connects to a server.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// SilentServer checks the error of Connect, which must name the address, if the
-// server accepts the connection and sends nothing. connect connects to addr by
-// dial.
+// SilentServer checks that Connect names the address of a server that accepts
+// the connection but sends nothing. connect must connect to addr by dial.
 func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
 	t.Helper()
 	server, err := testenv.Listen()
@@ -273,7 +272,7 @@ func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, d
 	}))
 }
 
-// waitingConn calls a function when the client waits for the server.
+// waitingConn calls a function when the client starts waiting for the server.
 type waitingConn struct {
 	net.Conn
 	waits func()
@@ -284,8 +283,8 @@ func (c waitingConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// SilentConnect checks that Connect ends without a deadline if the server
-// accepts connections and sends nothing. connect uses dial.
+// SilentConnect checks that Connect ends, even without a deadline, if the
+// server accepts connections but sends nothing. connect must use dial.
 func SilentConnect(t *testing.T, connect func(ctx context.Context, dial Dial) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// recorder records errors instead of failing.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -28,8 +27,8 @@ func (r *recorder) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// expect checks that a helper reports one error, which contains want, or none
-// if want is empty.
+// expect checks that a helper reports one error that contains want, or none if
+// want is empty.
 func expect(t *testing.T, want string, helper func(t testing.TB)) {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -47,7 +46,6 @@ func expect(t *testing.T, want string, helper func(t testing.TB)) {
 	}
 }
 
-// refusing is a driver whose sessions fail.
 type refusing struct{ err error }
 
 func (d refusing) OpenConnector(string) (driver.Connector, error)  { return d, nil }
@@ -110,7 +108,7 @@ func TestHoldersSeeASecondHolderAndATokenThatDoesNotRise(t *testing.T) {
 	if err := second.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	// This Lock is not held any more, so Work checks nothing.
+	// This lock was released, so Work checks nothing.
 	expect(t, "", func(r testing.TB) { h.Work(r, second) })
 	if n := h.grants.Load(); n != 6 {
 		t.Errorf("%d grants are counted, want 6", n)
