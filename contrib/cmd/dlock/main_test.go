@@ -21,7 +21,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// runProgram is an environment variable that makes the test binary act as
+// runProgram names an environment variable that makes the test binary act as
 // dlock.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores starts a server for each driver and returns its data source name.
-// Sessions of a killed process end after 5 s, or at once for SQLite.
+// stores starts a server for each driver and returns its data source name. The
+// sessions of a killed process end after 5 s, or at once with SQLite.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -49,8 +49,8 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },
 }
 
-// The demo starts three processes and kills one. With -v, as run by make
-// demo-all, the test prints the output.
+// The demo starts three processes and kills one of them. With -v, the test
+// prints their output.
 func TestTheDemoRunsOnEveryStore(t *testing.T) {
 	for _, driver := range dlock.Drivers() {
 		if driver == "mem" {
@@ -102,7 +102,8 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Each driver gets the data source names of all drivers, so most are invalid.
+// Each driver gets the data source names of all drivers, so most of them are
+// invalid.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	t.Chdir(t.TempDir()) // SQLite takes some of the names for files
 	for _, dsn := range []string{
@@ -123,7 +124,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// SQLite takes any data source name for a file name and repeats it.
+// SQLite is left out, because it takes any data source name for a file name,
+// which errors repeat.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")
