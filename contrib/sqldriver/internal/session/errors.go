@@ -10,16 +10,16 @@ import (
 )
 
 var (
-	// ErrRefused marks the error of a transaction that changed nothing: see
-	// [Refused].
+	// ErrRefused matches the error of a transaction that changed nothing and
+	// never will, see [Refused].
 	ErrRefused = errors.New("the transaction changed nothing")
-	// ErrUnknownSession says that the database has no row of the session.
+	// ErrUnknownSession says that the session is no longer in the database.
 	ErrUnknownSession = errors.New("the database has dropped the session")
-	// ErrStale says that a change had an outdated generation.
+	// ErrStale says that a change arrived after it was cancelled.
 	ErrStale = errors.New("the change came too late")
 )
 
-// Refused marks err with [ErrRefused], without changing its text.
+// Refused makes err match [ErrRefused], without changing its text.
 func Refused(err error) error { return refusedError{err} }
 
 type refusedError struct{ error }
@@ -28,7 +28,8 @@ func (e refusedError) Is(target error) bool { return target == ErrRefused }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// StatusError converts a status returned by the database's functions.
+// StatusError returns the error for a status that a function in the database
+// has returned.
 func StatusError(status string) error {
 	switch status {
 	case "ok":
@@ -43,8 +44,8 @@ func StatusError(status string) error {
 	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
 }
 
-// IfKnown returns err, or [ErrUnknownSession] if a statement succeeded but
-// found no row of the session.
+// IfKnown returns err or, if a statement succeeded but did not find the
+// session, [ErrUnknownSession].
 func IfKnown(known bool, err error) error {
 	if err == nil && !known {
 		return ErrUnknownSession

@@ -14,9 +14,8 @@ func (s *Session) expireIn(d time.Duration) {
 	}
 }
 
-// expirePause is the interval of searches for expired sessions while the
-// session has watches. Its own heartbeats may be minutes apart, and its
-// predecessor may have a short session timeout.
+// expirePause is how often a waiting session searches for expired sessions.
+// Heartbeats are too rare for that if the session timeout is long.
 const expirePause = 2 * time.Second
 
 // expire ends the sessions of dead processes until the lease ends.
@@ -48,9 +47,9 @@ func (s *Session) expire() {
 	}
 }
 
-// expireAll ends all expired sessions, and returns the timeout of the next
-// search. A request that times out doubles it, up to [Limit], because the
-// server may still be executing that request, and retries would pile up.
+// expireAll ends all expired sessions, and returns the timeout for the next
+// search. A request that times out doubles it, because the server may still be
+// executing that request and retries would pile up.
 func (s *Session) expireAll(ctx context.Context, limit time.Duration) (next time.Duration) {
 	for ended := true; ended; {
 		one, cancel := context.WithTimeout(ctx, limit)

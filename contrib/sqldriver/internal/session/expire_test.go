@@ -10,11 +10,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dyingStore has a session that dies: see dead.
+// dyingStore is a store with another session, which dies.
 type dyingStore struct {
 	polledStore
 	dead   time.Duration // after this time the session can be ended
-	silent int           // so many calls of Expire get no answer
+	silent int           // number of Expire calls that get no answer
 
 	mu    sync.Mutex
 	began time.Time
@@ -61,7 +61,8 @@ func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
 	time.Sleep(time.Minute)
 }
 
-// The first two requests get no reply within their two and four seconds.
+// The first two requests get no reply before they time out, after two and four
+// seconds.
 func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -74,7 +75,8 @@ func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// A session with a timeout of an hour sends a heartbeat every seven minutes.
+// With a session timeout of an hour, heartbeats are seven minutes apart, which
+// is too long to wait for a dead session.
 func TestWaiterWithALongTimeoutEndsADeadSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &dyingStore{dead: 4 * time.Second}
@@ -100,14 +102,14 @@ func TestOnlyAWaiterSearchesBetweenHeartbeats(t *testing.T) {
 	})
 }
 
-// busyStore is a dyingStore with another session, a live one whose deadline is
-// always some minutes away.
+// busyStore is a dyingStore with another, live session whose deadline is always
+// some minutes away.
 type busyStore struct{ dyingStore }
 
 func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
 
-// The first heartbeat comes after seven and a half minutes, and the session dies
-// soon after that, before the deadline that the heartbeat has seen.
+// The other session dies soon after the first heartbeat and before the deadline
+// which that heartbeat has reported.
 func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{dyingStore{dead: 8 * time.Minute}}

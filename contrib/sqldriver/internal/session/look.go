@@ -12,21 +12,20 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A session that waits polls the queues of its watches. The interval grows from
-// shortestLook to longestLook, an eighth of the time since the last change, so
-// that polling delays a wait by at most an eighth and a long wait needs few
-// requests. It's also at least twice the duration of the last look, to spare a
-// busy database. For stores with notices see [Session.pause].
+// Bounds for the interval at which a waiting session polls its queues. The
+// interval grows from shortestLook to longestLook, as an eighth of the time
+// since the last change, so that polling delays a wait by an eighth at most. It
+// is also at least twice the duration of the last poll, to spare a busy
+// database.
 const (
 	shortestLook = 2 * time.Millisecond
 	longestLook  = 250 * time.Millisecond
 )
 
-// looks is the polling state of a session.
 type looks struct {
 	woken  chan struct{}
 	expire chan time.Duration
-	queues atomic.Int64 // the number of open watches of whole queues
+	queues atomic.Int64 // number of open watches of whole queues
 
 	mu    sync.Mutex
 	known map[string]Snapshot
@@ -38,7 +37,7 @@ func (l *looks) init() {
 	l.known = make(map[string]Snapshot)
 }
 
-// wake makes the next look come soon.
+// wake makes the next poll come soon.
 func (l *looks) wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -56,7 +55,6 @@ func (l *looks) countQueueWatch(w driver.Watch) driver.Watch {
 	}))
 }
 
-// look polls the watched queues until the lease ends.
 func (s *Session) look() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
@@ -72,7 +70,7 @@ func (s *Session) look() {
 			}
 			pause, changed = shortestLook, time.Now()
 		}
-		// A new watch makes the next look come earlier, and never later.
+		// A new watch makes the next poll come earlier, and never later.
 		if soon := time.Now().Add(s.pause(pause)); next.IsZero() || soon.Before(next) {
 			next = soon
 		}
@@ -95,9 +93,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look: polling, or, while the store
-// sends notices for every watch, a quarter of the session timeout, just in case
-// a notice is lost.
+// pause returns the time until the next poll. While the store sends notices for
+// every watch, that is a quarter of the session timeout, in case a notice is
+// lost.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
@@ -110,7 +108,7 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.timeout / 4
 }
 
-// lookOnce looks at all watched queues and reports whether one has changed.
+// lookOnce polls all watched queues and reports whether one has changed.
 func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	queues := s.watches.Queues()
 	if len(queues) == 0 {
@@ -125,7 +123,7 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt looks at one queue on behalf of a call.
+// lookAt reads one queue on behalf of a call.
 func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
 	err = s.spare(ctx, func(ctx context.Context) error {
 		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
@@ -135,8 +133,8 @@ func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, 
 	return snapshot, err
 }
 
-// lookAtAll looks at queues in one statement, and tells the watches what they
-// have missed.
+// lookAtAll reads queues in one statement, and tells their watches what has
+// changed.
 func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool) (found map[string]Snapshot, err error) {
 	var before map[string]Snapshot
 	var compare func(rest []string) error
@@ -158,9 +156,9 @@ func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool)
 	return found, nil
 }
 
-// releasedSince returns the node that was released between two looks at a
-// queue, or the zero Node. The first look saw that node, and no release of its
-// name, so this is not the release of an older node of that name.
+// releasedSince returns the node released between two snapshots of a queue, or
+// the zero Node. It must be in the first snapshot, since an older node of the
+// same name may have been released before.
 func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
 		return n
@@ -174,7 +172,7 @@ func releasedSince(before, now Snapshot) (n driver.Node) {
 }
 
 // snapshots returns the current nodes of the queues, and the earlier snapshots.
-// The database omits the nodes of an unchanged queue, which then come from the
+// The database omits the nodes of an unchanged queue, so those come from the
 // earlier snapshot.
 func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool) (found, known map[string]Snapshot, err error) {
 	l := &s.looks

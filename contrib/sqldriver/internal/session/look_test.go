@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// polledStore sends no notices. Each queue has the nodes 1 and 2.
+// polledStore is a store without notices. Each queue has the nodes 1 and 2.
 type polledStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -19,7 +19,6 @@ type polledStore struct {
 	looks   []lookedAt
 }
 
-// lookedAt is one call of Look.
 type lookedAt struct {
 	at      time.Time
 	queues  int
@@ -42,7 +41,7 @@ func (s *polledStore) Look(_ context.Context, _ string, known map[string]int64) 
 	return found, nil
 }
 
-// change changes the versions of all queues, not their nodes.
+// change changes the versions of all queues but not their nodes.
 func (s *polledStore) change() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (s *polledStore) take() (looks []lookedAt) {
 	return looks
 }
 
-// Looks become rare while nothing changes, and end with the watches.
+// Polls must become rare while nothing changes, and stop with the last watch.
 func TestOneLookServesAllWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &polledStore{version: 1}
@@ -94,7 +93,7 @@ func TestOneLookServesAllWatches(t *testing.T) {
 	})
 }
 
-// expectLooks checks that each look asks for all queues, at the intervals
+// expectLooks checks that each poll reads all queues, at the intervals
 // documented at shortestLook.
 func expectLooks(t *testing.T, looks []lookedAt, last time.Time, queues int) {
 	t.Helper()

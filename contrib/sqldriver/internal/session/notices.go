@@ -12,11 +12,11 @@ import (
 // watch that this Create arms.
 type notices struct {
 	mu      sync.Mutex
-	creates map[string]*recording // the recordings of the queues in which a Create is in flight
+	creates map[string]*recording // queues in which a Create is in flight
 }
 
 type recording struct {
-	creates int // the number of calls of Create in flight
+	creates int // number of Creates in flight
 	gone    []notice
 }
 
@@ -71,11 +71,11 @@ func (s *Session) gone(queue, name string, why driver.Cause) {
 	s.watches.Gone(queue, n.node, n.why)
 }
 
-// endWatches ends all watches because notices may have been lost. If a lost one
-// said that a waiter's own node was removed, a later notice of a release would
-// make the waiter believe that it holds the lock.
+// endWatches ends all watches because notices may have been lost. Without the
+// notice that its own node was removed, a waiter would take a later release for
+// its own turn.
 func (s *Session) endWatches() {
-	s.notices.mu.Lock() // until the watches have ended, no Create arms a watch that relies on earlier notices
+	s.notices.mu.Lock() // keeps Creates from arming watches that rely on earlier notices
 	defer s.notices.mu.Unlock()
 	for _, queue := range s.watches.Queues() {
 		_ = s.watches.Look(queue, func() ([]driver.Place, any, error) { return nil, nil, nil })
@@ -83,7 +83,7 @@ func (s *Session) endWatches() {
 }
 
 // line returns a number that changes when notices of the queue may have been
-// lost: see [Listener]. It is zero if there are no notices.
+// lost. It is zero if there are no notices.
 func (s *Session) line(queue string) uint64 {
 	if l, ok := s.store.(Listener); ok {
 		return l.Line(queue)
@@ -91,8 +91,8 @@ func (s *Session) line(queue string) uint64 {
 	return 0
 }
 
-// armCreated arms the watch of a Create. It needs no request if line, read
-// before the Create, is still current, because then no notice was lost.
+// armCreated arms the watch of a Create. It needs no request if no notice was
+// lost, that is, if line, read before the Create, is still current.
 func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -111,7 +111,7 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	return w
 }
 
-// armRecorded arms a watch, and passes it the notices recorded since the Create
+// armRecorded arms a watch and passes it the notices recorded since the Create
 // began.
 func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead driver.Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
@@ -140,8 +140,8 @@ func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// watch subscribes to notices, arms the watch, and only then checks that the
-// nodes are still there.
+// watch subscribes to notices and arms the watch. Only then does it check that
+// the nodes still exist, so that no removal is missed.
 func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	s.startListening(ctx, queue)
 	w := s.watches.Arm(queue, p, ahead...)
@@ -158,7 +158,6 @@ func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// has reports whether node p is in the snapshot.
 func has(snapshot Snapshot, p driver.Place) bool {
 	for _, r := range snapshot.Nodes {
 		if r.Name == p.Name && (p.Token == 0 || r.Token == p.Token) {
@@ -168,8 +167,8 @@ func has(snapshot Snapshot, p driver.Place) bool {
 	return false
 }
 
-// startListening subscribes to notices of the queue, best effort: without them
-// the session polls.
+// startListening subscribes to notices of the queue. It is best effort: without
+// notices the session polls.
 func (s *Session) startListening(ctx context.Context, queue string) {
 	if l, ok := s.store.(Listener); ok && l.Line(queue) == 0 {
 		ctx, cancel := s.limit(ctx)
@@ -178,8 +177,8 @@ func (s *Session) startListening(ctx context.Context, queue string) {
 	}
 }
 
-// WatchQueue implements driver.Session. The session polls the queue, because
-// the database sends no notice of a new node.
+// WatchQueue implements [driver.Session]. It polls the queue, because the
+// database sends no notices of new nodes.
 func (s *Session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
 	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
 		s.startListening(ctx, queue)

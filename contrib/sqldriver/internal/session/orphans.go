@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// orphans holds the data of nodes whose Create was not answered, and may yet be
-// carried out.
+// orphans holds the data of nodes whose Create got no answer and may yet take
+// effect.
 type orphans struct {
 	mu      sync.Mutex
 	data    [][]byte
@@ -17,8 +17,8 @@ type orphans struct {
 }
 
 // orphan removes, in the background, the node that an unanswered Create may
-// have made. It raises the generation, so that once the removal has reached the
-// database, that Create is refused.
+// have made. Raising the generation makes the database refuse the Create if it
+// arrives later.
 func (s *Session) orphan(data []byte) {
 	o := &s.orphans
 	o.mu.Lock()
@@ -33,9 +33,8 @@ func (s *Session) orphan(data []byte) {
 // cancelPause is the time between two attempts to remove orphans.
 const cancelPause = 50 * time.Millisecond
 
-// removeOrphans removes the orphans one at a time. A failed removal goes to the
-// back of the line, because its node may be locked by an operator's
-// transaction.
+// removeOrphans removes the orphans one at a time. After a failure it goes on
+// with the next, because an operator's transaction may have locked the node.
 func (s *Session) removeOrphans() {
 	life, cancel := s.lease.Context()
 	defer cancel()

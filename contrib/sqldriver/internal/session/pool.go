@@ -10,7 +10,7 @@ import (
 
 const (
 	// MinConnections is the least that a session needs: one each for changes,
-	// heartbeats, and notices or looks.
+	// heartbeats, and notices or polling.
 	MinConnections = 3
 	// MaxConnections is the maximum of the max_connections parameter.
 	MaxConnections = 1 << 16
@@ -18,13 +18,13 @@ const (
 	DefaultConnections = 8
 )
 
-// Pool holds the connections of one session: either borrowed from the program's
-// *sql.DB or its own.
+// Pool holds the connections of one session. They are either borrowed from the
+// program's *sql.DB or its own.
 type Pool struct {
 	shared *sql.DB // nil if the session has its own
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
-	slots  chan struct{} // for calls: heartbeats, notices, looks and clean-ups need no slot
+	slots  chan struct{} // limits callers' requests; background requests need no slot
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -44,8 +44,8 @@ func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(
 	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
 }
 
-// CheckConnections returns an error if db is not nil and allows too few
-// connections.
+// CheckConnections returns an error if db allows too few connections. A nil db
+// is fine.
 func CheckConnections(db *sql.DB) error {
 	if db == nil {
 		return nil
@@ -76,7 +76,7 @@ func (p *Pool) DB() (*sql.DB, error) {
 	return p.own, nil
 }
 
-// Enter waits for a slot: see [Store].
+// Enter waits for a slot, which leave frees. It implements [Store.Enter].
 func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -94,7 +94,7 @@ func (p *Pool) CloseSilent(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for range db.Stats().Idle {
-		all.Go(func() { // at the same time as the others, so that each takes another connection
+		all.Go(func() { // concurrently, so that each takes another connection
 			if conn, err := db.Conn(ctx); err == nil {
 				_ = conn.PingContext(ctx) // closes the connection if there is no answer
 				_ = conn.Close()

@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Session is a driver.Session on a [Store].
+// Session implements [driver.Session] on a [Store].
 type Session struct {
-	name    string // the name of the driver's package, for messages
+	name    string // name of the driver's package, for messages
 	store   Store
 	id      string
 	timeout time.Duration
 	lease   *driver.Lease
 	ended   context.Context // ends with the lease
 	watches watches.Set
-	calls   calls.Gate // the calls in flight, and the goroutines of the session
+	calls   calls.Gate // calls in flight and goroutines of the session
 
 	generation atomic.Int64
 	orphans    orphans
@@ -34,7 +34,7 @@ type Session struct {
 	looks      looks
 
 	mu      sync.Mutex
-	doubts  map[int64]bool // tokens of nodes that a Delete without an answer may have removed
+	doubts  map[int64]bool // tokens of nodes that an unanswered Delete may have removed
 	closing sync.Mutex     // held during Close
 	closed  bool           // the database has ended the session
 }
@@ -47,9 +47,9 @@ var (
 	_ driver.Describer  = (*Session)(nil)
 )
 
-// Connect begins a session. Its errors start with name, the driver's package
-// name. The session owns the store and closes it in its Close, or if Connect
-// fails.
+// Connect begins a session. Its errors start with name, the name of the
+// driver's package. The session owns the store: it closes it in its Close, or
+// if Connect fails.
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
@@ -62,7 +62,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		s.tidyOnce(ctx)
 		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
 	}
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // see ConnectLimit; not the caller's deadline
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // a timeout of the driver, not the caller's deadline
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 	}
 	if err != nil {
@@ -77,9 +77,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	return s, nil
 }
 
-// beat sends a heartbeat. If there is no reply, a firewall may have dropped all
-// open connections, so beat weeds out the silent ones before the next
-// heartbeats pick them.
+// beat sends a heartbeat. If it gets no reply, a firewall may have dropped the
+// open connections, so beat closes the silent ones before the next heartbeats
+// pick them.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if errors.Is(err, ErrUnknownSession) {
@@ -102,13 +102,13 @@ func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session.
 func (s *Session) Err() error { return s.lease.Err() }
 
-// Lease returns the lease, for tests.
+// Lease returns the session's lease. It is for tests.
 func (s *Session) Lease() *driver.Lease { return s.lease }
 
 // ID returns the session's id in the database.
 func (s *Session) ID() string { return s.id }
 
-// Store returns the store, for tests.
+// Store returns the session's store. It is for tests.
 func (s *Session) Store() Store { return s.store }
 
 // Describe implements driver.Describer.
@@ -117,7 +117,7 @@ func (s *Session) Describe() driver.SessionInfo {
 }
 
 // ask makes a request while the session is alive. It ends the session if the
-// database no longer knows it.
+// database no longer has it.
 func (s *Session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -133,8 +133,8 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 		stop()
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		// The limit of a request has passed. The caller must not take it for
-		// its own deadline.
+		// The driver's own timeout ended the request, so the error must not
+		// match the caller's deadline.
 		err = fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
 	}
 	if errors.Is(err, ErrUnknownSession) {
@@ -149,7 +149,7 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 	return nil
 }
 
-// askQueue is like ask, and checks the queue name.
+// askQueue is like ask but also checks the queue name.
 func (s *Session) askQueue(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	return s.ask(ctx, what, queue, func(ctx context.Context) error {
 		if err := driver.CheckQueue(queue); err != nil {
@@ -159,25 +159,23 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
-// Limit returns the timeout of one request. A single connection may go silent,
-// for example behind a firewall, while heartbeats succeed on others. The floor
-// of two seconds lets requests of sessions with a short timeout wait for row
-// locks.
+// Limit returns the timeout of one request. A connection may go silent, for
+// example behind a firewall, while heartbeats succeed on others. It is at least
+// two seconds, to let requests of short sessions wait for row locks.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
-// ConnectLimit returns the timeout for opening a connection. database/sql opens
-// some without a caller's context, and each occupies a slot of the pool until
-// it succeeds or fails.
+// ConnectLimit returns the timeout for opening a connection. It is needed
+// because database/sql opens some without a caller's context, and each occupies
+// a slot of the pool until it succeeds or fails.
 func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
 
-// limit returns a context with the timeout of one request: see [Limit].
 func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
 // spare makes a request once the store has a spare connection, so that
-// thousands of concurrent requests cannot starve the heartbeats. The timeout
-// starts when the request has its connection.
+// thousands of requests can't starve the heartbeats. The timeout starts when
+// the request has its connection.
 func (s *Session) spare(ctx context.Context, request func(context.Context) error) error {
 	leave, err := s.store.Enter(ctx)
 	if err != nil {
@@ -239,8 +237,8 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// unknownOutcome reports whether the change may have been made, or may still be
-// made, despite err.
+// unknownOutcome reports whether a change may have taken effect, or may still
+// do so, despite err.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrStale) &&
 		!errors.Is(err, ErrUnknownSession) && !errors.Is(err, driver.ErrGone)
@@ -273,8 +271,8 @@ func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, nil
 }
 
-// Delete implements driver.Session. If the outcome is unknown, it tries once
-// more, because often just one connection has broken.
+// Delete implements [driver.Session]. If the outcome is unknown it tries once
+// more, because often only one connection has broken.
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
@@ -293,8 +291,8 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// doubt remembers that the database may have removed the node with the given
-// token, because a Delete of it got no answer.
+// doubt records that an unanswered Delete may have removed the node with the
+// given token.
 func (s *Session) doubt(token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -364,11 +362,11 @@ func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err
 	return queues, nil
 }
 
-// closeWithin bounds the statement of Close.
+// closeWithin limits how long Close takes when the database is unreachable.
 const closeWithin = 2 * time.Second
 
-// Close implements driver.Session. It ends the lease first, then the session in
-// the database, even if the lease has already expired.
+// Close implements [driver.Session]. It ends the lease first and then the
+// session in the database, even if the lease has already expired.
 func (s *Session) Close() error {
 	s.lease.End(fmt.Errorf("%s: closed", s.name))
 	s.calls.Close()
@@ -387,6 +385,6 @@ func (s *Session) Close() error {
 		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.name, err)
 	}
 	s.closed = true
-	_ = s.store.Close() // nothing is lost: the session has ended
+	_ = s.store.Close() // nothing is lost, because the session has ended
 	return nil
 }

@@ -31,7 +31,6 @@ func (quietStore) End(context.Context, string) error { return nil }
 
 func (quietStore) Close() error { return nil }
 
-// slowStore replies after the session timeout.
 type slowStore struct{ quietStore }
 
 func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error {
@@ -47,7 +46,7 @@ func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	}
 }
 
-// brokenStore cannot end a session.
+// brokenStore fails when asked to end a session.
 type brokenStore struct {
 	quietStore
 	err error
@@ -72,7 +71,7 @@ func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// unansweredStore answers no Create, and two of three calls of Cancel.
+// unansweredStore answers no Create, and only every third call of Cancel.
 type unansweredStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -96,8 +95,8 @@ func (s *unansweredStore) Cancel(_ context.Context, _ Op, data []byte) error {
 	return nil
 }
 
-// On a slow network as well, the timeout of a request is enough for just some
-// removals.
+// On a slow network, one request may remove only some of the orphans before it
+// times out.
 func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &unansweredStore{removed: make(map[string]bool)}
@@ -121,13 +120,13 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	})
 }
 
-// smallStore has two spare connections, and takes a second for a read.
+// smallStore has two spare connections and takes a second for a read.
 type smallStore struct {
 	quietStore
 	slots chan struct{}
 	mu    sync.Mutex
 	busy  int
-	most  int // the largest number of requests at once
+	most  int // largest number of concurrent requests
 }
 
 func (s *smallStore) Enter(ctx context.Context) (func(), error) {
@@ -171,8 +170,9 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-// The session may use one more connection to look at its queues. Waiting for a
-// connection does not count towards the timeout of a request.
+// Callers may take only the spare connections, though the session may use one
+// more to poll. Waiting for a connection must not count towards a request's
+// timeout.
 func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &smallStore{slots: make(chan struct{}, 2)}
@@ -204,7 +204,7 @@ func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	})
 }
 
-// untidyStore has one row for Tidy.
+// untidyStore has one row for Tidy to remove.
 type untidyStore struct {
 	quietStore
 	rows atomic.Int64
@@ -230,7 +230,7 @@ func TestRowsAreRemovedWhileTheSessionLives(t *testing.T) {
 	})
 }
 
-// silentStore does not answer the first Tidy.
+// silentStore never answers the first Tidy.
 type silentStore struct {
 	quietStore
 	tidied atomic.Int64

@@ -18,87 +18,88 @@ import (
 //
 // An error that may be temporary matches driver.ErrUnavailable. An error
 // matches [ErrRefused] only if the transaction has changed nothing and never
-// will. After any other error the outcome is unknown. A method that finds no
-// row of the session returns [ErrUnknownSession], except Begin and End.
+// will; after any other error the outcome is unknown. If the session is not in
+// the database, all methods but Begin and End return [ErrUnknownSession].
 type Store interface {
 	// Open connects, and creates the tables if they are missing.
 	Open(ctx context.Context) error
-	// Begin inserts the session, whose deadline is one timeout from now by the
-	// clock of the database.
+	// Begin adds the session to the database. Its deadline is one timeout from
+	// now by the clock of the database.
 	Begin(ctx context.Context, id string, timeout time.Duration) error
 	// Beat moves the deadline of the session to one timeout from now, without
 	// waiting for other changes. It returns the time until the earliest
 	// deadline of any session.
 	Beat(ctx context.Context, id string) (untilExpiry time.Duration, err error)
 	// Expire ends one session whose deadline has passed, and reports whether
-	// there was one. It skips a session with rows locked by another
-	// transaction, as a whole, and leaves it to a later call.
+	// there was one. It skips sessions with rows locked by another transaction
+	// and leaves them to a later call.
 	Expire(ctx context.Context) (ended bool, err error)
 	// Tidy removes a batch of rows of unused queues, and reports whether there
 	// may be more. It does not wait for row locks of other transactions.
 	Tidy(ctx context.Context) (more bool, err error)
 	// End removes the session and its nodes. The database then refuses every
-	// other change of the session. It is a no-op without a row of the session.
+	// other change of the session. It is a no-op if the session is not in the
+	// database.
 	End(ctx context.Context, id string) error
 
-	// Enter waits until the store has a spare connection for a call's request,
-	// after which the caller calls leave. Heartbeats, the session's own looks,
-	// notices, Expire and Cancel do without: they share the last connections.
+	// Enter waits until the store has a spare connection for a caller's
+	// request; leave gives it back. Heartbeats and other background requests
+	// don't call Enter: they share a reserve of connections.
 	Enter(ctx context.Context) (leave func(), err error)
-	// Create appends a node, and returns the nodes of the queue right after
+	// Create appends a node and returns the nodes of the queue right after
 	// that.
 	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, err error)
-	// Delete removes the session's node with that token. If there is none, the
-	// error matches driver.ErrGone.
+	// Delete removes the session's node with the given token. If there is none,
+	// the error matches driver.ErrGone.
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace changes the prefix of the session's node with that token.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
 	// Cancel removes the session's nodes with these data, and raises the
-	// session's generation in the database to that of op. It waits for running
-	// changes, so that it also removes the nodes that they make. The database
+	// session's generation to that of op. It waits for changes that are
+	// running, so that it also removes the nodes that they make. The database
 	// then refuses changes of a lower generation with [ErrStale].
 	Cancel(ctx context.Context, op Op, data []byte) error
 
 	// List returns the nodes of a queue in any order.
 	List(ctx context.Context, id, queue string) ([]Row, error)
-	// Look returns the nodes and versions of queues at one instant. It may omit
-	// the nodes of a queue whose version equals the known one. A version is
-	// never zero, and never recurs after a change of the queue.
+	// Look reads the nodes and versions of queues atomically. It may omit the
+	// nodes of a queue whose version equals the known one. A version is never
+	// zero, and never recurs after a change of the queue.
 	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
-	// Read returns the facts about a node.
+	// Read returns the details of a node.
 	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
-	// Walk returns the names of non-empty queues at a prefix and below it.
+	// Walk returns the names of all non-empty queues at and below prefix.
 	Walk(ctx context.Context, id, prefix string) ([]string, error)
 
 	// CloseSilent closes idle connections that do not reply before ctx ends.
 	CloseSilent(ctx context.Context)
 	// Server returns the address of the database, without secrets.
 	Server() string
-	// Close frees the connections. No other method is running or called later.
+	// Close closes the connections. No other method may be running or be called
+	// later.
 	Close() error
 }
 
 // Listener is a Store whose database sends notices of removed nodes.
 type Listener interface {
 	// Listen subscribes to notices of the queue. After it has returned, the
-	// store calls gone, set by Notify, for each later removal. The result line
-	// is a number that stays the same until notices may have been lost. It is
-	// zero, or Listen returns an error, if the store cannot send notices at
-	// present.
+	// store calls gone, set by Notify, for each later removal. The returned
+	// line number stays the same until notices may have been lost. It is zero,
+	// or Listen returns an error, if the store can't send notices at present.
 	Listen(ctx context.Context, queue string) (line uint64, err error)
 	// Line returns what Listen would return now, without waiting, or zero if
 	// Listen would need a request.
 	Line(queue string) uint64
-	// Notify sets the callbacks, before any other call. The store calls gone
-	// for each removed node, in commit order. If notices may have been lost,
-	// later ones have a new line number, and the store calls renewed before the
-	// first of them. It never calls gone and renewed concurrently. It calls
-	// lost when notices cease, after Line has begun to return zero.
+	// Notify sets the callbacks and must be called first. The store calls gone
+	// for each removed node, in commit order. If notices may have been lost, it
+	// calls renewed before passing on further ones, which have a new line
+	// number. It calls lost when notices cease, after Line has begun to return
+	// zero. Calls of gone and renewed are never concurrent.
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
 
-// Op identifies the session that makes a change, and its generation: see
-// Store.Cancel.
+// Op identifies the session that makes a change, and the generation of the
+// change, which [Store.Cancel] explains.
 type Op struct {
 	Session    string
 	Generation int64
@@ -110,12 +111,12 @@ type Row struct {
 	Token int64
 }
 
-// Snapshot is the state of a queue at an instant.
+// Snapshot is the state of a queue at one moment.
 type Snapshot struct {
 	Version int64
 	Nodes   []Row
-	Same    bool // the caller of Look knows this version, and need not read the rest
-	// Released is the last node whose holder has released an exclusive lock. It
-	// is empty if unknown, and always in stores with notices.
+	Same    bool // the caller of Look knows this version, so the rest is not filled in
+	// Released is the latest node whose holder has released an exclusive lock.
+	// It is empty if unknown, and always in stores with notices.
 	Released string
 }

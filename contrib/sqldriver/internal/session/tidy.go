@@ -8,7 +8,7 @@ import (
 const tidyPause = time.Hour
 
 // tidy removes rows of unused queues, every hour until the lease ends. They
-// would otherwise accumulate in a program that locks a new name for each order.
+// would otherwise accumulate in programs that keep locking new names.
 func (s *Session) tidy() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
