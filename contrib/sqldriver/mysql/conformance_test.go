@@ -25,12 +25,11 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
 }
 
-// conformance returns the configuration of the kit for a kind of store.
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Tokens, microseconds since 1970 or the last token plus one, have
-		// fewer than 18 digits before the year 5138.
+		// Tokens are microseconds since 1970, or the last token plus one, so
+		// they have fewer than 18 digits before the year 5138.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -70,7 +69,6 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 	}
 }
 
-// caseStore is a database of the shared server.
 type caseStore struct {
 	t        *testing.T
 	server   *mysqltest.Server
@@ -142,7 +140,7 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port of testenv stays reserved, with an open file
+	l, err := net.Listen("tcp", "127.0.0.1:0") // not a port of testenv, because those keep a file open
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +173,6 @@ func (c *caseStore) open() session.Store {
 	return st
 }
 
-// connectIntercepted is connector.Connect with intercepted requests.
 func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
 	st, err := newStore(c)
 	if err != nil {
@@ -186,7 +183,6 @@ func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *s
 	return s, requests, err
 }
 
-// exec runs a statement as an operator.
 func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if _, err := c.admin.Exec(text, args...); err != nil && !c.outages {
@@ -194,7 +190,6 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	}
 }
 
-// Close closes the session, then its proxy.
 func (s *caseSession) Close() error {
 	err := s.Session.Close()
 	s.mu.Lock()

@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted counts the requests of a session, whose timeout is so long that it
-// sends no heartbeats during a test.
+// counted counts the requests of a session. The session timeout is so long that
+// no heartbeats are sent during a test.
 type counted struct {
 	*session.Session
 	*sqltest.Counter
 	proxy *testenv.Proxy
 
 	mu    sync.Mutex
-	gate  chan struct{} // while it is not nil, each look takes one message from it
-	looks int           // looks that have passed the gate and were answered
+	gate  chan struct{} // if not nil, each poll receives from it first
+	looks int           // polls that have passed the gate and were answered
 }
 
 func (s *counted) request(ctx context.Context, method string, send func(context.Context) error) error {
@@ -50,7 +50,8 @@ func (s *counted) request(ctx context.Context, method string, send func(context.
 	return err
 }
 
-// holdLooks makes each look receive from the returned channel first.
+// holdLooks makes each poll of the session receive from the returned channel
+// first.
 func (s *counted) holdLooks() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +103,8 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	return cs, nil
 }
 
-// mutexes returns n mutexes of one queue, each of a session that has locked and
-// waited before, so that its connections are open.
+// mutexes returns n mutexes of one queue, each with its own session. Each
+// session has locked and waited before, so that its connections are open.
 func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	for range n {
 		client := dlock.NewClient(c)
@@ -111,7 +112,7 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 		found = append(found, client.RWMutex("counted"))
 		lock(c.t, found[len(found)-1]).Unlock()
 	}
-	for i, s := range c.sessions { // one connection for a change, and one for a look
+	for i, s := range c.sessions { // one connection for changes, and one for polling
 		gate := s.holdLooks()
 		held := lock(c.t, found[(i+1)%n])
 		var waited <-chan *dlock.Lock
@@ -127,7 +128,6 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// openGate lets all looks pass.
 func (s *counted) openGate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +135,8 @@ func (s *counted) openGate() {
 	s.gate = nil
 }
 
-// wait calls Lock on another goroutine, and returns when it has armed its
-// watch, after an append and one look. The next look waits for the gate.
+// wait starts Lock on another goroutine and returns when its watch is armed.
+// The next poll then waits for the gate.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct{}) <-chan *dlock.Lock {
 	got := make(chan *dlock.Lock, 1)
 	go func() { got <- lock(c.t, m) }()
@@ -144,7 +144,7 @@ func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct
 	return got
 }
 
-// passLook lets one look pass and waits for its reply.
+// passLook lets one poll pass and waits for its reply.
 func (s *counted) passLook(t *testing.T, gate chan<- struct{}) {
 	t.Helper()
 	before := s.passed()
@@ -192,9 +192,9 @@ func (c *countedConnector) commits() (n int) {
 	return n
 }
 
-// The waiter appends its node and looks once to arm its watch, the holder
-// removes its node, and one look of the waiter sees that. The test blocks the
-// looks in between, whose number depends on time.
+// The waiter adds its node, the holder removes its own, and one poll of the
+// waiter sees that. The number of further polls depends on time, so the test
+// blocks them.
 func TestHandOverTakesTwoTransactionsAndOneLook(t *testing.T) {
 	server := startCounted(t)
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
@@ -218,7 +218,7 @@ func countHandOver(t *testing.T, server *mysqltest.Server) (began time.Time, err
 		select {
 		case held = <-next:
 			continue
-		case <-time.After(300 * time.Millisecond): // after a pause, the waiter may need more looks
+		case <-time.After(300 * time.Millisecond): // after a pause, the waiter may need more polls
 		}
 		select {
 		case held = <-next:

@@ -10,14 +10,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The append commits, but then fails to read the queue, because another client
-// has locked the table. If the session took this for a rollback, the node would
-// stay and block all other contenders.
+// Another client has locked the table, so creating the node commits but reading
+// the queue afterwards fails. If the session took this for a rollback, the node
+// would stay and block the queue.
 func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
-	// The connections of the session wait for a second for the lock of a table.
+	// Make the session's connections wait only a second for a table lock.
 	st := s.requests.Store.(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
 	err := st.pool.Close() // the next statement opens it again
@@ -97,8 +97,8 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("error %v", err)
 			}
-			// The list of processes shows the statement of the procedure that
-			// waits.
+			// The process list shows which statement of the procedure is
+			// waiting.
 			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
 				"' AND (info LIKE 'UPDATE dlock_queue%' OR info LIKE 'INSERT INTO dlock_node%')"
 			began := time.Now()

@@ -18,12 +18,12 @@ import (
 
 func init() { dlock.Register("mysql", Driver{}) }
 
-// Driver opens stores in MySQL and MariaDB databases. It is registered as
-// "mysql".
+// Driver implements [driver.Driver] for MySQL and MariaDB databases. It is
+// registered as "mysql".
 type Driver struct{}
 
-// OpenConnector parses a DSN: see the package comment. It reads no files: a bad
-// certificate file is an error of Connect.
+// OpenConnector parses a data source name, described in the package
+// documentation. It reads no files: a bad certificate file makes Connect fail.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {
@@ -37,22 +37,23 @@ type Options struct {
 	// SessionTimeout is how long the database keeps a session without
 	// heartbeats: 500 ms to one hour. Zero means 10 s.
 	SessionTimeout time.Duration
-	// Database is the database with the tables. If empty, a new session uses
-	// the default database of its first connection.
+	// Database is the database that contains the driver's tables. If empty,
+	// each new session uses the default database of its first connection.
 	Database string
 }
 
 // NewConnector returns a connector that borrows connections from db. The caller
-// keeps db open until all sessions are closed, and then closes it.
+// must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be github.com/go-sql-driver/mysql, or a wrapper that
-// returns its errors. Its DSN needs no special parameters. Sessions take a
-// connection for the time of one statement, and return it without an open
-// transaction. If the program keeps all connections busy, heartbeats wait, and
-// sessions end, so db needs at least three connections per session.
+// returns its errors. Its data source name needs no special parameters.
+// Sessions take a connection for one statement at a time and return it without
+// an open transaction. db needs at least three connections per session: if the
+// program keeps all connections busy, heartbeats have to wait and sessions may
+// end.
 //
-// A connection on which the program has left a transaction open is not used:
-// the statement fails, and the transaction goes on. No connection may have the
+// If the program has left a transaction open on a connection, the driver's
+// statement fails and the transaction goes on. No connection may have the
 // session variable timestamp set, because it overrides the clock of the server.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
@@ -72,7 +73,8 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o, database: options.Database}, nil
 }
 
-// connector has either the config of a DSN or the db passed to NewConnector.
+// connector has either the config of a data source name or the db passed to
+// NewConnector.
 type connector struct {
 	config   *mysql.Config
 	db       *sql.DB
@@ -80,7 +82,7 @@ type connector struct {
 	database string // of NewConnector
 
 	warning sync.Mutex
-	warned  bool // whether the settings of the server were logged
+	warned  bool // warnings about the server's settings were logged
 }
 
 // Connect implements driver.Connector.
@@ -99,7 +101,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// Format keeps the password out of every verb.
+// Format keeps the password out of the output of every verb.
 func (c *connector) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "mysql connector of "+c.server())
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the DSN parameters of this package.
+// options are the parameters that this package adds to a data source name.
 type options struct {
 	timeout     time.Duration
 	connections int
@@ -34,9 +34,9 @@ const (
 // form describes a DSN.
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
-// parseDSN splits a DSN into the parts for go-sql-driver/mysql and for this
-// package. No error repeats a part of the password, even if the DSN lacks a
-// database, so that its last slash is in the password.
+// parseDSN splits a data source name into the parts for go-sql-driver/mysql and
+// for this package. No error repeats a part of the password, even if the
+// database name is missing, so that the last slash is in the password.
 func parseDSN(text string) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
@@ -89,9 +89,9 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	return config, o, nil
 }
 
-// wrongPart returns the error for a DSN that go-sql-driver/mysql rejects. The
-// client's own error repeats the part that it does not understand, which may
-// belong to the password.
+// wrongPart returns the error for a data source name that go-sql-driver/mysql
+// rejects. The client's own error quotes what it does not understand, which may
+// be part of the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
@@ -102,16 +102,15 @@ func wrongPart(parameters []string) error {
 	return errors.New("mysql: dsn: the part before the parameters is not of the form " + form)
 }
 
-// isURL reports whether the DSN starts like a URL.
+// isURL reports whether the data source name starts like a URL.
 func isURL(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
 	return ok && !strings.ContainsAny(scheme, ":@(/?")
 }
 
-// clientParameters are the parameters of go-sql-driver/mysql that a DSN may
-// have. That package would set every other one as a server variable, which
-// could change the meaning of statements, or, if mistyped, fail at each
-// connection.
+// clientParameters are the accepted parameters of go-sql-driver/mysql. It would
+// set every other one as a server variable, which could change the meaning of
+// statements or, if mistyped, fail at each connection.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,
 	"charset": true, "checkConnLiveness": true, "clientFoundRows": true, "collation": true, "columnsWithAlias": true,
@@ -120,7 +119,7 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// parameters are the parameters that are not those of go-sql-driver/mysql.
+// parameters returns the parsers of the parameters that are this package's own.
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
@@ -130,8 +129,8 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS returns the configuration for TLS with the files that the options
-// name, or nil if they name none.
+// loadTLS returns the TLS configuration for the files that the options name, or
+// nil if they name none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -180,7 +180,7 @@ func FuzzVersion(f *testing.F) {
 	})
 }
 
-// No argument may end its literal or begin a comment.
+// FuzzCall checks that no argument can end its SQL literal or begin a comment.
 func FuzzCall(f *testing.F) {
 	f.Add("stock/42", []byte("'; --"))
 	f.Fuzz(func(t *testing.T, queue string, data []byte) {

@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// again holds error numbers of transactions that were rolled back and are worth
-// an immediate retry.
+// again lists the errors of transactions that were rolled back and are worth an
+// immediate retry.
 var again = []uint16{
 	1020, // a row has changed since the transaction has read it
 	1213, // a deadlock, or a conflict with another member of a Galera cluster
 	1412, // the definition of a table has changed
 }
 
-// temporary holds error numbers that may pass by themselves.
+// temporary lists the numbers of errors that may pass by themselves.
 var temporary = append([]uint16{
 	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
 	1040, 1203, 1226, // too many connections or statements
@@ -30,24 +30,24 @@ var temporary = append([]uint16{
 	1053, 1077, 1078, 1079, 1080, // the server stops
 	1158, 1159, 1160, 1161, 1152, 1184, // the network
 	1180, 1181, // an error during a commit or a rollback
-	1205,                         // a row lock that was not available
-	1290, 1792, 1836, 3100, 3101, // the server is read-only, or left its group
+	1205,                         // a row lock was not available
+	1290, 1792, 1836, 3100, 3101, // the server is read-only, or has left its group
 	1317, 1927, 1969, 3024, 3169, 4031, // the statement or the connection was ended
 	2002, 2003, 2006, 2013, // a proxy has not reached its server, or has lost it
 	9001, 9501, // ProxySQL, or the proxy of Amazon RDS, has waited too long for its server
 }, again...)
 
-// unchanged holds error numbers after which the transaction has surely changed
-// nothing. An append reads after its commit, so other errors leave the outcome
-// open.
+// unchanged lists the errors after which a transaction has surely changed
+// nothing. Others may occur after the commit, so they leave the outcome
+// unknown.
 var unchanged = append([]uint16{
-	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server takes no connection
-	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure is not there, or may not be used
-	1205,             // the handler of the procedure has rolled back
+	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server accepts no connection
+	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure does not exist, or may not be used
+	1205,             // the procedure's error handler has rolled back
 	1290, 1792, 1836, // the server is read-only
 	1406, // a value is too long
 	1568, // the connection is in a transaction already
-	1665, // the server cannot write the change to its log
+	1665, // the server can't write the change to its log
 }, again...)
 
 // number returns the number of an error sent by the server, or zero.
@@ -59,8 +59,8 @@ func number(err error) uint16 {
 	return 0
 }
 
-// markError adds the marks of packages session and driver to a statement's
-// error.
+// markError makes a statement's error match the errors of packages session and
+// driver.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,7 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// notSent reports whether the client has not sent the statement: it returns
+// notSent reports whether the statement was not sent. The client returns
 // ErrBadConn only before it has written anything.
 func notSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) }
 
@@ -107,10 +107,8 @@ func permanent(err error) bool {
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })
 }
 
-// missing reports whether a table or procedure is missing.
 func missing(err error) bool { return number(err) == 1146 || number(err) == 1305 }
 
-// denied reports whether the user lacks a privilege.
 func denied(err error) bool {
 	return slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370, 1419}, number(err))
 }

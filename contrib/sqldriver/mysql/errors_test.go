@@ -39,7 +39,7 @@ func TestMarks(t *testing.T) {
 		{err: mysql.ErrPktTooLarge, refused: true},
 		{err: x509.UnknownAuthorityError{}, refused: true},
 		{err: server(1040), unavailable: true, refused: true}, // too many connections
-		{err: server(1203), unavailable: true, refused: true}, // too many connections of the user
+		{err: server(1203), unavailable: true, refused: true}, // the user has too many connections
 		{err: server(1213), unavailable: true, refused: true}, // a deadlock
 		{err: server(1205), unavailable: true, refused: true}, // a lock was not available
 		{err: server(1290), unavailable: true, refused: true}, // read-only

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/mysql"
 )
 
-// A program opens a client with the data source name of its database. This
-// example has no output that is checked, because it needs that database.
+// A program opens a client with the data source name of its database. The
+// output is not checked, because the example needs that database.
 func Example() {
 	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?tls=true")
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open does no I/O, and refuses a data source name that is wrong. The error
-// never repeats a password.
+// Open does no I/O, and rejects an invalid data source name. The error never
+// repeats a password.
 func Example_dataSourceName() {
 	_, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?sesion_timeout=2s")
 	fmt.Println(err)
@@ -46,7 +46,7 @@ func Example_dataSourceName() {
 	// <nil>
 }
 
-// A program that has a pool of connections uses it for locks as well.
+// A program that already has a connection pool can use it for locks, too.
 func ExampleNewConnector() {
 	db, err := sql.Open("mysql", "shop:secret@tcp(db:3306)/shop")
 	if err != nil {

@@ -11,8 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// begin runs a statement in a transaction that stays open, and locks only the
-// rows of that statement.
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
 	tx, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -39,8 +37,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	})
 }
 
-// The first session must stay as a whole, and the second must end, on a
-// connection that would wait for a lock for an hour.
+// While an operator has locked a row of the first dead session, that session
+// must stay as a whole, but the second one must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock_node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

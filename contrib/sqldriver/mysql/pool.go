@@ -38,9 +38,8 @@ func (s *store) open() (*sql.DB, func(), error) {
 }
 
 // lockWaits limits how long the session's statements wait for locks in the
-// server, which does not notice that a client has given up. By default such a
-// request occupies its thread for 50 seconds or for a day, and is carried out
-// if it gets the lock.
+// server, which does not notice that a client has given up. By default, a
+// statement would wait for 50 seconds or for a day, and then take effect.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
@@ -49,15 +48,15 @@ func lockWaits(timeout time.Duration) map[string]string {
 	return limits
 }
 
-// greeter opens the connections of a pool. It adds the server to the errors of
-// go-sql-driver/mysql, which name it only if the dial fails.
+// greeter opens the connections of a pool. It adds the server's address to
+// errors, because go-sql-driver/mysql names it only if the dial fails.
 type greeter struct {
 	sqldriver.Connector
 	addr  string
 	limit time.Duration
 }
 
-// Connect implements driver.Connector of database/sql.
+// Connect implements database/sql/driver.Connector.
 func (g greeter) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.limit)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
-// watched is a session that watches its own node and one ahead, and whose looks
+// watched is a session that watches its own node and one ahead of it. Its polls
 // wait for the gate.
 type watched struct {
 	*counted
@@ -33,11 +33,11 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	}
 	t.Cleanup(w.watch.Stop)
 	w.gate = w.holdLooks()
-	w.passLook(t, w.gate) // earlier looks have ended by now
+	w.passLook(t, w.gate) // earlier polls have ended by now
 	return w
 }
 
-// next opens the gate, and returns what the watch then sends or whether it
+// next lets polls run, and returns what the watch then sends or whether it
 // ends.
 func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	t.Helper()
@@ -74,8 +74,8 @@ func TestReleasedIsSent(t *testing.T) {
 	}
 }
 
-// One look finds that the waiter's node was removed and that the lock was
-// released after that.
+// A single poll may find both that the waiter's node was removed and that the
+// lock was released afterwards. The watch must not report the release.
 func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	c, s, held := holder(t)
 	w := watchNode(t, c, held.Node)
@@ -88,7 +88,8 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// An operator adds a node with the name of a released one, and removes it.
+// An operator may add and remove a node with the name of a released one. Its
+// removal must not be reported as a release.
 func TestReleaseOfAnOlderNodeOfTheNameIsNotReleased(t *testing.T) {
 	c, s, held := holder(t)
 	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {

@@ -12,15 +12,14 @@ const schemaVersion = 1
 //go:embed schema.sql
 var schemaSQL string
 
-// Statements returns the statements that create the driver's tables and
-// procedures in a database, for the programs mariadb and mysql. An operator
-// runs them if the user of the DSN may not create tables or procedures. They
-// are idempotent, also when run concurrently.
+// Statements returns the SQL that creates the driver's tables and procedures in
+// a database, for the programs mariadb and mysql. An operator runs it if the
+// driver's user may not create tables or procedures. The statements are
+// idempotent, also when run concurrently.
 func Statements(database string) string {
 	return "USE " + quote(database) + ";\n\n" + schemaSQL
 }
 
-// quote returns an identifier, quoted.
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // statements returns the statements of schema.sql one by one.

@@ -16,8 +16,9 @@ const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only'
 	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on',
 	'group_replication_single_primary_mode')`
 
-// checkServer returns an error if the driver cannot work with the server at
-// present. Once per connector, it logs what the settings do not protect.
+// checkServer returns an error if the driver can't work with the server at
+// present. Once per connector, it logs which guarantees the server's settings
+// weaken.
 func (s *store) checkServer(ctx context.Context) error {
 	settings := make(map[string]string)
 	err := s.use(ctx, func(conn *sql.Conn) error {
@@ -56,7 +57,7 @@ func (s *store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// unusable returns why the driver cannot work with these settings, or nil.
+// unusable returns why the driver can't work with these settings, or nil.
 func unusable(settings map[string]string) error {
 	product, version, ok := parseVersion(settings["version"])
 	least := [3]int{10, 6, 0}
@@ -83,7 +84,7 @@ func unusable(settings map[string]string) error {
 	return nil
 }
 
-// weaknesses returns what the settings do not protect.
+// weaknesses describes the guarantees that the server's settings weaken.
 func weaknesses(settings map[string]string) (found []string) {
 	switch settings["innodb_flush_log_at_trx_commit"] {
 	case "1", "3":
@@ -113,7 +114,7 @@ func parseVersion(text string) (product string, version [3]int, ok bool) {
 	product = "MySQL"
 	if strings.Contains(strings.ToUpper(text), "MARIADB") {
 		product = "MariaDB"
-		text = strings.TrimPrefix(text, "5.5.5-") // some proxies keep the prefix of the protocol
+		text = strings.TrimPrefix(text, "5.5.5-") // some proxies keep this prefix, which MariaDB adds for old clients
 	}
 	n, err := fmt.Sscanf(text, "%d.%d.%d", &version[0], &version[1], &version[2])
 	return product, version, err == nil && n == 3

@@ -26,14 +26,15 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect fails, not matching ErrUnavailable, with an error
-// that contains each text and no password.
+// refused checks that Connect fails permanently, with an error that contains
+// each text and no password.
 func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// unavailable is like refused for an error that matches ErrUnavailable.
+// unavailable checks that Connect fails with a temporary error that contains
+// each text and no password.
 func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
@@ -155,7 +156,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	dsn := strings.Replace(server.DSN(database), "dlock:", user+":", 1)
 	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON `" + database + "`.dlock_node TO `" + user + "`@`%`;"
 	refused(t, strings.Replace(dsn, database+"?", "missing?", 1), `is "missing" the right name?`)
-	refused(t, dsn, "Access denied", "USE `"+database+"`;", grant) // without any right on the database
+	refused(t, dsn, "Access denied", "USE `"+database+"`;", grant) // without any privilege on the database
 
 	server.SQL(t, "", "GRANT SELECT ON "+database+".* TO "+user+"@'%'")
 	refused(t, dsn, "CREATE command denied", "USE `"+database+"`;", grant)
@@ -198,7 +199,6 @@ func openDB(t *testing.T, server *mysqltest.Server, database string, params ...s
 	return db
 }
 
-// handOver passes a lock between two clients several times.
 func handOver(t *testing.T, c driver.Connector) {
 	t.Helper()
 	var locks []*dlock.RWMutex
@@ -220,7 +220,7 @@ func handOver(t *testing.T, c driver.Connector) {
 	sqltest.Unlock(t, held)
 }
 
-// Programs give their connections such settings.
+// Programs give the connections of their pool such settings.
 func TestExistingDatabase(t *testing.T) {
 	server := mysqltest.Shared(t)
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
@@ -281,7 +281,7 @@ func TestExistingDatabase(t *testing.T) {
 func TestEachStatementOnAnotherConnection(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
-	db.SetMaxIdleConns(-1) // each statement makes a connection
+	db.SetMaxIdleConns(-1) // each statement opens a connection
 	c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	handOver(t, c)
 }
 
-// A statement must not end the program's transaction.
+// A statement of the driver must not end the program's transaction.
 func TestConnectionLeftInATransaction(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
@@ -344,7 +344,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 }
 
-// The holder's node must still be there, ahead of a new one.
+// After a restart, the holder's node must still be there, ahead of a new one.
 func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
 	c := newCaseOn(t, server, "session_timeout=1h")
@@ -387,7 +387,6 @@ func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	return j
 }
 
-// lockRows runs a statement that locks rows.
 func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	t.Helper()
 	rows, err := tx.QueryContext(t.Context(), text, args...)
@@ -401,8 +400,8 @@ func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	}
 }
 
-// waits returns how many transactions wait for row locks. The table innodb_trx
-// shows stale data if read more than ten times a second.
+// waits returns how many transactions wait for row locks. MySQL refreshes the
+// table innodb_trx at most ten times a second.
 func waits(t *testing.T, server *mysqltest.Server) string {
 	t.Helper()
 	return server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'")
@@ -434,8 +433,7 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
-// The create is of a generation that a cancellation, which overtook it, has
-// raised.
+// A create that arrives after its own cancellation must be refused.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -483,7 +481,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The replacement is blocked in the server between its change and its commit.
+// The rename is blocked in the server between its change and its commit.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -517,7 +515,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	}
 }
 
-// The blocked change has locked the row of the session.
+// The blocked change has locked the session's row.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -548,7 +546,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// On one connection, the clock of the server shows the year 2001.
+// On one connection, the server's clock shows the year 2001.
 func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -607,8 +605,8 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	}
 }
 
-// As documented in the package comment, a session learns with its next
-// heartbeat that the server's clock has ended it.
+// If the server's clock is set forward, a session learns with its next
+// heartbeat that it has ended, as documented.
 func TestClockSetForwardEndsSessions(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=8s")
 	s := newSession(t, c)
@@ -628,8 +626,8 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 }
 
-// A restarted server whose clock is ahead, or, after a promotion, a different
-// server, must grant each session its full timeout by the new clock.
+// After a restart with a clock that is ahead, or a switch to another server,
+// each session must get its full timeout by the new clock.
 func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t)
 	database := server.Database()
@@ -672,8 +670,7 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 		t.Errorf("after the session timeout: status %q, want ok", status)
 	}
 
-	// The clock of the next server is behind. That keeps no dead session any
-	// longer.
+	// A clock that is behind must not keep dead sessions any longer.
 	beat := func(clock time.Duration) (next int64) {
 		if err := at(clock).QueryRow("CALL dlock_beat('B8')").Scan(&status, &next); err != nil || status != "ok" {
 			t.Fatalf("status %q, error %v", status, err)
@@ -735,7 +732,8 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
-// The server ends the transaction that has changed less, which is the append.
+// On a deadlock, the server rolls back the transaction that has changed less,
+// which is the append.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -795,7 +793,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// An operator may have ended the statement after its commit.
+// An operator may interrupt the statement after its commit.
 func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

@@ -81,7 +81,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// losingConn loses a statement that contains the text, and calls lost.
+// losingConn swallows a statement that contains the text, and calls lost.
 type losingConn struct {
 	net.Conn
 	text string
@@ -96,8 +96,8 @@ func (c *losingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// After its rows, the reply of a procedure has one more packet, before which
-// the connection may fall silent.
+// The reply of a procedure ends with a packet after its rows, before which the
+// connection may fall silent.
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -140,13 +140,13 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// endlessConn loses the last packet of the reply to the next look.
+// endlessConn swallows the last packet of the reply to the next poll.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool
 	lookSent atomic.Bool
-	rowsEnd  bool   // all rows of the look have come
-	rest     []byte // what Read has not returned yet
+	rowsEnd  bool   // all rows of the reply have arrived
+	rest     []byte // received but not yet returned by Read
 }
 
 func (c *endlessConn) Write(b []byte) (int, error) {
@@ -168,7 +168,7 @@ func (c *endlessConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if c.lookSent.Load() && c.rowsEnd && content[0] == 0x00 { // OK
-			return c.Conn.Read(b) // waits until the connection is closed
+			return c.Conn.Read(b) // blocks until the connection is closed
 		}
 		c.rowsEnd = c.lookSent.Load() && content[0] == 0xFE // EOF
 		c.rest = append(packet, content...)

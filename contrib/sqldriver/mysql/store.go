@@ -21,10 +21,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// store is the session.Store of one session.
+// store implements [session.Store] for one session.
 type store struct {
 	connector *connector
-	config    *mysql.Config // of the own connections of the session
+	config    *mysql.Config // for connections of the session's own
 	pool      *session.Pool
 	database  string // set by Open
 }
@@ -44,12 +44,12 @@ func newStore(c *connector) (*store, error) {
 	return s, nil
 }
 
-// hexArray is a procedure argument: a JSON array of hex-encoded strings.
+// hexArray is passed to a procedure as a JSON array of hex-encoded strings.
 type hexArray []string
 
-// callText returns the text of a CALL. Strings are hex-encoded, so that no
-// argument can end its literal, whatever sql_mode and character set the
-// connection has, and no placeholders or interpolateParams are needed.
+// callText returns the text of a CALL statement. Strings are hex-encoded, so
+// that no argument can end its literal, whatever sql_mode and character set the
+// connection has.
 func callText(database, procedure string, args []any) string {
 	b := append([]byte("CALL "), quote(database)...)
 	b = append(append(append(b, '.'), procedure...), '(')
@@ -106,7 +106,8 @@ func pause(ctx context.Context, tries int) bool {
 }
 
 // query sends one statement without arguments, and calls row for each row of
-// its results. After some errors it closes the connection: see discard.
+// its results. It closes the connection after errors that may leave a
+// transaction open.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
@@ -133,18 +134,15 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 }
 
 // discard makes database/sql close a connection. If an operator or a time limit
-// of the server terminates a procedure, its handlers do not run and its
-// transaction stays open. Back in the pool, the transaction would keep its row
-// locks; the server rolls it back when the connection closes.
+// of the server ends a procedure, its transaction stays open and would keep its
+// row locks. Closing the connection rolls it back.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
-// queryOn is query on a given connection, in one round trip: without arguments
-// there is no prepared statement. A procedure that fails while sending a result
-// may end that result and send the error after it, so queryOn reads all
-// results. Rows.Close would read them too, but ignores ctx and could block
-// forever on a silent connection.
+// queryOn runs query on conn in one round trip. It reads all results, because a
+// procedure may send an error after its first result. Rows.Close would read
+// them too, but ignores ctx and could block forever on a silent connection.
 func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan func(...any) error) error) error {
 	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
@@ -161,13 +159,11 @@ func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan fun
 	return rows.Err()
 }
 
-// status calls a procedure that returns a status.
 func (s *store) status(ctx context.Context, procedure string, args ...any) (status string, err error) {
 	err = s.call(ctx, procedure, args, func(scan func(...any) error) error { return scan(&status) })
 	return status, err
 }
 
-// change calls a procedure that makes a change.
 func (s *store) change(ctx context.Context, procedure string, args ...any) error {
 	status, err := s.status(ctx, procedure, args...)
 	if err != nil {
@@ -176,7 +172,7 @@ func (s *store) change(ctx context.Context, procedure string, args ...any) error
 	return session.StatusError(status)
 }
 
-// Open implements session.Store. It also checks the server.
+// Open implements [session.Store]. It also checks the server.
 func (s *store) Open(ctx context.Context) error {
 	if err := s.checkServer(ctx); denied(err) && s.database != "" {
 		return s.needOperator(err, "")
@@ -208,16 +204,16 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckVersion(fmt.Sprintf("database %q", s.database), version, schemaVersion)
 }
 
-// version returns the version of the tables, or zero if some of the statements
-// that create them have failed.
+// version returns the version of the tables, or zero if they are incomplete
+// because a statement that creates them has failed.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	err = s.call(ctx, "dlock_open", nil, func(scan func(...any) error) error { return scan(&version) })
 	return version, err
 }
 
 // createTables creates the tables and procedures. MySQL commits each statement
-// separately. Sessions may run them concurrently; the last statement records
-// that all have succeeded.
+// separately, so the last one records that all have succeeded. Several sessions
+// may run them concurrently.
 func (s *store) createTables(ctx context.Context) error {
 	db, err := s.pool.DB()
 	if err != nil {
@@ -228,8 +224,8 @@ func (s *store) createTables(ctx context.Context) error {
 		return markError(ctx, err)
 	}
 	defer conn.Close()
-	// The statements change the session, so the connection must not go back to
-	// the pool.
+	// The statements change settings of the connection, so it must not return
+	// to the pool.
 	defer discard(conn)
 	for _, text := range append([]string{"USE " + quote(s.database), "SET SESSION autocommit = 1"}, statements()...) {
 		if err := execute(ctx, conn, text); denied(err) {
@@ -241,8 +237,9 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator adds what an operator must run to the error for a user who may
-// not create or use the tables. If account is empty, it is that of the DSN.
+// needOperator adds to err what an operator must run for a user who may not
+// create or use the tables. If account is empty, it is that of the data source
+// name.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -257,8 +254,8 @@ func (s *store) needOperator(err error, account string) error {
 		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
 }
 
-// execute runs a DDL statement, and retries after a conflict with a session
-// that creates the same.
+// execute runs a statement that creates something, and retries after a conflict
+// with a session that creates the same.
 func execute(ctx context.Context, conn *sql.Conn, text string) error {
 	for tries := 1; ; tries++ {
 		_, err := conn.ExecContext(ctx, text)
@@ -347,7 +344,7 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It takes no slot, because all slots may be
+// Cancel implements [session.Store]. It takes no slot, because all slots may be
 // held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
 	return s.change(ctx, "dlock_cancel", op.Session, op.Generation, data)
@@ -394,8 +391,7 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 }
 
 // digest returns a number, never zero, that differs after every change of a
-// queue. Appends and replacements raise last; every other change removes a node
-// or was made by hand, and shows in the names.
+// queue. Appends and renames raise last; every other change shows in the names.
 func digest(last int64, s session.Snapshot) int64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, last, s.Released)
@@ -450,7 +446,7 @@ func (s *store) Server() string { return s.connector.server() }
 // Close implements session.Store.
 func (s *store) Close() error { return s.pool.Close() }
 
-// Format keeps the password out of every verb.
+// Format keeps the password out of the output of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "mysql store of "+s.Server())
 }
