@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// The tests of this file set the clock of a server. The section "The clock of
-// the server" of the package comment says what they show.
+// The tests in this file set the clock of a PostgreSQL server, as described
+// under "The clock of the server" in the package documentation.
 
 // withClock starts a server whose clock can be set.
 func withClock(t *testing.T) (server *pgtest.Server, client func(params ...string) *dlock.Client) {
@@ -39,7 +39,8 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 	return l
 }
 
-// No lock is lost, tokens rise, and there is one holder at most.
+// Setting the clock back must lose no lock. Tokens must rise, and there must be
+// one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server, client := withClock(t)
 	var holders sqltest.Holders
@@ -71,9 +72,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	all.Wait()
 }
 
-// stepForward sets the clock forward and ends the expired sessions, as the next
-// heartbeat of any session would. It does so twice, because a session that
-// sends its own heartbeat in between keeps its nodes.
+// stepForward sets the clock forward and ends the expired sessions. It does so
+// twice, because a session that sends a heartbeat in between keeps its nodes.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {
@@ -83,9 +83,9 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// The holder, whose network is cut off and whose lease runs for minutes, does
-// not know that its session was ended. The tokens distinguish the two holders,
-// and a late delete of the first leaves the lock of the second alone.
+// A holder that is cut off can't learn that the clock step has ended its
+// session. Its token is lower than the second holder's, and its late delete
+// leaves the second lock alone.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	server, _ := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")
@@ -128,8 +128,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	}
 }
 
-// The holder makes no request of its own: a notice or the next heartbeat tells
-// it.
+// A holder that makes no request must learn of the loss by a notice or from its
+// next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	server, client := withClock(t)
 	holder := mustLock(t, client("session_timeout=4s"))
@@ -149,7 +149,7 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	}
 }
 
-// Sessions keep their locks, and get their full timeout by the new server's
+// Sessions must keep their locks and get their full timeout by the new server's
 // clock.
 func TestSessionsOutliveAPromotion(t *testing.T) {
 	pgtest.RequireClock(t)

@@ -21,7 +21,6 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
 }
 
-// conformance returns the configuration of the kit for a kind of store.
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
@@ -66,7 +65,6 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 	}
 }
 
-// caseStore is a schema of the shared server.
 type caseStore struct {
 	t      *testing.T
 	server *pgtest.Server
@@ -133,14 +131,12 @@ func (c *caseStore) connector() *connector {
 
 func (c *caseStore) open() session.Store { return newStore(c.connector()) }
 
-// connectIntercepted is connector.Connect with intercepted requests.
 func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
 	requests, st := sqltest.Intercepted(newStore(c))
 	s, err := session.Connect(ctx, "postgres", st, c.options.timeout)
 	return s, requests, err
 }
 
-// exec runs a statement as an operator.
 func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if _, err := c.admin.Exec(inSchema(text, c.schema), args...); err != nil && !c.outages {

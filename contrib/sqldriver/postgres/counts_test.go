@@ -17,12 +17,12 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted counts the requests of a session, whose timeout is so long that it
-// neither sends heartbeats nor polls during a test.
+// counted counts the requests of a session. The session timeout is so long that
+// it neither sends heartbeats nor polls during a test.
 type counted struct {
 	*session.Session
 	*sqltest.Counter
-	joined atomic.Int64 // calls of Create that were answered
+	joined atomic.Int64 // number of Creates that were answered
 }
 
 func (s *counted) request(ctx context.Context, method string, send func(context.Context) error) error {
@@ -60,9 +60,9 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) 
 	return cs, nil
 }
 
-// mutexes returns n mutexes of one queue, each of a session that has waited
-// before, so that its connections are open, its statements prepared and its
-// listener subscribed.
+// mutexes returns n mutexes of one queue, each with its own session. Each
+// session has waited before, so that its connections are open, its statements
+// prepared and its listener subscribed.
 func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	for range n {
 		client := dlock.NewClient(c)
@@ -81,7 +81,7 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// wait calls Lock on another goroutine, and returns when its node is in the
+// wait starts Lock on another goroutine, and returns when its node is in the
 // queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
@@ -142,7 +142,7 @@ func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 }
 
 // countHandOver counts the requests of passing on a lock while a third session
-// joins the queue: each of its two transactions is part of a hand-over.
+// joins the queue.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
 	c := newCounted(t, server)
 	found := c.mutexes(3)

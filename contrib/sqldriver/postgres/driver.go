@@ -17,10 +17,12 @@ import (
 
 func init() { dlock.Register("postgres", Driver{}) }
 
-// Driver opens stores in PostgreSQL databases. It is registered as "postgres".
+// Driver implements [driver.Driver] for PostgreSQL databases. It is registered
+// as "postgres".
 type Driver struct{}
 
-// OpenConnector parses a DSN: see the package comment.
+// OpenConnector parses a data source name, described in the package
+// documentation.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {
@@ -30,25 +32,25 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 // Options are the settings for [NewConnector]. A zero field means the default
-// of the DSN parameter of the same name.
+// of the data source name parameter of the same name.
 type Options struct {
 	// SessionTimeout is how long the database keeps a session without
 	// heartbeats: 500 ms to one hour. Zero means 10 s.
 	SessionTimeout time.Duration
 	// Schema is the schema of the tables, "dlock" by default.
 	Schema string
-	// NoNotify makes sessions poll instead of LISTEN.
+	// NoNotify makes sessions poll instead of using LISTEN.
 	NoNotify bool
 }
 
 // NewConnector returns a connector that borrows connections from db. The caller
-// keeps db open until all sessions are closed, and then closes it.
+// must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be package stdlib of pgx/v5. Each session that waits
-// for a lock keeps one connection of db for notices. Changes and heartbeats
-// take one for the time of a statement. If the program keeps all connections
-// busy, heartbeats wait, and sessions end, so db needs at least three
-// connections per session.
+// for a lock keeps one connection for notices; changes and heartbeats take one
+// for the time of a statement. db needs at least three connections per session:
+// if the program keeps all connections busy, heartbeats have to wait and
+// sessions may end.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
@@ -70,7 +72,8 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o}, nil
 }
 
-// connector has either the config of a DSN or the db passed to NewConnector.
+// connector has either the config of a data source name or the db passed to
+// NewConnector.
 type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
@@ -89,7 +92,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// Format keeps the password out of every verb.
+// Format keeps the password out of the output of every verb.
 func (c *connector) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "postgres connector of "+c.server())
 }

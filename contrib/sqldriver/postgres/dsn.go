@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the DSN parameters of this package.
+// options are the parameters that this package adds to a data source name.
 type options struct {
 	timeout     time.Duration
 	schema      string
@@ -33,9 +33,9 @@ const (
 	minConnectTimeout = 500 * time.Millisecond
 )
 
-// parseDSN splits a DSN into the parts for pgx and for this package. No error
-// repeats a part of the password, even if its special characters are not
-// escaped.
+// parseDSN splits a data source name into the parts for pgx and for this
+// package. No error repeats a part of the password, even if special characters
+// in it are not escaped.
 func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	u, err := url.Parse(text)
@@ -80,7 +80,7 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout(config, o.timeout)
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8" // of the names: the database may have another default
+	config.RuntimeParams["client_encoding"] = "UTF8" // names must not depend on the encoding of the database
 	return config, o, nil
 }
 
@@ -113,8 +113,8 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
-// pgxParameters are the parameters passed on to pgx and the server. A mistyped
-// name would otherwise become a setting that the server rejects at each
+// pgxParameters are the parameters passed on to pgx and the server. Others are
+// rejected, because the server would reject a mistyped name only at each
 // connection.
 var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
@@ -139,8 +139,8 @@ func (o *options) parameters() dsn.Parameters {
 	}
 }
 
-// reason returns the text of pgx's error without the DSN that it repeats, and
-// without values that may be part of a password.
+// reason returns the text of pgx's error without the data source name that it
+// repeats, and without values that may be part of a password.
 func reason(err error, hidden bool) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {

@@ -16,8 +16,8 @@ import (
 // readOnly is the error code of a server that accepts no changes.
 const readOnly = "25006"
 
-// temporary holds error codes, and classes of codes, that may pass by
-// themselves: see appendix A of PostgreSQL's manual.
+// temporary lists error codes, and classes of codes, that may pass by
+// themselves. See appendix A of the PostgreSQL manual.
 var temporary = []string{
 	"08", // errors of the connection
 	readOnly,
@@ -31,8 +31,8 @@ var temporary = []string{
 	"58",    // errors of the system, such as a failed read of a file
 }
 
-// markError adds the marks of packages session and driver to a statement's
-// error.
+// markError makes a statement's error match the errors of packages session and
+// driver.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +54,7 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// markServerError marks an error sent by the server. Severity ERROR means that
+// markServerError classifies an error sent by the server. After severity ERROR
 // the transaction was rolled back. After FATAL the outcome is unknown, because
 // an operator may terminate a connection right after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
@@ -75,13 +75,11 @@ func untrusted(err error) bool {
 	return session.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
 }
 
-// missing reports whether the tables or functions are missing.
 func missing(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && slices.Contains([]string{"3F000", "42P01", "42883"}, server.Code)
 }
 
-// denied reports whether the user lacks a privilege.
 func denied(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && server.Code == "42501"

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 )
 
-// A program opens a client with the URL of its database. This example has no
-// output that is checked, because it needs that database.
+// A program opens a client with the URL of its database. The output is not
+// checked, because the example needs that database.
 func Example() {
 	client, err := dlock.Open("postgres", "postgres://shop:secret@db:5432/shop?sslmode=verify-full")
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// Open does no I/O, and refuses a data source name that is wrong. The error
-// never repeats a password.
+// Open does no I/O, and rejects an invalid data source name. The error never
+// repeats a password.
 func Example_dataSourceName() {
 	_, err := dlock.Open("postgres", "postgres://shop:secret@db/shop?sesion_timeout=2s")
 	fmt.Println(err)
@@ -46,7 +46,7 @@ func Example_dataSourceName() {
 	// <nil>
 }
 
-// A program that has a pool of connections uses it for locks as well.
+// A program that already has a connection pool can use it for locks, too.
 func ExampleNewConnector() {
 	db, err := sql.Open("pgx", "postgres://shop:secret@db:5432/shop")
 	if err != nil {

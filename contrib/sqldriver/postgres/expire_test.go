@@ -10,7 +10,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// begin runs a statement in a transaction that stays open.
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
 	tx, err := c.admin.Begin()
@@ -71,13 +70,13 @@ func (c *caseStore) expire(t *testing.T) (ended bool) {
 	return ended
 }
 
-// owners returns the sessions of the nodes, oldest node first.
 func (c *caseStore) owners(t *testing.T) string {
 	t.Helper()
 	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
 }
 
-// The first session must stay as a whole, and the second must end.
+// While an operator has locked a row of the first dead session, that session
+// must stay as a whole, but the second one must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",
@@ -110,8 +109,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// A call of expire that waits for the queue must end the session. On a slow
-// machine the call may give up before, and is repeated.
+// A search for dead sessions that has to wait for the queue must still end the
+// session. On a slow machine it may time out first, and is repeated.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.exec(t, "SELECT dlock.end_session('B7')")

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// The program's function gets all notices, so the session must poll. The next
-// look with notices would be due after a quarter of an hour.
+// If the program's own hook receives all notices, the session must poll.
+// Relying on notices, it would poll only after a quarter of an hour.
 func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	server := pgtest.Shared(t)
 	config, err := pgx.ParseConfig(server.DSN())

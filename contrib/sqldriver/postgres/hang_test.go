@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// Watch must not wait for the connection for notices, because the session can
+// Watch must not wait for a connection for notices, because the session can
 // poll.
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
@@ -68,8 +68,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections takes four connections of db, enough for Watch, a heartbeat
-// and a second attempt of the listener, and all idle ones.
+// takeConnections takes all idle connections of db, leaving enough for Watch, a
+// heartbeat and a second attempt of the listener.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

@@ -23,7 +23,7 @@ type listener struct {
 	store   *store
 	gone    func(queue, name string, why driver.Cause)
 	renewed func()
-	wake    func() // makes the session look at its queues
+	wake    func() // makes the session poll its queues
 	life    context.Context
 	end     context.CancelFunc
 	done    sync.WaitGroup
@@ -31,7 +31,7 @@ type listener struct {
 	mu        sync.Mutex
 	running   bool
 	closed    bool
-	line      uint64 // the number of the present connection; zero while there is none
+	line      uint64 // number of the present connection; zero while there is none
 	lines     uint64
 	channels  map[string]bool          // true once the connection listens to it
 	waiting   map[string][]chan<- bool // callers of Listen, by channel
@@ -80,8 +80,8 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 }
 
 // want subscribes to a channel on behalf of Listen. It returns true if the
-// caller will be woken soon, and false if the session is closed or a lost
-// connection has not been replaced yet.
+// caller will be woken soon, and false if the session is closed or there is no
+// connection.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +100,9 @@ func (l *listener) want(channel string, listening chan<- bool) bool {
 	return true
 }
 
-// channel returns the channel of a queue, one of 256, so that a session
-// subscribes to few channels and gets few notices of other queues.
+// channel returns the NOTIFY channel of a queue. There are only 256 of them, so
+// that a session needs few subscriptions but still gets few notices of other
+// queues.
 func (l *listener) channel(queue string) string {
 	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
 }
@@ -114,11 +115,10 @@ func (l *listener) close() {
 	l.done.Wait()
 }
 
-// run maintains a connection until the session ends.
 func (l *listener) run() {
 	defer l.done.Done()
 	for {
-		_ = l.connect() // after an error the session looks at its queues often, until the next connection
+		_ = l.connect() // after an error the session polls often, until the next connection
 		l.lost()
 		l.wake()
 		timer := time.NewTimer(l.store.connector.options.timeout / 4)
@@ -153,8 +153,8 @@ func answer(callers []chan<- bool) {
 	}
 }
 
-// connect opens a connection and receives notices until it breaks. It fails
-// fast, because callers of Listen are waiting.
+// connect opens a connection and receives notices until it breaks. Its timeout
+// is short, because callers of Listen are waiting.
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
@@ -174,7 +174,7 @@ func (l *listener) connect() error {
 			return fmt.Errorf("the *sql.DB uses %T, which is not pgx", c)
 		}
 		err := l.receive(pg.Conn())
-		// The connection listens, so it must not go back to the pool.
+		// The connection has subscriptions, so it must not return to the pool.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = pg.Conn().Close(ctx)
@@ -182,7 +182,6 @@ func (l *listener) connect() error {
 	})
 }
 
-// receive receives notices until the connection breaks.
 func (l *listener) receive(conn *pgx.Conn) error {
 	if err := l.echo(conn); err != nil {
 		return err
@@ -205,8 +204,8 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	}
 }
 
-// echo verifies that notices reach conn. A proxy that pools transactions loses
-// them, except those sent on the same connection, so echo sends from another
+// echo verifies that notices reach conn. It sends one from another connection,
+// because a proxy that pools transactions delivers only those sent on the same
 // one. It also fails if the program's OnNotification hook swallows the notices.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)

@@ -29,8 +29,8 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	}
 }
 
-// The session must survive while the removal of the orphan waits for its queue,
-// and then remove it.
+// While the removal of an orphan waits for its queue, the session must survive.
+// Then the orphan must be removed.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	c := newCaseWith(t)
 	s := newSession(t, c)

@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
-// newPool returns the pool of a session.
 func newPool(c *connector) *session.Pool {
 	return session.NewPool(c.db, c.options.connections, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
@@ -21,9 +20,9 @@ func newPool(c *connector) *session.Pool {
 	})
 }
 
-// links tracks the network connections of a pool. When a context ends during a
-// statement, pgx closes the connection on a goroutine that may wait for the
-// server. Closing the links ends that goroutine.
+// links tracks the network connections of a pool, so that they can be closed at
+// once. When a context ends during a statement, pgx closes the connection on a
+// goroutine that may otherwise wait for the server.
 type links struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	life   context.Context

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// documented is a server on which psql runs statements of the package comment.
+// documented is a server on which psql runs the statements given in the package
+// documentation.
 type documented struct {
 	*caseStore
 	text string // the package comment
@@ -24,8 +25,8 @@ func newDocumented(t *testing.T) documented {
 	return documented{newCaseWith(t, "session_timeout=1h"), string(text)}
 }
 
-// run runs a statement of the package comment, after replacing words of it, and
-// returns what psql prints.
+// run runs a documented statement, after replacing words in it, and returns
+// what psql prints.
 func (d documented) run(statement string, replace ...string) string {
 	d.t.Helper()
 	require.Contains(d.t, d.text, "//\t"+statement+"\n", "the package comment does not contain the statement")
@@ -46,7 +47,6 @@ const (
 	endSession   = "SELECT dlock.end_session('A7');"
 )
 
-// join appends a node and returns its token.
 func (d documented) join(replace ...string) string {
 	d.t.Helper()
 	row := strings.Split(d.run(appendNode, replace...), "|")
@@ -54,7 +54,6 @@ func (d documented) join(replace ...string) string {
 	return row[1]
 }
 
-// names returns the names of the nodes, oldest first.
 func (d documented) names() (names []string) {
 	d.t.Helper()
 	for line := range strings.Lines(d.run(showQueue)) {

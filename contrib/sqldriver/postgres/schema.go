@@ -20,10 +20,10 @@ var (
 	schemaWord = regexp.MustCompile(`\bdlock([._]|;)`)
 )
 
-// Statements returns the statements that create the driver's tables and
-// functions in a schema, "dlock" by default. An operator runs them if the user
-// of the DSN may not create a schema, and then grants that user the privileges
-// listed at the end of the text. They are idempotent.
+// Statements returns the SQL that creates the driver's tables and functions in
+// a schema, "dlock" by default. An operator runs it if the driver's user may
+// not create a schema, and then grants that user the privileges listed at the
+// end of the text. The statements are idempotent.
 func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }

@@ -17,14 +17,15 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect fails, not matching ErrUnavailable, with an error
-// that contains each text and no password.
+// refused checks that Connect fails permanently, with an error that contains
+// each text and no password.
 func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// unavailable is like refused for an error that matches ErrUnavailable.
+// unavailable checks that Connect fails with a temporary error that contains
+// each text and no password.
 func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
 	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
@@ -95,7 +96,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
-// Unlike by default, not every user of the database may call functions.
+// PostgreSQL lets every user call functions by default; here that is revoked.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -180,8 +181,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))
 }
 
-// The create is of a generation that a cancellation, which overtook it, has
-// raised.
+// A create that arrives after its own cancellation must be refused.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -231,7 +231,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// Notices do not arrive through pgbouncer.
+// Notices do not arrive through pgbouncer, so sessions must poll.
 func TestTransactionPoolingProxy(t *testing.T) {
 	server := pgtest.Shared(t)
 	addr := server.Pgbouncer(t, 4)
@@ -249,7 +249,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	for i := range 6 {
 		next := make(chan *dlock.Lock)
 		go func() { next <- lock(t, locks[(i+1)%2]) }()
-		time.Sleep(20 * time.Millisecond) // the other session most likely waits; the test holds if not
+		time.Sleep(20 * time.Millisecond) // give the other session time to start waiting; the test holds if it does not
 		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {
@@ -310,7 +310,8 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	lock(t, client.RWMutex("q")).Unlock()
 }
 
-// The next look without notices is due only after a quarter of an hour.
+// Without notices, the session must poll at once; relying on them, it would
+// poll only after a quarter of an hour.
 func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

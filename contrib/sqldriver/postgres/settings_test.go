@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// role creates a user with the given settings, and returns a DSN.
+// role creates a user with the given settings, and returns a data source name.
 func role(t *testing.T, server *pgtest.Server, schema string, settings []string, params ...string) string {
 	t.Helper()
 	user := server.Schema() + "_role"
@@ -24,8 +24,8 @@ func role(t *testing.T, server *pgtest.Server, schema string, settings []string,
 	return strings.Replace(server.DSN(append(params, "schema="+schema)...), "dlock:", user+":", 1)
 }
 
-// If the server read the name as Latin 1, the two users would have different
-// queues.
+// The user's encoding must not change names. If the server read the name as
+// Latin 1, the two users would have different queues.
 func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -94,8 +94,8 @@ func TestReadOnlyUserIsTold(t *testing.T) {
 	unavailable(t, dsn, "default_transaction_read_only is on")
 }
 
-// The standby comes first in the DSN. Then the primary accepts connections
-// without answering.
+// The standby comes first in the data source name. Later, the primary accepts
+// connections without answering.
 func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	primary := pgtest.Start(t)
 	standby := primary.Standby(t)
@@ -138,8 +138,8 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	}
 }
 
-// While its append waits in the server for a row lock, no other session can end
-// this one.
+// A session whose append waits in the server for a row lock must still be ended
+// when it is dead.
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
 	dead, err := c.Connect(t.Context())

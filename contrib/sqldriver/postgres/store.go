@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// store is the session.Store of one session.
+// store implements [session.Store] for one session.
 type store struct {
 	connector *connector
 	pool      *session.Pool
@@ -28,7 +28,7 @@ func newStore(c *connector) *store {
 	return s
 }
 
-// texts are the statements for one schema.
+// texts are the SQL statements for one schema.
 type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, replace, cancel, list, look, read, walk string
 }
@@ -65,7 +65,6 @@ func newTexts(schema string) *texts {
 	return t
 }
 
-// query sends one statement and calls row for each row of the result.
 func (s *store) query(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
 	return markError(ctx, s.send(ctx, text, args, row))
 }
@@ -88,12 +87,10 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	return rows.Err()
 }
 
-// one sends a statement that returns one value.
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-// change sends a statement that returns a status.
 func (s *store) change(ctx context.Context, text string, args ...any) error {
 	var status string
 	if err := s.one(ctx, &status, text, args...); err != nil {
@@ -120,8 +117,8 @@ func (s *store) Open(ctx context.Context) error {
 }
 
 // version returns the version of the tables. It rejects connections with an
-// encoding other than UTF-8, because two programs with different encodings
-// would use different queues for the same lock.
+// encoding other than UTF-8, because programs with different encodings would
+// use different queues for the same lock.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	var client, server string
 	err = s.query(ctx, s.texts.version, nil, func(scan func(...any) error) error { return scan(&version, &client, &server) })
@@ -224,7 +221,7 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It takes no slot, because all slots may be
+// Cancel implements [session.Store]. It takes no slot, because all slots may be
 // held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
 	return s.change(ctx, s.texts.cancel, op.Session, op.Generation, notNull(data))
@@ -322,7 +319,7 @@ func (s *store) Close() error {
 	return s.pool.Close()
 }
 
-// Format keeps the password out of every verb.
+// Format keeps the password out of the output of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "postgres store of "+s.Server())
 }
