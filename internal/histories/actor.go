@@ -14,11 +14,11 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// bound is the timeout of a call that seems to hang.
+// bound is the timeout for calls, after which they count as hanging.
 const bound = 2 * time.Minute
 
-// slot is the position of a client in a history. A client that is closed is
-// replaced in its slot by another one, which the slot's actors then use.
+// slot is a client's place in a history. When a client is closed, another takes
+// its slot, so that the actors of the slot can go on.
 type slot struct {
 	number int
 	shared bool
@@ -36,7 +36,6 @@ func newSeat(number int, open func() *dlock.Client) *slot {
 
 func (s *slot) opened() *client { return &client{slot: s.number, shared: s.shared, locks: s.open()} }
 
-// share makes the actors of the client share their nodes.
 func (s *slot) share() {
 	s.shared, s.now.shared = true, true
 }
@@ -47,8 +46,8 @@ func (s *slot) client() *client {
 	return s.now
 }
 
-// replace closes the client and opens another one in its slot. Meanwhile the
-// actors use the closed one, which refuses their calls.
+// replace closes the client and opens another one in its slot. Until then the
+// actors keep calling the closed client, to test its refusals.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -57,7 +56,6 @@ func (s *slot) replace(r *recorder) error {
 	return err
 }
 
-// quiet discards the clients' log.
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
 // actor is a goroutine that uses a client's locks, with its own random source.
@@ -68,16 +66,16 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	// stop ends the actor early when closed. It may be nil.
+	// nil, or closed to stop the actor early
 	stop  <-chan struct{}
 	unit  time.Duration // approximate time for which a lock is held
-	long  time.Duration // occasional longer time, past the end of a disconnected session
+	long  time.Duration // occasional longer hold, which outlasts a disconnected session
 	wrong *complaints
 	nasty nasty
-	alone bool // no re-entries, which would look like grants on a shared node
+	alone bool // no re-entries; on a shared node they would look like grants
 }
 
-// nasty has hooks that make a client fail at the worst moments. They may be
+// nasty holds hooks that make a client fail at the worst moments. They may be
 // nil.
 type nasty struct {
 	write func() // called when the client is about to write
@@ -110,8 +108,6 @@ func (c *complaints) any() bool {
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. The actor's id makes it unlikely that two actors wake
-// at the same instant of virtual time.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
 }
@@ -145,7 +141,6 @@ func (a *actor) round() {
 	}
 }
 
-// contend makes an attempt with a random mode, time limit and way of waiting.
 func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	at.actor, at.mode, at.try = a.id, dlock.Exclusive, a.chance(15)
 	if a.chance(45) {
@@ -188,7 +183,6 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	return a.take(at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 
-// trace returns a trace that records the steps of an attempt.
 func (a *actor) trace(at *attempt) *dlock.Trace {
 	return &dlock.Trace{
 		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
@@ -196,8 +190,8 @@ func (a *actor) trace(at *attempt) *dlock.Trace {
 	}
 }
 
-// use holds a lock for a while, perhaps re-enters or downgrades it, and unlocks
-// it.
+// use holds a lock for a while and unlocks it. Sometimes it also re-enters or
+// downgrades the lock.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.holdAndCheck(h)
@@ -217,14 +211,14 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	// An inner call must not check this, because other Locks of the
-	// contender may still hold the lock.
+	// Only the outermost call may check this: while an inner Lock is
+	// released, outer ones keep the contender's contexts alive.
 	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }
 
-// again re-enters the lock, in another goroutine or in the holder's.
+// again re-enters the lock, sometimes from another goroutine.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -241,8 +235,6 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 	}
 }
 
-// afterwards checks that the context of a lock allows no re-entry after its
-// Unlock.
 func (a *actor) afterwards(ctx context.Context, h *handle) {
 	if ctx.Err() == nil {
 		a.wrong.add("#%d.%d: its context goes on after Unlock", h.id, h.number)
@@ -255,8 +247,6 @@ func (a *actor) afterwards(ctx context.Context, h *handle) {
 	}
 }
 
-// holdAndCheck holds the lock for a while, checking it occasionally. It returns
-// false as soon as the lock is lost.
 func (a *actor) holdAndCheck(h *handle) bool {
 	limit, looks := a.unit, 1+a.rand.IntN(4)
 	switch n := a.rand.IntN(100); {
@@ -283,8 +273,8 @@ func (a *actor) holdAndCheck(h *handle) bool {
 	return true
 }
 
-// checkLossSignals checks that every way in which a holder learns of a loss
-// works.
+// checkLossSignals checks that a lost lock is reported by every method of Lock
+// that can report it.
 func (a *actor) checkLossSignals(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -325,9 +315,8 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn makes tries at the end of a history, when nothing fails and no lock
-// is held. Each must get the lock, although the previous one has only just
-// unlocked it.
+// tryInTurn lets the actor try at the end of a history. Each try must succeed,
+// because nothing fails any more and the lock is free.
 func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
@@ -339,7 +328,6 @@ func (a *actor) tryInTurn(queue string) {
 	}
 }
 
-// tryTogether lets all actors try concurrently. Most tries are refused.
 func tryTogether(actors []*actor, queue string) {
 	var trying sync.WaitGroup
 	for _, a := range actors {
@@ -359,8 +347,9 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed makes the attempt at after acquiring another lock, so that the
-// client has seen everything done before.
+// informed tries the lock after acquiring another one, which brings the
+// client's view of the store up to date. A server of an ensemble may otherwise
+// lag behind, and refuse a try that should succeed.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -371,8 +360,7 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	// If the other lock was lost, the client may have a new session, which
-	// may not have seen everything.
+	// The client may have a new session on a server that lags behind.
 	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// called returns an attempt at the queue "q" that has returned err.
 func called(call, ret int64, mode dlock.Mode, err error) *attempt {
 	return &attempt{span: span{call, ret}, client: &client{}, queue: "q", mode: mode, err: err}
 }
@@ -27,8 +26,6 @@ func tried(call, ret int64, mode dlock.Mode) *attempt {
 	return a
 }
 
-// holding returns a successful attempt. Unlock of its Lock returned err at tick
-// left.
 func holding(call, ret int64, mode dlock.Mode, left int64, err error) *attempt {
 	a := called(call, ret, mode, nil)
 	h := held(0, 1, a.span).handles[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty is a session whose Create reports no node ahead, so that the lock never
-// waits.
+// hasty is a broken session: its Create reports no node ahead, so that a lock
+// never waits for its turn.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -24,7 +24,8 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// blind is a session whose lists omit the node ahead of its own.
+// blind is a broken session: its lists omit the node ahead of its own, so that
+// a lock does not wait for that node's holder.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -52,8 +53,8 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards is a session that gives each new node a lower token than earlier
-// nodes.
+// backwards is a broken session: each new node gets a lower fencing token than
+// the one before.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -62,8 +63,8 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// late is a session that reports its end long after the store may have granted
-// the lock to another session.
+// late is a broken session: it reports its end only after the store may have
+// granted its locks to somebody else.
 type late struct {
 	driver.Session
 	done chan struct{}
@@ -81,8 +82,7 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
-// Close waits for the goroutine, because nothing of a session may outlive its
-// Close.
+// The goroutine must not outlive Close.
 func (s late) Close() error {
 	err := s.Session.Close()
 	<-s.done
@@ -98,8 +98,8 @@ func (s late) Err() error {
 	}
 }
 
-// demoting is a session that moves a node to the end of the queue when it
-// downgrades the node.
+// demoting is a broken session: downgrading a node moves it to the end of the
+// queue, although it must keep its position.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -110,8 +110,8 @@ func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
 }
 
-// clumsy is a session that, when it deletes a node, also removes the last node
-// of the queue.
+// clumsy is a broken session: when it deletes a node, it also removes the last
+// node of the queue, which may belong to another client.
 type clumsy struct {
 	driver.Session
 	store *memdriver.Store
@@ -124,7 +124,8 @@ func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why dr
 	return s.Session.Delete(ctx, queue, p, why)
 }
 
-// hurried is a session that confirms a Delete before the node is gone.
+// hurried is a broken session: it confirms a Delete while the node still
+// exists.
 type hurried struct{ driver.Session }
 
 func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -132,7 +133,7 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful is a session whose Create leaves the node behind when cancelled.
+// forgetful is a broken session: a cancelled Create leaves its node behind.
 type forgetful struct{ driver.Session }
 
 func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -143,9 +144,9 @@ func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// twofold is a session whose Create makes two nodes in one of ten calls and
-// returns the second, like a driver that repeats a request whose reply was
-// lost.
+// twofold is a broken session: one Create in ten makes two nodes and returns
+// the second. Real drivers do that if they blindly repeat a request whose reply
+// was lost.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -157,7 +158,7 @@ func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return j, err
 }
 
-// borrowing is a session that gives the same token to two nodes in a row.
+// borrowing is a broken session: two nodes in a row get the same token.
 type borrowing struct{ driver.Session }
 
 func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -199,8 +200,9 @@ func TestABrokenLockIsFound(t *testing.T) {
 	}
 }
 
-// saveBroken saves a history of a deliberately broken lock. It reports whether
-// a rule that needs no search is broken.
+// saveBroken saves the history of a deliberately broken lock. It reports
+// whether the history breaks a rule that can be checked here, without the
+// search for a linearization.
 func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, wrong []string) bool {
 	record := r.record(of, fmt.Sprint("seed ", seed), wrong)
 	record.Broken = enough
@@ -211,7 +213,8 @@ func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, w
 	return len(record.Wrong) > 0
 }
 
-// mute is a testing.TB that collects errors instead of failing.
+// mute is a testing.TB that collects errors, so that a test can expect a
+// failure.
 type mute struct {
 	testing.TB
 	text string

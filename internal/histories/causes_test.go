@@ -16,7 +16,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// expect saves a history that the model must allow, or refuse.
+// expect saves a history for the judge, which must accept or refuse it as
+// given.
 func expect(t *testing.T, rec *recorder, allowed bool) {
 	t.Helper()
 	record := rec.record(strings.ReplaceAll(t.Name(), "/", " "), "made by hand", nil)
@@ -28,9 +29,8 @@ func expect(t *testing.T, rec *recorder, allowed bool) {
 	record.save(t)
 }
 
-// The tests below check how the recorder turns causes into operations for the
-// model. A cause is an event that can take locks away, such as the removal of a
-// node.
+// The tests below check the causes of losses: events that can take locks away,
+// such as the removal of a node by an operator.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -98,12 +98,12 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 	}
 }
 
-// Unlock may have reached the store before the Close that interrupts it began.
+// The Unlock may have reached the store before the Close that made it fail.
 func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
 		err error
-		won span // call and return of the Lock that grants the lock to another client
+		won span // Lock call of another client that is then granted the lock
 		ok  bool
 	}{
 		"granted before the close":          {unlocked, span{4, 6}, true},

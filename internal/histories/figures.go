@@ -15,8 +15,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// figures count what happened in the histories. A run in which little happened
-// proves little.
 type figures struct {
 	mu                    sync.Mutex
 	histories, operations int
@@ -98,7 +96,8 @@ func (f *figures) String() string {
 	return text
 }
 
-// complete checks that every kind of event has occurred.
+// complete fails the test unless every kind of event has occurred, because a
+// history without faults proves little.
 func (f *figures) complete(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{

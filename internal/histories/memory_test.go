@@ -25,22 +25,20 @@ var (
 	first = flag.Uint64("seed", 1, "the first seed")
 )
 
-// spoiler wraps a session of the store in a faulty one.
+// spoiler wraps a session in a broken one, for tests that must detect it.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
-// plan configures a history in memory.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool // no faults, although clients are closed
+	calm                            bool // no faults except that clients are closed
 	closes                          int  // percentage of faults that close a client
 	removals                        int  // minimum percentage of faults that remove a queue
-	// share reports whether the actors of a client share their nodes. Nil
-	// means never.
+	// share reports whether the actors of a client share nodes. Nil means
+	// never.
 	share func(client int) bool
-	spoil spoiler // a broken driver, or nil
+	spoil spoiler // a broken driver, or nil for the real one
 }
 
-// connector connects one client and remembers its latest session.
 type connector struct {
 	store *memdriver.Store
 	spoil spoiler
@@ -65,7 +63,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// session returns the client's session, or nil.
 func (c *connector) session() driver.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +72,7 @@ func (c *connector) session() driver.Session {
 	return c.last
 }
 
-// memory makes one history, on a store in memory and in virtual time.
+// memory is a history on an in-memory store in virtual time.
 type memory struct {
 	*recorder
 	store  *memdriver.Store
@@ -87,10 +84,9 @@ type memory struct {
 	wrong  *complaints
 }
 
-// grace is how long a node may outlive its call if nothing fails.
+// grace is how long a node may outlive its call without any fault.
 const grace = 5 * time.Second
 
-// play makes the history of a seed. It must be called in a synctest bubble.
 func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &memory{
@@ -134,10 +130,10 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	return w.recorder, w.wrong
 }
 
-// rest waits until no node is left, lets all actors try at once, and waits
-// again. Then each actor tries in turn.
+// rest ends a history: it waits until no node is left, lets all actors try at
+// once, waits again, and lets each of them try alone.
 func (w *memory) rest(actors []*actor) {
-	time.Sleep(bound) // for the end of cut-off sessions and the arrival of delayed messages
+	time.Sleep(bound) // cut-off sessions must end and delayed messages arrive
 	for _, queue := range w.queues {
 		w.deserted(queue)
 		tryTogether(actors, queue)
@@ -156,8 +152,6 @@ func (w *memory) deserted(queue string) {
 	w.settled(queue)
 }
 
-// host returns the host name in a client's nodes. In some histories all clients
-// share one, so that a recreated queue has nodes of the same names as before.
 func host(seed uint64, client int) string {
 	if alike(seed) {
 		return "web"
@@ -167,8 +161,7 @@ func host(seed uint64, client int) string {
 
 func alike(seed uint64) bool { return seed%3 == 0 }
 
-// slowness returns a function that draws the request latency of each new
-// session.
+// slowness returns a function that draws a request latency for each session.
 func slowness(seed uint64, client int) func() time.Duration {
 	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
 	return func() time.Duration {
@@ -176,7 +169,6 @@ func slowness(seed uint64, client int) func() time.Duration {
 	}
 }
 
-// trouble injects faults until all actors are done.
 func (w *memory) trouble(playing *sync.WaitGroup, p plan) {
 	done := make(chan struct{})
 	go func() { playing.Wait(); close(done) }()
@@ -213,8 +205,8 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	// Shared nodes are never removed: the client would learn of that by a
-	// watch, perhaps only after the next grant on the same node.
+	// Shared nodes are never removed, because the client might learn of it
+	// only after another grant on the same node.
 	case w.shared && (n == 16 || n < 3):
 	case n == 16, n == 0:
 		w.removeQueue(queue)
@@ -243,8 +235,6 @@ var losable = []faults.Op{
 	faults.OpList, faults.OpWatch, faults.OpRead, faults.OpCleanUp, faults.OpHeartbeat,
 }
 
-// cut cuts a session off for a while, perhaps for longer than the session
-// lasts.
 func (w *memory) cut(c cause, s driver.Session) {
 	d := time.Duration(w.rand.Int64N(int64(14 * time.Second)))
 	w.cause(c, done(func() {
@@ -256,7 +246,8 @@ func (w *memory) cut(c cause, s driver.Session) {
 	}))
 }
 
-// removeNode removes one of the first nodes of a queue, which matter most.
+// removeNode removes a node near the head of the queue, where a removal may end
+// a hold.
 func (w *memory) removeNode(queue string) {
 	nodes, _ := w.look(queue)
 	if len(nodes) == 0 {
@@ -271,7 +262,6 @@ func (w *memory) removeQueue(queue string) {
 	w.cause(cause{what: "queue removed", slot: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
 }
 
-// look returns the nodes of a queue and the token of the last one, or 0.
 func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	ctx := context.Background()
 	session, err := w.store.Connect(ctx)
@@ -290,8 +280,6 @@ func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	return nodes, info.Token
 }
 
-// one makes the history of a seed in a synctest bubble. It also returns what
-// calls have done wrong.
 func (p plan) one(t *testing.T, seed uint64) (r *recorder, wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *complaints
@@ -329,7 +317,7 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	}
 }
 
-// Only some clients of each history share a node among their actors.
+// Only some clients of each history share nodes among their actors.
 func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
@@ -346,8 +334,8 @@ func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	}
 }
 
-// Readers join a downgraded shared node while readers of other clients hold the
-// lock with higher tokens.
+// After a downgrade, readers of the same client may join its node, even while
+// other clients' readers hold later tokens.
 func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
@@ -376,7 +364,7 @@ func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	})
 }
 
-// turns returns the number of grants with the token of an earlier grant.
+// turns counts the grants that reuse the token of an earlier grant.
 func (r *recorder) turns() (n int) {
 	seen := make(map[string]bool)
 	for _, c := range r.contenders {

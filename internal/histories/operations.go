@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns all recorded operations for the model, and describes each
-// loss without a recorded cause, which is wrong whatever the model says. Call
-// it when all actors are done.
+// history returns the recorded operations as input for the model. It also
+// describes losses without a recorded cause, which break a rule anyway. Call it
+// when all actors are done.
 func (r *recorder) history() (ops []Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -28,16 +28,16 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 	return ops, unexplained
 }
 
-// contenderOps makes the operations of one contender.
+// contenderOps builds the list of a contender's operations.
 type contenderOps struct {
 	*contender
-	silent int64 // tick from which on the lock may have been lost without the contender knowing
+	silent int64 // from here on the lock may be lost without the contender's knowledge
 	ops    []Operation
 }
 
-// add adds an operation that shows that the lock was held. It drops operations
-// called from s.silent on, when the lock may have been lost, and marks those
-// that were in flight at that tick as Maybe.
+// add adds an operation that proves that the lock was held. If it began when
+// the lock may have been lost already, it proves nothing and is dropped. If it
+// was in flight at that tick, it is marked as Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -86,13 +86,12 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	return s.ops, explained
 }
 
-// isOver reports whether the error of an Unlock says that the lock was lost
-// before the call. ErrUnlock does not: there the lock was held, and only the
-// release is unconfirmed.
+// isOver reports whether an Unlock found the lock already lost. ErrUnlock does
+// not say so: it only leaves the release unconfirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack returns the tick at which the contender's last Lock was unlocked,
-// or forever.
+// givenBack returns when the contender's last Lock was unlocked, or forever if
+// one never was.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -100,11 +99,10 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns the span in which c lost the lock, as far as known, or forever
-// for both ticks if it did not. The tick silent is when c may first have lost
-// the lock without having to know. If the last Unlock was in flight then, it
-// counts as a loss. The result explained is false if c learned of a loss
-// without a recorded cause.
+// loss estimates when c lost the lock. Without a loss both ends of the span are
+// forever. The tick silent is the first at which the store may have taken the
+// lock without telling c. An Unlock in flight at that tick counts as a loss.
+// explained is false if c learned of a loss that no recorded cause explains.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -117,7 +115,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // no cause was recorded, so the time of the loss is unknown
+	case c.learned != 0 && suspect == forever: // no recorded cause, so the time of the loss is unknown
 		suspect, explained = 0, false
 	case c.learned != 0, closing != forever:
 	case silent != forever:
@@ -128,16 +126,16 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	return span{max(c.granted.call, suspect), end}, silent, explained
 }
 
-// unlocked reports whether all Locks of a contender were unlocked by calls that
-// began before the given tick and report no loss.
+// unlocked reports whether every Lock of the contender was unlocked without a
+// reported loss, by calls that began before the given tick.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)
 	})
 }
 
-// lastCall returns the tick at which the last call of Unlock began, or forever
-// if a Lock was never unlocked.
+// lastCall returns when the last call of Unlock began, or forever if a Lock was
+// never unlocked.
 func (c *contender) lastCall() (last int64) {
 	for _, h := range c.handles {
 		if h.given == nil {
@@ -148,9 +146,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns when the first cause that may have taken the lock of c away
-// until end took effect, and the first that the holder need not have noticed,
-// or forever.
+// earliest returns when c may first have lost the lock, considering all causes
+// until end. silent considers only causes that the holder need not notice. Both
+// are forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

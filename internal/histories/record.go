@@ -12,24 +12,24 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// span is an interval in ticks of the recorder's clock.
+// span is the time of a call, in ticks of the recorder's logical clock.
 type span struct{ call, ret int64 }
 
 func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret }
 
 const forever = math.MaxInt64
 
-// client is a client of the lock. A history has a fixed number of slots with
-// one client each. A new client takes the slot of one that is closed.
+// client is a lock client in one of the slots of a history. When a client is
+// closed, a new one takes its slot.
 type client struct {
 	slot   int
 	locks  *dlock.Client
-	shared bool // its actors share their nodes
+	shared bool
 	closed *ending
 }
 
-// shares returns a non-zero number for the client if its actors share their
-// nodes, and 0 otherwise.
+// shares returns the client's number if its actors share nodes, and 0
+// otherwise.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -37,7 +37,6 @@ func (c *client) shares() int {
 	return c.slot + 1
 }
 
-// attempt is a call that acquires a lock: Lock, RLock, TryLock or TryRLock.
 type attempt struct {
 	span
 	actor   int
@@ -46,69 +45,66 @@ type attempt struct {
 	mode    dlock.Mode
 	try     bool
 	limited bool    // the call has a deadline
-	within  *handle // the Lock whose context was used, or nil
-	synced  int64   // tick up to which the client has seen everything; 0 if unknown
+	within  *handle // the Lock that this call re-enters by its context, or nil
+	synced  int64   // the client has seen every change up to this tick; 0 if unknown
 
 	began   time.Time
 	ended   time.Time
 	queued  []placed
-	retried bool  // a failed request may have left a node that blocks the call itself
-	gaveUp  int64 // tick at which its context was cancelled, or 0
+	retried bool  // a failed request may have left a node that blocks this same call
+	gaveUp  int64 // when its context was cancelled, or 0
 	got     *handle
 	err     error
 }
 
-// placed says when an attempt got a node. The span begins with the call, or
-// when the attempt was last seen with another node, and ends when it was seen
-// with this one.
+// placed says when an attempt got its node. The node was created at some time
+// within the span.
 type placed struct {
 	span
 	token int64
 }
 
-// contender is a call that was granted the lock, with all its Locks.
+// contender is a granted lock with all Locks that re-entered it.
 type contender struct {
 	id      int
 	client  *client
 	queue   string
-	mode    dlock.Mode // of the grant, regardless of a downgrade
+	mode    dlock.Mode // as granted; a downgrade does not change it
 	token   int64
-	node    string // see nodeOf
+	node    string
 	granted span
 	handles []*handle
-	refused []span // re-entries refused because they would have been upgrades
-	learned int64  // tick at which the loss was first seen, or 0
+	refused []span // re-entries that were refused as upgrades
+	learned int64  // when the contender first saw the loss, or 0
 }
 
 // handle is a Lock.
 type handle struct {
 	*contender
-	number  int // 0 for the Lock that was granted, 1 and more for re-entries
+	number  int // 0 for the first Lock, 1 and more for re-entries
 	actor   int
-	mode    dlock.Mode // as requested, regardless of a downgrade
+	mode    dlock.Mode
 	lock    *dlock.Lock
 	entered span
 	answers []seen
 	lowered []*ending // calls of Downgrade
-	given   *ending   // call of Unlock, or nil
+	given   *ending   // the call of Unlock, or nil
 }
 
-// seen records that an actor found a Lock held, in that mode.
+// seen records that a Lock was found held, and in which mode.
 type seen struct {
 	span
 	actor int
 	mode  dlock.Mode
 }
 
-// ending is a call of Unlock, Downgrade or [dlock.Client.Close].
+// ending is a call that ends a hold: Unlock, Downgrade or [dlock.Client.Close].
 type ending struct {
 	span
 	at  time.Time // wall clock at the return of the call
 	err error
 }
 
-// over returns the tick at which the call returned, or forever if it was not
-// made.
 func (e *ending) over() int64 {
 	if e == nil {
 		return forever
@@ -116,25 +112,25 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is an event that can take locks away: those of one client, of one
-// queue, or of one node.
+// cause is an event that can take locks away from one client, one queue or one
+// node.
 type cause struct {
 	span
 	what  string
-	slot  int    // slot of the affected client; -1: any
+	slot  int    // slot of the affected client, or -1 for any
 	queue string // affected queue; "": all
 	node  string // affected node, see nodeOf; "": all
-	told  bool   // the holder must know of the loss before the store grants the lock to another contender
-	upTo  int64  // of the removal of a whole queue: token of the last node seen in it; otherwise 0
+	told  bool   // the store waits with the next grant until the holder must know of the loss
+	upTo  int64  // highest token affected by the removal of a whole queue, else 0
 }
 
-// sudden reports whether a cause removed all nodes up to some token while no
-// call began or ended. The losses then count from the end of the span.
+// sudden reports whether the cause removed a whole queue at one instant. All
+// losses that it explains happened then.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c may explain that h lost the lock by tick end. With
-// c.told it counts even long after it was over, because a session that was cut
-// off for a while may end late.
+// may reports whether c can explain that h had lost the lock by tick end. A
+// cut-off session may end long after the cut is healed, so causes with told set
+// explain later losses, too.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -145,15 +141,14 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns the tick at which the contender's last Lock was unlocked, and
-// whether the store had certainly removed its node by then.
+// leftAt returns when the contender's last Lock was unlocked. clean says that
+// by then the node was certainly gone from the store.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
 }
 
-// ended returns the wall-clock time at which the contender's last Lock was
-// unlocked, or zero.
+// ended returns the wall-clock time of the contender's last Unlock, or zero.
 func (c *contender) ended() (at time.Time) {
 	for _, h := range c.handles {
 		switch {
@@ -166,11 +161,10 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf returns the name of a node without its mode, which a downgrade
-// changes.
+// nodeOf strips the mode from a node name, because a downgrade changes it.
 func nodeOf(name string) string { return strings.Replace(name, "-W-", "-R-", 1) }
 
-// recorder records what happens to the locks of one store.
+// recorder records the operations on one store.
 type recorder struct {
 	mu         sync.Mutex
 	clock      int64
@@ -178,16 +172,14 @@ type recorder struct {
 	contenders []*contender
 	live       []*handle // Locks that may still be held
 	causes     []cause
-	empty      map[string][]int64 // by queue: ticks at which it was seen empty with no call in flight
-	// lagging is set if the server that a client asks may not yet know what
-	// the store has done, as on an ensemble. See sees.
+	empty      map[string][]int64 // by queue: when it was seen empty while no call was in flight
+	// lagging is set on an ensemble, where a server may lag behind the
+	// others, so that a try may fail although the lock is free.
 	lagging bool
-	// shared is set if actors share nodes. A call then need not have a node
-	// of its own, so breaches checks neither the order of the nodes nor
-	// refused tries.
+	// shared is set if actors share nodes. The rules about the order of
+	// nodes and about refused tries then do not apply.
 	shared bool
-	// grace is how long a node may outlive a failed attempt or an Unlock; 0
-	// if unknown.
+	// grace is how long a node may outlive its call; 0 if unknown.
 	grace time.Duration
 }
 
@@ -197,15 +189,15 @@ func (r *recorder) tick() int64 {
 	return r.next()
 }
 
-// next advances the clock by one and returns the tick. The caller holds mu.
+// next advances the logical clock. mu must be held.
 func (r *recorder) next() int64 {
 	r.clock++
 	return r.clock
 }
 
-// cause injects a fault by calling play, and records it as a cause of losses:
-// until play returns if it returns true, and otherwise until the end of the
-// history.
+// cause injects a fault by calling play, and records it as a possible cause of
+// losses. If play returns false, the fault may still take effect until the end
+// of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -213,8 +205,7 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// done adapts f, which has no effect after it has returned, to
-// [recorder.cause].
+// done adapts a fault that is over when f returns.
 func done(f func()) func() bool {
 	return func() bool {
 		f()
@@ -222,8 +213,8 @@ func done(f func()) func() bool {
 	}
 }
 
-// begin records that a fault is about to be injected. The fault is a cause of
-// losses until end is called.
+// begin records the start of a fault, which may cause losses until the caller
+// calls end.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +224,6 @@ func (r *recorder) begin(c cause) (end func()) {
 	return func() { r.note(func() { r.causes[i].ret = r.next() }) }
 }
 
-// settled records that a queue was seen empty with no call in flight.
 func (r *recorder) settled(queue string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,8 +233,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take makes an attempt. After a success it asks all other holders whether they
-// still hold the lock.
+// take makes an attempt. After a grant it also asks all other holders for their
+// state, because they must know of a loss by then.
 func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -270,8 +260,8 @@ func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	return a.got
 }
 
-// won records an acquired Lock: a re-entry of the contender whose context was
-// used, or the grant of a new contender. The caller holds mu.
+// won records an acquired Lock, either as a re-entry or as the grant of a new
+// contender. mu must be held.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.within != nil && l.Token() == a.within.token {
@@ -288,8 +278,8 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	r.live = append(r.live, a.got)
 }
 
-// refused records what a failed re-entry shows about the lock. The caller holds
-// mu.
+// refused records what a failed re-entry reveals about the lock. mu must be
+// held.
 func (r *recorder) refused(a *attempt) {
 	switch c := a.within.contender; {
 	case errors.Is(a.err, dlock.ErrUpgrade):
@@ -299,7 +289,7 @@ func (r *recorder) refused(a *attempt) {
 	}
 }
 
-// lost records that a contender knows of its loss. The caller holds mu.
+// lost records that a contender has noticed its loss. mu must be held.
 func (r *recorder) lost(c *contender) {
 	if c.learned == 0 {
 		c.learned = r.clock
@@ -307,7 +297,7 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs records that an attempt has a node with that token.
+// queuedAs records the token of the node that an attempt has created.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,13 +314,12 @@ func (r *recorder) note(f func()) {
 	f()
 }
 
-// cancel cancels the context of an attempt in flight.
 func (r *recorder) cancel(a *attempt, cancel func()) {
 	r.note(func() { a.gaveUp = r.next() })
 	cancel()
 }
 
-// ask records whether a lock is still held, and reports it.
+// ask checks whether a lock is still held and records the answer.
 func (r *recorder) ask(actor int, h *handle) bool {
 	call := r.tick()
 	mode := h.lock.Mode()
@@ -374,8 +363,7 @@ func (r *recorder) end(h *handle, e *ending, call func() error) error {
 	return err
 }
 
-// close closes a client, records that, and asks each of its Locks whether it is
-// still held.
+// close closes a client and then asks each of its Locks for its state.
 func (r *recorder) close(c *client) error {
 	e := &ending{span: span{ret: forever}}
 	r.note(func() { e.call, c.closed = r.next(), e })
@@ -387,7 +375,6 @@ func (r *recorder) close(c *client) error {
 	return err
 }
 
-// held returns the Locks that a client may still hold.
 func (r *recorder) held(c *client) (all []*handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,8 +386,8 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the slot of a client to be hit by a fault, most often one that
-// holds a lock.
+// target draws the slot of a client for a fault to hit. It prefers clients that
+// hold a lock.
 func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -410,8 +397,8 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// Rows of the picture for events that belong to no actor.
+// Rows of the picture for events that do not belong to an actor.
 const (
 	closer = 0
-	losses = 1000 // row for the losses of slot 0, followed by those of the other slots
+	losses = 1000 // first row for losses, one for each slot
 )

@@ -8,16 +8,15 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hop is a proxy in front of a server.
 type hop struct {
 	*zktest.Proxy
 	server *zktest.Server
 }
 
-// route is a client's way to the servers, one proxy for each.
+// route is a client's connection to the ensemble, through one proxy per server.
 type route []hop
 
-// now returns the hop through which the client is connected, or else the first.
+// now returns the hop that the client is connected through, or else the first.
 func (w route) now() hop {
 	for _, h := range w {
 		if h.Connections() > 0 {
@@ -45,9 +44,9 @@ func (w route) delay(d time.Duration) {
 	}
 }
 
-// expire makes the servers end a client's session, and returns false if the
-// outcome is unknown. It refuses connections meanwhile, because a reconnect
-// would take the session over before the server has ended it.
+// expire makes the servers end a client's session. It returns false if the
+// outcome is unknown. Connections are refused meanwhile, because a client that
+// reconnects in time keeps its session.
 func (w route) expire(t testing.TB) bool {
 	sessions := w.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
@@ -60,7 +59,7 @@ func (w route) expire(t testing.TB) bool {
 	defer w.heal()
 	for i := range 20 * len(w) {
 		err := zktest.Expire(w[i%len(w)].server.Addr(), last.ID, last.Passwd)
-		if err == nil || strings.Contains(err.Error(), "does not know it") { // the session has ended already
+		if err == nil || strings.Contains(err.Error(), "does not know it") { // expired already
 			return true
 		}
 		t.Logf("expire: %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store describes how to reach a store, and which faults Run plays on it.
+// Store describes a store under test, and the faults that Run can play on it.
 type Store struct {
 	// Of is the name of the store in the records, such as redis.
 	Of string
@@ -93,7 +93,7 @@ const (
 	outagePause = 3 * time.Second        // approximate time between outages
 )
 
-// history is one history of a store.
+// history runs the clients, actors and faults on one store.
 type history struct {
 	*testing.T
 	*recorder
@@ -111,7 +111,8 @@ type history struct {
 	hooks chan struct{} // holds a value while a hook runs
 }
 
-// link is the connector of one client. It remembers its latest session.
+// link is a client's connector that remembers the latest session, because the
+// hooks of a driver's test need it.
 type link struct {
 	driver.Connector
 
@@ -130,7 +131,6 @@ func (l *link) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// session returns the client's session, or nil.
 func (l *link) session() driver.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,13 +147,12 @@ func newHistory(t *testing.T, s Store, seed uint64) *history {
 	}
 	for i := range clients {
 		h.join(i)
-		// A busy machine may end a session without a fault.
+		// On a busy machine a session may expire without any fault.
 		h.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return h
 }
 
-// join adds a slot with its client and its actor.
 func (h *history) join(i int) {
 	l := &link{Connector: h.connector}
 	s := newSeat(i, func() *dlock.Client {
@@ -202,7 +201,7 @@ func (h *history) rest() {
 	}
 }
 
-// every calls play repeatedly until the history ends, after random waits of at
+// every calls play repeatedly until the history ends, with random pauses of at
 // most longest.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
@@ -218,7 +217,6 @@ func (h *history) every(longest time.Duration, play func()) {
 	}
 }
 
-// deserted waits until the queue is empty.
 func (h *history) deserted() {
 	for until := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
 		nodes, err := h.nodes()
@@ -233,7 +231,6 @@ func (h *history) deserted() {
 	h.settled(queue)
 }
 
-// nodes returns the nodes of the queue, oldest first.
 func (h *history) nodes() ([]driver.Node, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.store.Config.SessionTimeout)
 	defer cancel()
@@ -245,12 +242,13 @@ func (h *history) nodes() ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// requestOps are the operations whose requests or replies a fault loses. Create
-// is twice as likely. The first three, which write to the store, are those used
-// by nasty.
+// requestOps are the operations whose requests or replies may get lost. Create
+// occurs twice, to be drawn twice as often. Functions of nasty draw from the
+// first three only, which write to the store.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
-// fault plays a random fault, or none if its hook is nil.
+// fault plays a random fault. It does nothing if the store has no hook for that
+// fault.
 func (h *history) fault() {
 	i := h.target(h.rand, len(h.slots))
 	c, s := h.store.Config, h.links[i].session()
@@ -281,28 +279,27 @@ func (h *history) fault() {
 	}
 }
 
-// told returns a cause of losses in a slot that the client must notice before
-// the store grants the lock to another contender.
+// told returns the cause of a loss that a client must notice before the store
+// grants the lock to anyone else.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {
 	return time.Duration(h.rand.Int64N(int64(limit)))
 }
 
-// hook plays a fault that is over when play returns.
+// hook plays a fault that has no effects after play returns.
 func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
 
-// alone calls play while no other hook runs. The deferred receive also runs if
-// play ends the goroutine by failing the test.
 func (h *history) alone(play func()) {
 	h.hooks <- struct{}{}
 	defer func() { <-h.hooks }()
 	play()
 }
 
-// lose loses the next request for op by the client of slot i, or its reply.
+// lose makes the next request of client i for op fail, by dropping either the
+// request or its reply.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -313,7 +310,7 @@ func (h *history) lose(i int, op faults.Op, reply bool) {
 	}
 }
 
-// cut cuts a client off for a while.
+// cut disconnects client i from the store for a while.
 func (h *history) cut(i int, d time.Duration) {
 	s := h.links[i].session()
 	if s == nil || h.store.Config.CutOff == nil {
@@ -328,8 +325,8 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes one of the first two nodes of the queue, which belong to a
-// holder or to the next waiter.
+// removeNode removes the first or second node of the queue as an operator
+// would, so that a holder or the next waiter loses it.
 func (h *history) removeNode() {
 	nodes, err := h.nodes()
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
@@ -347,8 +344,6 @@ func (h *history) removeQueue() {
 	}
 }
 
-// outage makes the store fail for all clients. Hooks wait, because they need
-// the store.
 func (h *history) outage() {
 	limit := 2 * h.store.Config.SessionTimeout
 	d := time.Duration(rand.Int64N(int64(limit)))
@@ -359,9 +354,9 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns hooks that disturb client i at the worst moments: write loses
-// its next request that creates or deletes a node, or the reply, and hold may
-// cut it off while it holds the lock, for so long that others get the lock.
+// nasty returns hooks that disturb client i at the worst moments. The hook
+// write loses the client's next request to create or delete a node. The hook
+// hold sometimes cuts the client off until others get its lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

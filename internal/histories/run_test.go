@@ -17,12 +17,12 @@ import (
 
 const memoryTimeout = 2 * time.Second
 
-// observed is a connector of a store in memory. It maps sessions to stores,
-// because most hooks get only the session.
+// observed is an in-memory connector that remembers which store a session came
+// from, because most hooks get only the session.
 type observed struct {
 	*memdriver.Store
 	stores *sync.Map // *memdriver.Store by driver.Session
-	spoil  spoiler   // a broken driver, or nil
+	spoil  spoiler   // breaks sessions on purpose; nil for none
 }
 
 func (o observed) Connect(ctx context.Context) (driver.Session, error) {
@@ -43,8 +43,8 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore describes a store in memory to Run. Other drivers' tests reuse
-// the Config that they pass to dlocktest.Run.
+// inMemoryStore describes the in-memory store for Run. Tests of other drivers
+// reuse the Config that they pass to dlocktest.Run.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {
@@ -70,8 +70,8 @@ func inMemoryStore(spoil spoiler) Store {
 	}}
 }
 
-// The test of a driver whose store runs in another process looks like this,
-// without synctest.Test.
+// A driver's own test looks like this. Only stores that run in this process can
+// use synctest.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inMemoryStore(nil)

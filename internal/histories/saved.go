@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Kind is the kind of an [Operation].
+// Kind distinguishes operations, such as grants and releases.
 type Kind int
 
 const (
@@ -32,15 +32,15 @@ type Operation struct {
 	Actor        int // row in the picture
 	Kind         Kind
 	Queue        string
-	Hold         int        // number of the hold; each grant begins a new one, even on a shared node
-	Handle       int        `json:",omitempty"` // number of the Lock within its hold: 0 for the grant, then 1 and so on for re-entries
-	Mode         dlock.Mode `json:",omitempty"` // of a grant or a re-entry: as requested; of an answer: result of Lock.Mode
-	Token        int64      `json:",omitempty"` // of a grant: its token; of a clearing, which removes a whole queue: that of the last node in it
-	Sharer       int        `json:",omitempty"` // of a grant: number of the client if its actors share nodes, else 0
-	Maybe        bool       `json:",omitempty"` // the lock may have been lost before, in which case the operation has no effect
+	Hold         int        // Hold numbers the grants; re-entries share the number
+	Handle       int        `json:",omitempty"` // number of the Lock within its hold: 0 for the grant, 1 for the first re-entry
+	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
+	Token        int64      `json:",omitempty"` // token of a grant, or of the last node that a queue removal took away
+	Sharer       int        `json:",omitempty"` // number of the client if its goroutines share nodes, else 0
+	Maybe        bool       `json:",omitempty"` // no effect if the lock was lost before
 }
 
-// Note marks something in the picture of a history that is not an operation.
+// Note marks an event in the picture of a history, such as a fault.
 type Note struct {
 	Row                  string
 	From, To             int64
@@ -52,19 +52,18 @@ type Note struct {
 type Record struct {
 	Of         string // what was tested, such as redis
 	Title      string
-	Wrong      []string // broken rules other than the order of the operations
+	Wrong      []string // broken rules that were found without a search
 	Operations []Operation
 	Notes      []Note
-	// Broken is not 0 if the lock was deliberately broken. At least that
-	// many records of this Of must be refused.
+	// Broken is the minimum number of histories that the judge must refuse,
+	// because the lock was deliberately broken. Zero means a sound lock.
 	Broken int `json:",omitempty"`
 }
 
 // Directory names the environment variable with the directory for the records.
 const Directory = "DLOCK_HISTORIES"
 
-// check saves a history for the search, and fails the test if the history
-// breaks a rule that needs no search.
+// check saves a history for the judge and fails the test if wrong is not empty.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)
@@ -81,8 +80,8 @@ func (r *recorder) record(of, title string, wrong []string) *Record {
 	return &Record{Of: of, Title: title, Wrong: wrong, Operations: operations, Notes: r.notes()}
 }
 
-// save writes the record to the directory for records. Without that directory,
-// it keeps only records of broken rules.
+// save writes the record to the directory named by DLOCK_HISTORIES. Without it,
+// only failures are kept.
 func (r *Record) save(t testing.TB) {
 	t.Helper()
 	dir := os.Getenv(Directory)
@@ -132,8 +131,6 @@ const (
 	exclusiveColor = "#f4e3b6"
 )
 
-// notes returns the faults, the holds as seen by their contenders, and the
-// failed calls.
 func (r *recorder) notes() (all []Note) {
 	add := func(row string, at span, color, text, details string) {
 		all = append(all, Note{row, at.call, min(at.ret, r.clock+1), color, text, details})

@@ -30,11 +30,11 @@ var batches = flag.Int("batches", 2, "how many times four histories are made on 
 const (
 	sessionTimeout = 2 * time.Second
 	zkClients      = 4
-	zkFor          = 6 * time.Second // how long faults are injected in one history
+	zkFor          = 6 * time.Second
 )
 
-// zkHistory is a lock on ZooKeeper, with clients that reach each server through
-// a proxy of their own.
+// zkHistory is a history on ZooKeeper. Each client reaches the servers through
+// its own proxies, so that faults can hit clients separately.
 type zkHistory struct {
 	testing.TB
 	*recorder
@@ -48,13 +48,13 @@ type zkHistory struct {
 	seed    uint64
 	rand    *rand.Rand
 	heals   sync.WaitGroup
-	stop    chan struct{} // closed to stop new rounds
+	stop    chan struct{}
 	playing sync.WaitGroup
 	wrong   complaints
 }
 
-// newZKHistory makes a history with clients whose locks are below the path
-// root. The clients are closed when the test ends.
+// newZKHistory opens clients whose locks are below the path root, and closes
+// them when the test ends.
 func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *zkHistory {
 	t.Helper()
 	w := &zkHistory{
@@ -63,7 +63,7 @@ func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, se
 	}
 	for i := range zkClients {
 		w.join(i)
-		// A busy machine may end a session without a fault.
+		// On a busy machine a session may expire without any fault.
 		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return w
@@ -76,7 +76,6 @@ func addrs(servers []*zktest.Server) (all []string) {
 	return all
 }
 
-// join adds a slot with its proxies to the servers.
 func (w *zkHistory) join(i int) {
 	var to route
 	var hosts []string
@@ -89,7 +88,7 @@ func (w *zkHistory) join(i int) {
 	s := newSeat(i, func() *dlock.Client {
 		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
 		if err != nil {
-			panic(err) // Open does no I/O, so dsn must be wrong
+			panic(err) // Open does no I/O, so only a wrong dsn can fail
 		}
 		return c
 	})
@@ -101,9 +100,9 @@ func (w *zkHistory) join(i int) {
 	})
 }
 
-// nasty returns hooks that disturb client i at the worst moments: write loses
-// its next request that creates or deletes a node, or the reply, and hold may
-// cut it off while it holds the lock, for so long that others get the lock.
+// nasty returns hooks that disturb client i at the worst moments. The hook
+// write loses the client's next request to create or delete a node. The hook
+// hold sometimes cuts the client off until others get its lock.
 func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -128,15 +127,14 @@ func (w *zkHistory) nasty(i int, to route) nasty {
 	}
 }
 
-// start lets all actors acquire and release locks until end is called.
 func (w *zkHistory) start() {
 	for _, a := range w.actors {
 		w.playing.Go(a.play)
 	}
 }
 
-// end waits for all actors. Then the queue must become empty, and each actor in
-// turn must get the lock with TryLock and with TryRLock.
+// end waits for all actors and checks that the lock is usable: the queue must
+// become empty, and each actor must get the lock with TryLock and TryRLock.
 func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
@@ -153,7 +151,6 @@ func (w *zkHistory) end() {
 	}
 }
 
-// deserted fails the test unless the queue becomes empty.
 func (w *zkHistory) deserted() {
 	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -164,7 +161,6 @@ func (w *zkHistory) deserted() {
 	w.settled(queue)
 }
 
-// play injects faults until stop is closed.
 func (w *zkHistory) play(stop <-chan struct{}) {
 	for {
 		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(w.pace))))
@@ -180,8 +176,8 @@ func (w *zkHistory) play(stop <-chan struct{}) {
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
-// fault injects one fault. Errors of an operator's request are ignored, because
-// the node may be gone already.
+// fault injects one random fault. An operator's failed request is ignored,
+// because the node may be gone already.
 func (w *zkHistory) fault() {
 	i := w.target(w.rand, len(w.routes))
 	to := w.routes[i]
@@ -208,8 +204,8 @@ func (w *zkHistory) fault() {
 	}
 }
 
-// cut cuts a client off for a while, perhaps for longer than its session lasts:
-// from one server or all, in both directions or in one.
+// cut disconnects a client for a while, perhaps for longer than its session
+// lasts. It cuts one server or all, in one direction or both.
 func (w *zkHistory) cut(of func(string) cause, to route) {
 	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
 	if w.rand.IntN(2) == 0 {
@@ -229,8 +225,7 @@ func (w *zkHistory) cut(of func(string) cause, to route) {
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }
 
-// sever cuts the connections of a route by calling cut for each proxy, and
-// heals them after d.
+// sever applies cut to the proxies of a route and heals them after d.
 func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {
@@ -243,7 +238,6 @@ func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.
 	}))
 }
 
-// nodes returns the nodes of the queue, oldest first.
 func (w *zkHistory) nodes() []string {
 	names, _, err := w.raw.Children(w.root + "/" + queue)
 	if err != nil {
@@ -254,8 +248,8 @@ func (w *zkHistory) nodes() []string {
 	return names
 }
 
-// removeNode removes one of the first two nodes of the queue, which belong to a
-// holder or to the next waiter.
+// removeNode removes the first or second node of the queue as an operator
+// would, so that a holder or the next waiter loses it.
 func (w *zkHistory) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
@@ -277,9 +271,8 @@ func (w *zkHistory) removeQueue() bool {
 }
 
 // operator waits until an operator's request can no longer take effect, and
-// reports whether that is certain. If the outcome is unknown, it writes in the
-// same session until the store answers, because the leader then accepts no
-// earlier write of that session.
+// reports whether that is certain. If the reply was lost, it writes in the same
+// session until the store answers: later writes cannot overtake the lost one.
 func (w *zkHistory) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
@@ -314,8 +307,8 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play runs and checks several histories, each with faults of its own.
-// Meanwhile injects faults into the servers, which hit all of them.
+// play runs several histories concurrently and checks them. meanwhile injects
+// faults into the servers, which all histories share.
 func play(t *testing.T, of string, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup
