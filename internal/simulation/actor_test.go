@@ -14,7 +14,7 @@ import (
 )
 
 // actor is a goroutine that uses a client's locks. It has its own random
-// source, so that its actions do not depend on the other actors.
+// source, so that other actors do not influence its actions.
 type actor struct {
 	run    *run
 	id     int
@@ -23,16 +23,15 @@ type actor struct {
 	host   string
 
 	mu      sync.Mutex
-	calls   int  // calls of Lock, RLock, TryLock and TryRLock so far
+	calls   int
 	calling bool // one of these calls is in flight
 	want    want
 }
 
 func newActor(r *run, c *client, id int) *actor {
 	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
-	// In every third seed all actors share a host name, so that the nodes
-	// of a queue that was removed and recreated have the same names as
-	// before.
+	// In every third seed all actors share a host name. If an operator
+	// removes a queue, its nodes then come back under the same names.
 	if a.host = "h"; r.seed%3 != 0 {
 		a.host = []string{"h", "h", "a", "b"}[c.number]
 	}
@@ -43,7 +42,6 @@ func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration that differs from those of all other actors.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
@@ -59,7 +57,6 @@ func (a *actor) play() {
 	}
 }
 
-// mutex returns an RWMutex that waits in a random way.
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.ownData(), recipes.WithWait(a.wait()))
 	if a.run.retains() {
@@ -68,8 +65,8 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// wait draws a way of waiting. In a run that must be repeatable, Poll has no
-// pauses, because it draws their jitter from a random source without a seed.
+// wait draws a way of waiting. Repeatable runs use Poll without pauses, because
+// it draws the jitter of pauses from an unseeded source.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -82,7 +79,6 @@ func (a *actor) wait() recipes.Wait {
 	return recipes.Poll(1)
 }
 
-// attempt describes a call that acquires the lock.
 type attempt struct {
 	name      string
 	call      func(ctx context.Context) (*recipes.Lock, error)
@@ -130,7 +126,6 @@ func (a *actor) round() {
 	}
 }
 
-// tryRepeatedly tries a lock several times in a row.
 func (a *actor) tryRepeatedly() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
 	m := a.mutex(queue)
@@ -143,13 +138,12 @@ func (a *actor) tryRepeatedly() {
 	}
 }
 
-// slack is how long a call may take after its timeout or cancellation. It may
-// wait 50 ms for the clean-up of its node, or for the end of an attempt to
-// connect.
+// slack is how long a call may outlast its timeout or cancellation. It may
+// spend 50 ms on cleaning up its node, or wait for a connection attempt.
 const slack = 110 * time.Millisecond
 
-// acquire makes the call described by t and judges its result. It returns nil
-// if the lock was not granted.
+// acquire makes a call and judges its result. It returns nil if the lock was
+// not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
 	a.begin(t.queue, t.mode)
@@ -177,9 +171,9 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 		a.run.count("locked")
 	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try does not retry failed requests
 		a.run.count("try: store unavailable")
-		// While the sequences of a queue are used up, every Create
-		// fails. A try whose node an operator removes creates another
-		// one, and fails only if that is removed, too.
+		// Two errors are allowed for: Create fails while a queue has
+		// used up its sequences, and a try gives up if an operator
+		// removes its node twice.
 		usedUp := strings.Contains(err.Error(), "sequences are used up")
 		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
@@ -203,7 +197,7 @@ func (a *actor) begin(queue string, mode recipes.Mode) {
 	a.want = want{queue, mode, time.Now()}
 }
 
-// wanted returns what the actor's current call waits for, if there is one.
+// wanted returns the lock that the actor's call in flight asks for, if any.
 func (a *actor) wanted() (w want, calling bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -216,7 +210,6 @@ func (a *actor) end() {
 	a.calling = false
 }
 
-// call returns the number of the actor's current call, or 0.
 func (a *actor) call() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// client is a process that uses the store. Its actors share its sessions.
+// client is a simulated process with its own connection to the store. All its
+// actors share its sessions.
 type client struct {
 	run    *run
 	number int
@@ -18,15 +19,15 @@ type client struct {
 
 	mu             sync.Mutex
 	locks          *recipes.Client
-	present        driver.Session // latest session of the store, without injected faults
+	present        driver.Session // latest session, bypassing the injected faults
 	session        int            // number of that session
-	cuts           map[int]cut    // by session number: directions that are cut off
+	cuts           map[int]cut    // by session number
 	paused         bool
 	disturbedUntil time.Time // until then a fault may hide a loss from the client
-	lostAt         time.Time // when a request or reply of the client was last lost
+	lostAt         time.Time // when a message of the client was last lost
 }
 
-// cut says which directions of a session are cut off.
+// cut says in which directions a session is disconnected.
 type cut struct{ requests, replies bool }
 
 func (r *run) newClient(number int) *client {
@@ -36,8 +37,8 @@ func (r *run) newClient(number int) *client {
 	return c
 }
 
-// Connect connects to the store itself. It is called by the connector in
-// c.faults, which adds the faults.
+// Connect connects to the real store. The connector in c.faults calls it and
+// adds the faults.
 func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.run.store.Connect(ctx)
 	if err != nil {
@@ -52,7 +53,6 @@ func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// open opens a dlock client on the connector c.faults.
 func (c *client) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
@@ -64,8 +64,9 @@ func (c *client) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without jitter, so that runs repeat. The odd duration
-// differs between back-offs, so that no two timers fire at the same instant.
+// constant is a back-off without jitter, which keeps runs repeatable. Each
+// instance has its own odd duration, so that no two timers fire at the same
+// instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -94,15 +95,14 @@ func (c *client) liveSession() (s driver.Session, number int) {
 	return c.present, c.session
 }
 
-// connected records the number of the latest session.
 func (c *client) connected(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = number
 }
 
-// replace returns the dlock client, which the caller must close, and opens
-// another.
+// replace opens a new dlock client and returns the previous one, which the
+// caller must close.
 func (c *client) replace() *recipes.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +145,8 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether a request or reply must wait at the gate, because
-// the client is paused or its session is cut off in that direction.
+// holdsBack reports whether a message must wait, because its client is paused
+// or its session is disconnected in that direction.
 func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,23 +157,22 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that a fault may hide a loss from the client until then.
+// disturb records that until the given time a fault may hide a loss.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
-// loses records the loss of a request or a reply.
 func (c *client) loses() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lostAt = time.Now()
 }
 
-// disturbedSince reports whether anything has kept the client from the store
-// since t, or a message was lost less than a second before t or later. The
-// second counts because a call may join an earlier attempt to connect.
+// disturbedSince reports whether a fault may have delayed the client since t.
+// Messages lost up to a second before t count as well, because a call may join
+// a connection attempt that was already failing.
 func (c *client) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true
@@ -183,8 +182,8 @@ func (c *client) disturbedSince(t time.Time) bool {
 	return c.lostAt.After(t.Add(-time.Second))
 }
 
-// calmSince returns the instant since which nothing has kept the client from
-// the store, at the earliest t.
+// calmSince returns when the client was last kept from the store, or t if that
+// is later.
 func (c *client) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

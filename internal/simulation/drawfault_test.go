@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// pass draws the fault for a message, and lets the message pass the gate with
-// it unless it is to be delayed.
+// pass delivers a message with a fault drawn for it, unless that fault is a
+// delay.
 func (r *run) pass(p *message) {
 	f := r.drawFault(p)
 	if f.Delay > 0 {
@@ -34,8 +34,7 @@ func (r *run) pass(p *message) {
 	p.verdict <- f
 }
 
-// drawFault draws the fault for a message, if any. A Delay keeps the message at
-// the gate.
+// drawFault draws a fault for a message, or none.
 func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
@@ -62,25 +61,24 @@ func (r *run) drawFault(p *message) (f faults.Fault) {
 	return f
 }
 
-// repeatable reports whether the network may duplicate requests of that kind.
+// repeatable reports whether the network may duplicate such a request.
 func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether a request of that kind may set a watch.
+// arms reports whether such a request may set a watch.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span draws a duration that never ends at the same instant as one drawn
-// elsewhere.
+// span draws a duration. No two timers of a run may fire at the same instant,
+// because their order would not depend on the seed.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful reports whether a request that removes or renames the node of l was
-// lost. If so, a missing node does not prove that another client has removed
-// it.
+// doubtful reports whether the reply to a Delete or rename of the lock's node
+// was lost. The node may then be gone although no other client has removed it.
 func (r *run) doubtful(l *recipes.Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,7 +2,6 @@ package simulation
 
 import "time"
 
-// fault draws one fault and injects it.
 func (r *run) fault() {
 	c := r.clients[r.rand.IntN(len(r.clients))]
 	queue := r.queues[r.rand.IntN(len(r.queues))]
@@ -22,7 +21,6 @@ func (r *run) fault() {
 	}
 }
 
-// expire makes the store end a session.
 func (r *run) expire(c *client) {
 	s, _ := c.liveSession()
 	if s == nil {
@@ -34,8 +32,8 @@ func (r *run) expire(c *client) {
 	r.store.Faults().Expire(s)
 }
 
-// cut cuts a session off for a while, perhaps for longer than it lasts, in both
-// directions or in one, and then with or without its heartbeats.
+// cut disconnects a session for a while, perhaps for longer than it lasts. It
+// cuts one direction or both, with or without the heartbeats.
 func (r *run) cut(c *client) {
 	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {
@@ -58,10 +56,9 @@ func (r *run) cut(c *client) {
 	time.AfterFunc(d, heal)
 }
 
-// pause pauses a process for a while, perhaps past its lease. When pause
-// returns, time has passed for the store and for the clocks of the process. Its
-// timers fire and its messages arrive only after other processes have taken
-// some steps.
+// pause suspends a process for a while, perhaps past its lease. When pause
+// returns, its clocks have advanced. Its timers fire and its messages arrive
+// only after other processes have taken some steps.
 func (r *run) pause(c *client) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
@@ -75,7 +72,6 @@ func (r *run) pause(c *client) {
 	r.store.Faults().Pause(s, d)
 }
 
-// wakeUp resumes the paused process.
 func (r *run) wakeUp() {
 	for _, c := range r.clients {
 		if c.setPaused(false) {
@@ -86,9 +82,9 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it, and gives them another.
-// In a run that must be repeatable it does so only without messages in flight,
-// because the seed does not order their arrival and the close.
+// closeClient replaces a client while its actors use it. Repeatable runs do so
+// only if no messages are in flight, because the seed does not decide whether
+// they arrive before the close.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

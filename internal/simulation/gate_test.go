@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// gate holds requests, replies and ends of watches until the run lets them
-// pass.
+// gate delays requests, replies and watch events until the run delivers them,
+// one at a time and in an order that depends on the seed.
 type gate struct {
 	mu      sync.Mutex
 	step    int // number of the current step of the run
@@ -22,17 +22,18 @@ type gate struct {
 	waiting []*message
 }
 
-// message is a request, a reply or the end of a watch that waits at the gate.
+// message is a request, a reply or the end of a watch, which waits for its
+// delivery.
 type message struct {
 	client  *client
 	request faults.Request
-	born    int // step of its arrival; for a reply, step in which the store answered
+	born    int // step in which it arrived or, for a reply, in which the store answered
 	after   time.Time
 	verdict chan faults.Fault
 }
 
-// plan returns the hook that package faults calls for each message of the
-// client's sessions. It blocks until the run lets the message pass, and returns
+// plan returns a hook for package faults, which calls it for each message of
+// the client. The hook blocks until the run delivers the message, and returns
 // the fault drawn for it.
 func (g *gate) plan(c *client) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
@@ -40,7 +41,7 @@ func (g *gate) plan(c *client) faults.Plan {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // no node can be created while the queue's sequences are used up
+			c.disturb(time.Now()) // Create fails while the queue has used up its sequences
 		}
 		p := g.arrive(c, r)
 		select {
@@ -75,7 +76,7 @@ func (g *gate) remove(p *message) {
 	}
 }
 
-// openForGood lets everything pass from now on.
+// openForGood delivers all messages at once, including later ones.
 func (g *gate) openForGood() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,22 +87,20 @@ func (g *gate) openForGood() {
 	g.waiting = nil
 }
 
-// arrived returns the number of messages that have arrived so far.
 func (g *gate) arrived() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.came
 }
 
-// next begins the next step of the run.
 func (g *gate) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.step++
 }
 
-// ready returns the messages that may pass, in an order independent of the
-// scheduler.
+// ready returns the deliverable messages, in an order that does not depend on
+// the goroutine scheduler.
 func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()
@@ -116,7 +115,6 @@ func (g *gate) ready() []*message {
 	return ready
 }
 
-// has reports whether a message of the client waits.
 func (g *gate) has(c *client) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,15 +134,14 @@ func (p *message) compare(q *message) int {
 		a.Nth-b.Nth)
 }
 
-// watchKey identifies a watch by the request that has set it.
+// watchKey identifies a watch by the request that set it.
 type watchKey struct {
 	client, session, nth int
 	op                   faults.Op
 	queue                string
 }
 
-// watch returns the watch that a request or its reply sets, or whose end the
-// message reports.
+// watch returns the watch that the message sets or ends.
 func (p *message) watch() watchKey {
 	q := &p.request
 	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}

@@ -23,12 +23,12 @@ type entry struct {
 	args   []any
 }
 
-// note records what the run has done, such as letting a message pass or
-// injecting a fault. Notes repeat with the seed.
+// note records an action of the run, such as an injected fault. A seed always
+// yields the same notes.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark records a result of a step. The seed does not decide the order of
-// remarks within a step.
+// remark records a result of an action. Within a step, the order of remarks
+// depends on the scheduler.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {
@@ -47,7 +47,6 @@ func (j *journal) count(what string) {
 	j.counts[what]++
 }
 
-// fail records that the run has failed. Only the first reason is kept.
 func (j *journal) fail(format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
 	j.remark("FAILED: %s", msg)
@@ -64,13 +63,11 @@ func (j *journal) failed() bool {
 	return j.failure != ""
 }
 
-// epoch is when virtual time begins.
+// epoch is the start of virtual time.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// String returns all notes and remarks.
 func (j *journal) String() string { return j.text(func(entry) bool { return true }) }
 
-// steps returns the notes without the remarks.
 func (j *journal) steps() string { return j.text(func(e entry) bool { return !e.remark }) }
 
 func (j *journal) text(wanted func(entry) bool) string {

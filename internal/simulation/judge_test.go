@@ -13,25 +13,23 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// learnLimit is the longest time in which a client must notice that one of its
-// nodes is gone. It starts anew whenever something keeps the client from the
-// store.
+// learnLimit is how long a client may take to notice that its node is gone. The
+// time starts anew when a fault keeps the client from the store.
 const learnLimit = 10 * time.Second
 
-// holding is a lock that an actor has acquired and not unlocked.
 type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
 	fresh bool // the grant has not been judged yet
 
-	joined bool // at the grant another actor held the lock with the same node
+	joined bool // another actor held the lock with the same node at the time of the grant
 
-	missing time.Time // since when its node is gone; zero if it is there
-	// notDowngraded is since when the store shows the node of a shared lock
+	missing time.Time // since when its node has been gone, or zero
+	// notDowngraded is since when the store has shown a shared lock's node
 	// as exclusive, or zero.
 	notDowngraded time.Time
-	blocking      time.Time // since when it blocks a reader of its own client, or zero
+	blocking      time.Time // since when it has blocked a reader of the same client, or zero
 }
 
 // removal records when an operator removed a node.
@@ -40,14 +38,14 @@ type removal struct {
 	at   time.Time
 }
 
-// nodelessWaiter is a call that waits although its node was removed.
+// nodelessWaiter is a call that goes on waiting after its node was removed.
 type nodelessWaiter struct {
 	call  int
 	token int64
 	at    time.Time
 }
 
-// granted records a grant. It is called in the step of the grant, before time
+// granted records a grant. It must be called in the same step, before time
 // passes or a session ends.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
@@ -58,7 +56,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	if err := ctx.Err(); err != nil {
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
-	_ = l.Lost() // the first call of Lost makes the channel
+	_ = l.Lost() // the channel exists only after the first call
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
@@ -78,8 +76,8 @@ func (r *run) hold(h *holding) {
 	r.held[h.lock] = h
 }
 
-// giving records that an actor is about to unlock, and reports whether no other
-// Lock with the same node is held.
+// giving records that an actor is about to unlock. last is true if nobody else
+// holds a Lock with the same node.
 func (r *run) giving(l *recipes.Lock) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,10 +90,9 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 	return true
 }
 
-// judge judges all held locks except those of paused processes, which cannot
-// learn of anything. Err compares the clocks with the lease, and thus may be
-// first to notice a loss. It is called only if another actor holds the same
-// lock, because a lone holder must learn of its loss without it.
+// judge checks all held locks, except those of paused processes, which cannot
+// notice anything. It calls Err only if another actor holds the same lock,
+// because a lone holder must notice its loss without that call.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -123,14 +120,13 @@ func (r *run) judge() {
 	r.judgeNodeless()
 }
 
-// heldBy returns the locks that the actors of a client hold.
 func (r *run) heldBy(c *client) []*holding {
 	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run unless the locks of a closing client report at once
-// that they are lost. It is called before any message of the close has passed
-// the gate.
+// judgeClose fails the run unless all locks of a closing client report their
+// loss at once. It is called before the store has received anything of the
+// close.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !unlockedBefore(h.lock) {
@@ -140,7 +136,6 @@ func (r *run) judgeClose() {
 	r.warned = nil
 }
 
-// notLost returns the locks that are held and not known to be lost.
 func (r *run) notLost() []*holding {
 	r.mu.Lock()
 	var all []*holding
@@ -169,8 +164,7 @@ func (r *run) removedAt(l *recipes.Lock) (at removal, removed bool) {
 	return at, removed
 }
 
-// judgePair fails the run if two actors hold a lock that they may not hold
-// together.
+// judgePair fails the run if two actors hold conflicting locks.
 func (r *run) judgePair(a, b *holding) {
 	if a.queue != b.queue || a.lock.Token() == b.lock.Token() && a.actor == b.actor {
 		return
@@ -192,9 +186,8 @@ func (r *run) judgePair(a, b *holding) {
 		a.actor, a.lock.Node(), a.lock.Mode(), b.actor, b.lock.Node(), b.lock.Mode())
 }
 
-// judgeLoss fails the run if the node of a holder has been gone for longer than
-// learnLimit, removed by an operator or with its session, and the holder has
-// not noticed.
+// judgeLoss fails the run if a holder has not noticed within learnLimit that
+// its node is gone.
 func (r *run) judgeLoss(h *holding) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
@@ -208,10 +201,9 @@ func (r *run) judgeLoss(h *holding) {
 	}
 }
 
-// judgeDowngraded fails the run if the store shows the node of a downgraded
-// lock as exclusive for longer than learnLimit, which would block other
-// clients' readers for no reason. A retained node may stay exclusive while no
-// other client waits.
+// judgeDowngraded fails the run if a downgraded lock looks exclusive in the
+// store for longer than learnLimit, and so keeps other clients' readers out. A
+// retained node may stay exclusive while no other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
@@ -224,7 +216,7 @@ func (r *run) judgeDowngraded(h *holding) {
 	}
 }
 
-// writes reports whether an actor holds the node of that token exclusively.
+// writes reports whether an actor holds the node exclusively.
 func (r *run) writes(token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,8 +228,8 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if a lock was granted wrongly: the store shows a
-// node that blocks it, or none of its holder, or the tokens do not increase.
+// judgeGrant fails the run if a lock was granted too early or out of order. The
+// store must show its node, and none that blocks it, and tokens must increase.
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
@@ -258,7 +250,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may have joined while the rename of the node was in flight
+	if r.retains() { // a reader may have joined before the store renamed the node
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -281,9 +273,9 @@ func (r *run) judgeGrant(h *holding) {
 }
 
 // releasedAfter reports whether p announces a release that the store sent after
-// the removal. That p reached the gate later is not enough: package faults
-// delays the end of a watch until the reply to the request that set it has
-// passed, so that reply must have passed before the removal.
+// the removal. The arrival of p does not tell: package faults delays the end of
+// a watch until the reply to the request that set it has passed. Therefore that
+// reply must have passed before the removal.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
@@ -308,10 +300,10 @@ func (r *run) judgeNodeless() {
 }
 
 // judgeEmptiness fails the run if a node, a watch or a session is left.
-// Leftover goroutines fail the test by themselves, because they keep the
-// synctest bubble from ending.
+// Leftover goroutines fail the test anyway, because the synctest bubble cannot
+// end.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // until the store has expired sessions that could not be closed
+	time.Sleep(time.Minute) // until the store has expired sessions whose close was lost
 	synctest.Wait()
 	if s := r.store.Stats(); !r.failed() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)

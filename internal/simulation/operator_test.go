@@ -6,7 +6,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// removeNode removes a node of a holder or of a waiter.
 func (r *run) removeNode(queue string) {
 	nodes := r.nodes(queue)
 	if len(nodes) == 0 {
@@ -18,7 +17,6 @@ func (r *run) removeNode(queue string) {
 	r.store.Faults().RemoveNode(queue, n.Name)
 }
 
-// removeQueue removes a queue with all its nodes.
 func (r *run) removeQueue(queue string) {
 	r.note("an operator removes %s", queue)
 	r.count("queue removed")
@@ -28,8 +26,8 @@ func (r *run) removeQueue(queue string) {
 	r.store.Faults().RemoveQueue(queue)
 }
 
-// excuse records the removal of a node, so that the judge gives the node's
-// owner time to notice it.
+// excuse records that a node was removed, so that its owner gets time to
+// notice.
 func (r *run) excuse(queue string, n driver.Node) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()
@@ -43,7 +41,6 @@ func (r *run) excuse(queue string, n driver.Node) {
 	}
 }
 
-// removedSince returns how many nodes an operator has removed since t.
 func (r *run) removedSince(t time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +52,7 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued reports whether an actor has a node with a higher token in any queue.
+// queued reports whether an actor has a later node in any queue.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

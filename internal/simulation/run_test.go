@@ -18,25 +18,24 @@ const (
 	maxSteps = 20_000
 )
 
-// run is one run of the simulation, with one seed.
 type run struct {
 	journal
 
 	seed         uint64
 	rand         *rand.Rand
 	store        *memdriver.Store
-	wrap         func(driver.Session) driver.Session // replaces the sessions of the store; may be nil
+	wrap         func(driver.Session) driver.Session // wraps sessions of the store; may be nil
 	gate         *gate
 	queues       []string
 	judgeSession driver.Session // the judge's own session
 	clients      []*client
 	actors       []*actor
-	faults       int // number of faults still to be injected
+	faults       int
 
-	passing *message         // the message that this step has let pass, or nil
-	armed   map[watchKey]int // by watch: step in which the reply to the request that sets it passed the gate
-	resume  int              // step in which a paused client resumes; 0 if none is paused
-	warned  []*holding       // locks of the client that this step closes, see judgeClose
+	passing *message         // message delivered in this step, or nil
+	armed   map[watchKey]int // by watch: step in which the reply that set it was delivered
+	resume  int              // step in which the paused client resumes; 0 if none is paused
+	warned  []*holding       // locks of the client being closed, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 
@@ -44,15 +43,14 @@ type run struct {
 	held        map[*recipes.Lock]*holding
 	highest     map[string]int64          // by queue: highest exclusive token granted
 	removed     map[int64]removal         // by token: nodes removed by an operator
-	doubts      map[int64]bool            // by token: nodes about which a request or a reply was lost
+	doubts      map[int64]bool            // by token: nodes whose removal or rename may have been lost
 	nodeless    map[*actor]nodelessWaiter // calls that wait although their node was removed
-	closers     map[*client]bool          // clients whose dlock client a fault has closed
+	closers     map[*client]bool          // clients that a fault has closed
 	sharedNodes map[int64]*sharedNode     // by token: nodes shared by the actors of a client
 }
 
-// play runs a seed in a synctest bubble, and returns its journal with the
-// outcome. If wrap is not nil, the clients use the sessions that it returns for
-// those of the store.
+// play runs a seed in a synctest bubble and returns its journal. If wrap is not
+// nil, clients use the wrapped sessions.
 func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *journal {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
@@ -85,11 +83,9 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	return &r.journal
 }
 
-// bare hides the optional interfaces of a session.
+// bare hides a session's optional interfaces, to test the fallbacks.
 type bare struct{ driver.Session }
 
-// options returns the options of the store. In some runs the sequences start
-// over after a few nodes.
 func options(rnd *rand.Rand) []memdriver.Option {
 	if rnd.IntN(4) == 0 {
 		return []memdriver.Option{memdriver.WithSequenceLimit(int64(5 + rnd.IntN(20)))}
@@ -97,8 +93,8 @@ func options(rnd *rand.Rand) []memdriver.Option {
 	return nil
 }
 
-// perform lets the actors run until all are done, and then closes the clients.
-// Faults may hit the closes too.
+// perform lets all actors finish, then closes the clients. Faults may hit the
+// closes, too.
 func (r *run) perform() {
 	var playing sync.WaitGroup
 	for i := range clients {
@@ -113,8 +109,8 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			// Close one after the other, so that no two clients act
-			// at the same instant.
+			// Two clients must not act at the same instant, because
+			// the seed would not decide which is first.
 			time.Sleep(time.Duration(i))
 			_ = c.replace().Close()
 		})
@@ -123,16 +119,15 @@ func (r *run) perform() {
 	r.healAll()
 }
 
-// sharing returns the number of actors per client. Only even seeds have a
-// single one and thus repeat exactly.
+// sharing returns the number of actors per client. Even seeds have only one,
+// which makes their runs repeatable.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
-// retains reports whether the actors of a client share their nodes, and thus
-// tokens.
+// retains reports whether the actors of a client share nodes.
 func (r *run) retains() bool { return r.seed%8 == 7 }
 
-// until makes steps until all goroutines of the group have ended. A run that
-// takes too many steps is stuck and fails.
+// until makes steps until all goroutines of the group have ended. It fails the
+// run if that takes too many steps.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
@@ -151,8 +146,8 @@ func (r *run) until(group *sync.WaitGroup) {
 	<-done
 }
 
-// next makes one step: it injects a fault, lets one message pass the gate, or
-// lets some time pass.
+// next makes one step: it injects a fault, delivers a message, or lets time
+// pass.
 func (r *run) next() {
 	r.gate.next()
 	r.passing = nil
@@ -166,8 +161,8 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	// A pause advances the clock by its whole length at once. No more time
-	// may pass until the paused process resumes.
+	// While a process is paused no time may pass, because pause has already
+	// advanced the clock by the whole pause.
 	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return
@@ -175,7 +170,7 @@ func (r *run) next() {
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort ends a failed run by letting all messages pass and closing the clients.
+// abort ends a failed run, by delivering all messages and closing the clients.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

@@ -6,21 +6,19 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is the longest time in which a client must notice that another
-// client waits. It starts anew whenever something keeps the client from the
-// store.
+// knowsAfter is how long a client may take to notice that another one waits.
+// The time starts anew when a fault keeps the client from the store.
 const knowsAfter = 4 * time.Second
 
-// want says which lock a call waits for, and in which mode.
+// want describes what a call waits for.
 type want struct {
 	queue string
 	mode  recipes.Mode
 	since time.Time
 }
 
-// judgePeer fails the run if the holder of a shared node keeps out a reader of
-// its own client for longer than knowsAfter, so that the reader neither joins
-// nor queues.
+// judgePeer fails the run if a reader is kept out by a node of its own client.
+// Within knowsAfter it must either join that node or queue with one of its own.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {
@@ -46,8 +44,6 @@ func (r *run) keepsPeerOut(h *holding) bool {
 	return false
 }
 
-// hasAnotherNode reports whether the client of a holder has another node in the
-// queue.
 func (r *run) hasAnotherNode(h *holding) bool {
 	for _, n := range r.nodes(h.queue) {
 		info, there := r.info(h.queue, n.Name)
@@ -58,18 +54,15 @@ func (r *run) hasAnotherNode(h *holding) bool {
 	return false
 }
 
-// sharedNode is a node that the actors of a client share.
+// sharedNode tracks the use of a node that several actors of a client share.
 type sharedNode struct {
-	waiter int64     // token of the first other client's node that waits for this one, or 0
+	waiter int64     // token of the first waiting node of another client, or 0
 	since  time.Time // when that node was first seen
-	turns  int       // grants with this node since then, including the current one
+	turns  int       // grants with the shared node since then, including the current one
 }
 
-// turns returns the limit for consecutive grants within a client while another
-// client waits.
 func (r *run) turns() int { return 1 + int(r.seed/8%3) }
 
-// seeWaiters records whether another client waits for the node of a holder.
 func (r *run) seeWaiters(h *holding) {
 	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
@@ -82,8 +75,8 @@ func (r *run) seeWaiters(h *holding) {
 	*p = sharedNode{waiter: waiter, since: time.Now(), turns: 1}
 }
 
-// waiterBehind returns the token of the first other client's node that waits
-// for the node of a holder, or 0.
+// waiterBehind returns the token of the first node of another client that waits
+// for the holder's node. It returns 0 if there is none.
 func (r *run) waiterBehind(h *holding) int64 {
 	behind, exclusive := false, false
 	for _, n := range r.nodes(h.queue) {
@@ -99,7 +92,6 @@ func (r *run) waiterBehind(h *holding) int64 {
 	return 0
 }
 
-// isShared reports whether another actor holds the lock with the same node.
 func (r *run) isShared(h *holding) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +103,9 @@ func (r *run) isShared(h *holding) bool {
 	return false
 }
 
-// judgeTurns fails the run if the actors of a client exceed their turns,
-// provided that their client has had the time to notice that another one waits.
+// judgeTurns fails the run if a client passes the lock on among its actors too
+// often while another client waits. It allows the client some time to notice
+// the waiter.
 func (r *run) judgeTurns(h *holding) {
 	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {

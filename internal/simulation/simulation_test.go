@@ -18,7 +18,7 @@ var (
 
 const (
 	manySeeds  = 20_000
-	racedSeeds = 1_000 // fewer, because the race detector slows a run down tenfold
+	racedSeeds = 1_000 // fewer, because the race detector makes a run ten times slower
 )
 
 func TestNoSeedBreaksTheLock(t *testing.T) {
@@ -39,7 +39,6 @@ func TestNoFurtherSeedBreaksTheLock(t *testing.T) {
 	runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds)
 }
 
-// runSeeds runs seeds in parallel on all processors.
 func runSeeds(t *testing.T, first uint64, n int) {
 	var next atomic.Uint64
 	next.Store(first)
@@ -70,15 +69,13 @@ func one(t *testing.T, seed uint64) *journal {
 	return j
 }
 
-// report returns the failure, the journal, and the command that repeats the
-// seed.
 func report(seed uint64, j *journal) string {
 	return fmt.Sprintf("seed %d: %s\n%v\nagain: go test ./internal/simulation -run=TestNoSeed -seeds=1 -seed=%d",
 		seed, j.failure, j, seed)
 }
 
-// runUnraced runs seeds in a test binary without the race detector, if there is
-// a Go command to build it.
+// runUnraced runs seeds in a test binary built without the race detector. It
+// does nothing if there is no go command.
 func runUnraced(t *testing.T, first uint64, n int) {
 	if _, err := exec.LookPath("go"); err != nil {
 		runSeeds(t, first, n)

@@ -11,9 +11,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The judge reads the store in a session of its own, which no fault hits.
+// The judge reads the store in its own session, which no fault hits.
 
-// nodes returns the nodes of a queue, oldest first.
 func (r *run) nodes(queue string) []driver.Node {
 	nodes, err := r.judgeSession.List(context.Background(), queue)
 	if err != nil {
@@ -22,7 +21,6 @@ func (r *run) nodes(queue string) []driver.Node {
 	return nodes
 }
 
-// info returns the store's record of a node, if it exists.
 func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
 	info, err := driver.Read(context.Background(), r.judgeSession, queue, name)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
@@ -31,7 +29,6 @@ func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
 	return info, err == nil
 }
 
-// stands returns the name of the node with that token, if it exists.
 func (r *run) stands(queue string, token int64) (name string, is bool) {
 	for _, n := range r.nodes(queue) {
 		if info, there := r.info(queue, n.Name); there && info.Token == token {
@@ -45,15 +42,14 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
 // contendsWith reports whether the actor's current call created the node. It
-// compares times, because the store may handle a delayed Create of an earlier
-// call late.
+// compares times, because a delayed Create of an earlier call may reach the
+// store late.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
 	want, calling := a.wanted()
 	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
 }
 
-// ownerOf returns the actor whose call created the node.
 func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record
 	if err := json.Unmarshal(info.Data, &record); err != nil {

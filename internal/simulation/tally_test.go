@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// everything lists the events that must occur in a thousand runs, so that no
-// part of the simulation drops out unnoticed.
+// everything lists events that must occur in any thousand runs. Otherwise a
+// part of the simulation could stop working unnoticed.
 var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
 	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
@@ -28,7 +28,6 @@ func (t *tally) wantEverything(tt *testing.T) {
 	}
 }
 
-// tally adds up the events of all runs.
 type tally struct {
 	mu     sync.Mutex
 	runs   int

@@ -10,10 +10,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// unlockLimit is how long Unlock may take: it waits 2 s for the store.
+// unlockLimit is how long Unlock may take. It waits up to 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// use holds a lock for a while, perhaps re-enters it, and unlocks it.
 func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	ctx := l.Context(context.Background())
 	a.hold(ctx)
@@ -36,11 +35,10 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// unlockedBefore reports whether l was unlocked already, which reenter
-// sometimes does with the outer Lock.
+// unlockedBefore reports whether l is unlocked already. reenter sometimes
+// unlocks the outer Lock first.
 func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
-// hold waits for a while, or until the lock is lost.
 func (a *actor) hold(ctx context.Context) {
 	limit := 100 * time.Millisecond
 	if a.chance(30) {
@@ -61,9 +59,9 @@ func (a *actor) hold(ctx context.Context) {
 	}
 }
 
-// nest acquires another lock with the context of the first one, and re-enters
-// the first with the context of the second. Only holders of "p" ask for "q",
-// which rules out deadlocks.
+// nest acquires a second lock with the context of the first, then re-enters the
+// first with the context of the second. Only holders of "p" ask for "q", which
+// rules out deadlocks.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
 	a.begin("q", recipes.Shared)
@@ -81,8 +79,8 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 	}
 }
 
-// reenter takes a lock again with a context of the outer Lock and judges the
-// result. It unlocks the inner Lock, sometimes after the outer one.
+// reenter takes a held lock again and judges the result. It sometimes unlocks
+// the outer Lock before the inner one.
 func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
 	attempt, wants := m.RLock, recipes.Shared
 	if a.chance(50) {
@@ -112,7 +110,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 	}
 	a.run.entered(a, queue, inner)
 	a.hold(ctx)
-	if a.chance(50) { // a downgrade if only the outer Lock is exclusive
+	if a.chance(50) { // effective only if no other Lock is exclusive
 		a.unlock(queue, outer)
 		a.hold(inner.Context(context.Background()))
 	}
@@ -124,7 +122,7 @@ func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
 	a.run.count("downgrade")
 	switch {
-	case err == nil && a.run.wrap != nil: // the session may be unable to rename the node
+	case err == nil && a.run.wrap != nil: // a broken session may be unable to rename the node
 	case err == nil:
 		if name, stands := a.run.stands(queue, l.Token()); stands && !strings.Contains(name, "-R-") {
 			a.run.fail("%v has downgraded, and its node is %s", a, name)

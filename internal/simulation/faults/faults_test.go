@@ -29,7 +29,7 @@ const (
 	root       = "../../.." // root of the module
 	simulation = "./internal/simulation"
 	atLeast    = 37 // minimum number of patches, so that none gets lost
-	enough     = 3  // seeds written into each patch
+	enough     = 3  // number of seeds to write into each patch
 	batch      = 900
 	patience   = time.Minute // timeout of a batch of seeds, which usually takes seconds
 )
@@ -64,8 +64,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkApplies fails the test unless the patch applies and the changed files
-// are valid Go.
+// checkApplies fails the test unless the patch applies and yields valid Go.
 func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	t.Helper()
 	files, err := p.apply(root)
@@ -129,7 +128,6 @@ func isTest(t *testing.T, p *patch) bool {
 	return false
 }
 
-// lockIsSound fails the test if a seed fails without any fault.
 func lockIsSound(t *testing.T) {
 	t.Helper()
 	sim := build(t, nil)
@@ -138,8 +136,8 @@ func lockIsSound(t *testing.T) {
 	}
 }
 
-// seeIt puts the fault in and fails the test if neither its seeds nor its test
-// see it.
+// seeIt applies the fault and fails the test unless one of its seeds, or its
+// test, detects it.
 func (p *patch) seeIt(t *testing.T, files map[string]string) {
 	if len(p.seeds) == 0 {
 		p.seeInTest(t, files)
@@ -170,8 +168,8 @@ func (p *patch) seeInTest(t *testing.T, files map[string]string) {
 	}
 }
 
-// findSeeds writes the seeds that see the fault into the patch. A seed must see
-// it twice, because some seeds do not repeat.
+// findSeeds searches for seeds that detect the fault and writes them into the
+// patch. Each must do so twice, because some seeds do not repeat exactly.
 func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	p.seeds, p.none, p.says = nil, *limit, ""
 	sim := build(t, files)
@@ -195,7 +193,7 @@ func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	}
 }
 
-// write brings the file of the patch up to date and returns its text.
+// write updates the patch file and returns its text.
 func (p *patch) write(t *testing.T) string {
 	t.Helper()
 	text, err := p.text(root)
@@ -208,10 +206,8 @@ func (p *patch) write(t *testing.T) string {
 	return text
 }
 
-// simulator is the path of a test binary of the simulation.
 type simulator string
 
-// build builds the simulation with these files replacing those of the module.
 func build(t *testing.T, files map[string]string) simulator {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "simulation.test")
@@ -221,7 +217,7 @@ func build(t *testing.T, files map[string]string) simulator {
 	return simulator(binary)
 }
 
-// goTool runs the Go command with these files replacing those of the module.
+// goTool runs the go command, with files overlaying those of the module.
 func goTool(t *testing.T, files map[string]string, verb string, args ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -251,8 +247,8 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 	return string(out), err
 }
 
-// firstOf returns the first failing seed between from and the limit, and what
-// the simulation says with it, or 0.
+// firstOf searches the seeds between from and the limit for one that fails. It
+// returns that seed and its message, or 0.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -267,9 +263,8 @@ func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed (\d+): (.*)$`)
 
-// first runs n seeds and returns the first that fails, with what the simulation
-// says, or 0. If the output names no seed, it narrows the range down by running
-// smaller portions.
+// first runs n seeds and returns the first that fails, with its message, or 0.
+// If the test binary crashed without naming a seed, it bisects.
 func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	t.Helper()
 	out, err := s.run(t, from, n)
@@ -291,8 +286,8 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds and returns the output. n must be below a thousand: from
-// there on the simulation also requires that every kind of event occurs.
+// run runs n seeds and returns the output. n must be below a thousand, because
+// longer runs also require that every kind of event occurs.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -311,7 +306,6 @@ func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	return string(out), err
 }
 
-// reason returns why a test binary ended whose output names no seed.
 func reason(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

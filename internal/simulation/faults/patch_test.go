@@ -17,27 +17,24 @@ type patch struct {
 
 	fault string // what the lock does wrong, in plain words
 	seeds []int  // first seeds of the simulation that see the fault
-	none  int    // number of seeds tried, if none sees it
+	none  int    // number of seeds tried in vain, or 0
 	says  string // what the simulation says with the first seed
 	test  string // name of a test that sees the fault
 	pkg   string // package of the test
 	files []fileDiff
 }
 
-// fileDiff is the part of a patch for one file.
 type fileDiff struct {
 	path  string // relative to the root of the module, with slashes
 	hunks []hunk
 }
 
-// hunk replaces the lines old by the lines new, both including the context
-// lines.
+// hunk replaces the lines in old by those in new. Both include context lines.
 type hunk struct {
 	lines    []string // with their first character: ' ', '-' or '+'
 	old, new []string
 }
 
-// readPatches reads all patches of a directory.
 func readPatches(dir string) ([]*patch, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
@@ -77,7 +74,7 @@ func (p *patch) parseHeader(header string) error {
 		value = strings.TrimSpace(value)
 		var err error
 		switch key {
-		case "", "Run": // Run is generated from the other lines
+		case "", "Run":
 		case "Fault":
 			p.fault = value
 		case "Says":
@@ -134,8 +131,7 @@ func (p *patch) parseDiff(diff string) error {
 }
 
 func (h *hunk) add(line string) {
-	// An editor may have trimmed the leading space of an empty context
-	// line.
+	// Editors strip the leading space of an empty context line.
 	if line == "" {
 		line = " "
 	}
@@ -148,7 +144,6 @@ func (h *hunk) add(line string) {
 	}
 }
 
-// apply returns the contents of the changed files by path.
 func (p *patch) apply(root string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, f := range p.files {
@@ -169,8 +164,8 @@ func (p *patch) apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// find returns the index of the only place that h applies to, and h itself. If
-// the context lines have changed, it returns h.core() instead.
+// find locates the only place in lines where h applies. If its context has
+// changed, find falls back to the hunk without context.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
@@ -203,7 +198,7 @@ func (h hunk) core() hunk {
 	return core
 }
 
-// stale returns the error for a patch that no longer applies.
+// stale returns an error for a patch that no longer applies.
 func (p *patch) stale(file, why string) error {
 	return fmt.Errorf("%s no longer applies, because the code has changed. Write it anew, for the code as it is now:\n"+
 		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)
@@ -244,8 +239,8 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 		if err != nil {
 			return err
 		}
-		// A hunk found without its context gets one new context line on
-		// each side.
+		// A hunk that was found without its context gets one fresh line
+		// on each side.
 		if h.lines[0][0] != ' ' {
 			end := at + len(h.old)
 			around := hunk{}
