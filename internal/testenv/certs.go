@@ -61,7 +61,6 @@ func (c *Certs) ClientConfig(t testing.TB) *tls.Config {
 	}
 }
 
-// Pool returns the certificates in a PEM file.
 func Pool(t testing.TB, file string) *x509.CertPool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -75,7 +74,6 @@ func Pool(t testing.TB, file string) *x509.CertPool {
 	return pool
 }
 
-// Load loads the certificate and its key.
 func (p Pair) Load(t testing.TB) tls.Certificate {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(p.Cert, p.Key)
@@ -85,7 +83,6 @@ func (p Pair) Load(t testing.TB) tls.Certificate {
 	return cert
 }
 
-// issuer creates certificates in a directory.
 type issuer struct {
 	t      testing.TB
 	dir    string

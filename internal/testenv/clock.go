@@ -10,17 +10,14 @@ import (
 	"time"
 )
 
-// clockSource wraps the C library functions that read the wall clock, so that a
-// server sees a changed clock.
+// clockSource is C code that replaces the functions that read the wall clock,
+// so that a server sees a changed clock.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clockFile is a file in the server's directory that holds the offset of its
-// clock.
 const clockFile = "clock-offset"
 
-// clockLibrary compiles clockSource once per test binary.
 var clockLibrary = sync.OnceValues(func() ([]byte, error) { return compileLibrary("clock", clockSource) })
 
 // RequireClock ends the test if this machine cannot change a server's clock,
@@ -56,8 +53,8 @@ func SetClock(dir string, offset time.Duration) error {
 		return err
 	}
 	defer f.Close()
-	// The server has mapped the file. It never sees a partial write, because
-	// the kernel copies the 8 bytes at once.
+	// The server maps this file into memory. It never sees a partial write,
+	// because the kernel copies the 8 bytes at once.
 	_, err = f.Write(binary.NativeEndian.AppendUint64(nil, uint64(offset)))
 	return err
 }

@@ -2,15 +2,16 @@ package testenv
 
 import "testing"
 
-// Controls let a test control its server. Most types of servers embed it. Its
-// methods fail the test on an error.
+// Controls lets a test kill, pause and restart its server. Servers of most
+// stores embed it. Its methods fail the test on an error.
 type Controls struct {
 	t      testing.TB
 	proc   controlled
 	launch func() error
 }
 
-// controlled is a [Process], perhaps with its children.
+// controlled is the part of [Process] that Controls needs. Some stores signal
+// child processes, too.
 type controlled interface {
 	Kill() error
 	Stop() error

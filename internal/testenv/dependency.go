@@ -60,11 +60,11 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal prints a notice on the terminal, because without -v, go test
-// discards the output of a passing test binary, including standard error.
+// printOnTerminal prints a notice to the terminal directly. Without -v, go test
+// discards the output of a passing test binary.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
-		return // already printed on standard error
+		return // standard error has shown it already
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
@@ -74,8 +74,6 @@ func printOnTerminal(notice string) {
 	fmt.Fprint(tty, notice)
 }
 
-// isTerminal reports whether f is a character device other than the null
-// device.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

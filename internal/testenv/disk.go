@@ -9,17 +9,14 @@ import (
 	"time"
 )
 
-// slowDiskSource wraps fsync and fdatasync with versions that take longer, so
-// that a server sees a slow disk.
+// slowDiskSource is C code that delays fsync and fdatasync, so that a server
+// sees a slow disk.
 //
 //go:embed testdata/slowdisk.c
 var slowDiskSource []byte
 
-// diskDelayFile is a file in the server's directory that holds the delay in
-// microseconds.
 const diskDelayFile = "disk-delay"
 
-// slowDiskLibrary compiles slowDiskSource once per test binary.
 var slowDiskLibrary = sync.OnceValues(func() ([]byte, error) { return compileLibrary("slowdisk", slowDiskSource) })
 
 // CheckSlowDisk returns an error if this machine cannot slow down a server's

@@ -5,7 +5,6 @@ import (
 	"sync"
 )
 
-// faultKind is what a fault does to a request.
 type faultKind int
 
 const (
@@ -15,7 +14,8 @@ const (
 	holdReply
 )
 
-// fault applies to the next matching request or, for a hold, to all of them.
+// fault is a pending fault. It hits one matching request, or all of them if it
+// is a hold.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -96,7 +96,7 @@ func (p *Proxy) addFault(k faultKind, match func(int32) bool) *fault {
 	return f
 }
 
-// removeFault removes f from the list of faults. p.mu must be held.
+// removeFault requires that p.mu is held.
 func (p *Proxy) removeFault(f *fault) {
 	if i := slices.Index(p.faults, f); i >= 0 {
 		p.faults = slices.Concat(p.faults[:i], p.faults[i+1:])
@@ -161,8 +161,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold holds f if it is an event and h is not nil, and reports whether it did.
-// The proxy's mu must be held.
+// hold delays f if it is an event and h is not nil, and reports whether it did.
+// proxy.mu must be held.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

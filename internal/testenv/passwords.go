@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// passwordLetters occur nowhere else in a data source name or an error.
+// passwordLetters makes up the test passwords. Data source names and errors
+// contain them nowhere else.
 const passwordLetters = "QZJK"
 
 // KeepPasswords checks that no error from open contains four consecutive bytes

@@ -9,7 +9,6 @@ import (
 	"runtime"
 )
 
-// compileLibrary compiles a library that wraps functions of the C library.
 func compileLibrary(name string, source []byte) ([]byte, error) {
 	return Compile(name, source, "-shared", "-fPIC", "-ldl")
 }
@@ -41,8 +40,8 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to path and returns a command prefix that makes a
-// program preload it, with an additional environment variable.
+// preload writes a library to path. It returns a command prefix that preloads
+// the library into a program and sets variable.
 func preload(path string, library []byte, variable string) ([]string, error) {
 	if err := os.WriteFile(path, library, 0o700); err != nil {
 		return nil, err

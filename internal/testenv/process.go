@@ -82,10 +82,9 @@ func (p *Process) Start(s Startup) error {
 	return nil
 }
 
-// startError returns the reason that the server won't become ready, or nil. Its
-// log since the start begins at offset logged. If the server is exiting,
-// startError waits for that before it reads the log again, which may be
-// incomplete until then.
+// startError explains why a server will not become ready, or returns nil. It
+// reads the log from offset logged on. If the server is exiting, it waits for
+// the exit first, because the log may be incomplete until then.
 func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	log := p.Log(logged)
 	if s.PortTaken(log) {

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable is an environment variable that is set in child processes of
-// the test binary. It says what to do there.
+// childVariable is set when the test binary runs itself as a child process. Its
+// value says what the child does.
 const childVariable = "TESTENV_CHILD"
 
 func eventually(t *testing.T, condition func() bool) {
@@ -29,7 +29,6 @@ func eventually(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
 }
 
-// program returns a server that runs a shell script in a new directory.
 func program(t *testing.T, script string, args ...string) *Process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "testenv-")
@@ -40,8 +39,6 @@ func program(t *testing.T, script string, args ...string) *Process {
 	return p
 }
 
-// startup returns the Startup for a server that logs "ready", "exiting" and
-// "taken".
 func startup(p *Process) Startup {
 	logs := func(word string) func(string) bool {
 		return func(log string) bool { return strings.Contains(log, word) }
@@ -132,15 +129,15 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang runs in the child process. It starts servers, prints their
-// process IDs and directories, and waits for a signal.
+// startAndHang is the main function of a child process. It starts servers,
+// prints their process IDs and directories, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo ready; exec sleep 600")
 	require.NoError(t, p.Start(startup(p)))
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// Handle SIGHUP explicitly, because it may be ignored, as under nohup.
+	// Under nohup SIGHUP is ignored unless a program asks for it.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())
@@ -159,11 +156,11 @@ func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string)
 	return 0, 0, ""
 }
 
-// alive reports whether the process exists, even as a zombie.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether the process exists and is not a zombie. Orphaned
-// zombies may stay forever if a container's first process does not reap them.
+// running reports whether the process exists and is not a zombie. In a
+// container whose first process does not reap orphans, they stay zombies
+// forever.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {

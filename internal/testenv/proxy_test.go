@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echoServer starts a server that echoes every line.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := Listen()
@@ -36,9 +35,9 @@ func echoServer(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// lines is a line-based protocol. A client's line is a request whose operation
-// is its first byte. A server's line is an event if it begins with '!', and
-// otherwise the reply to the next request in order.
+// lines is a line-based protocol for tests. The first byte of a client's line
+// is the operation. A server's line answers the oldest request, unless it
+// begins with '!' and thus is an event.
 func lines() (requests, replies FrameReader) {
 	read := func(kind Kind) FrameReader {
 		var buffered *bufio.Reader

@@ -16,9 +16,8 @@ type connection struct {
 	proxy *Proxy
 
 	queues [2]frameQueue
-	// sides are the connections to the server and to the client, indexed by the
-	// direction in which they are written to. The server's is nil until it was
-	// dialed.
+	// sides[d] is the connection that direction d writes to. The server's
+	// is nil until it has been dialed.
 	sides     [2]net.Conn
 	aborted   bool
 	ended     int              // number of directions that are done forwarding
@@ -26,11 +25,11 @@ type connection struct {
 	toReplies FrameReader
 }
 
-// queuedFrame is a frame that was read but not yet forwarded.
+// queuedFrame is a frame that waits to be forwarded.
 type queuedFrame struct {
 	Frame
 	at      time.Time // when the delay has passed
-	matched bool      // fault has been looked up
+	matched bool      // whether fault has been looked up
 	fault   *fault
 }
 
@@ -39,7 +38,7 @@ type frameQueue struct {
 	ended  bool // no more frames will be added
 }
 
-// startConnection starts forwarding a client's connection. p.mu must be held.
+// startConnection begins to forward a client's connection. p.mu must be held.
 func (p *Proxy) startConnection(client net.Conn) {
 	requests, replies := p.protocol()
 	c := &connection{proxy: p, replies: make(map[int64]*fault), toReplies: replies}
@@ -49,7 +48,7 @@ func (p *Proxy) startConnection(client net.Conn) {
 	p.done.Go(func() { c.forward(ToServer) })
 }
 
-// abort closes both sides. proxy.mu must be held.
+// abort closes the connections to client and server. proxy.mu must be held.
 func (c *connection) abort() {
 	if c.aborted {
 		return
@@ -64,7 +63,7 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read reads frames into the queue for direction d until its source ends.
+// read queues the frames of direction d until their source ends.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)
@@ -99,7 +98,7 @@ func (c *connection) push(d Direction, f queuedFrame, last bool) {
 	})
 }
 
-// forward writes frames from the queue for direction d until the queue or the
+// forward sends the queued frames of direction d until the queue or the
 // connection ends.
 func (c *connection) forward(d Direction) {
 	defer c.forwardingEnded()
@@ -123,9 +122,8 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer waits until nothing is cut and dials the server. It reports
-// whether the connection should go on. If the client is already gone, the
-// server never sees a connection.
+// dialServer dials the server as soon as nothing is cut, and reports whether
+// that succeeded. It does not dial if the client has gone by then.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -159,9 +157,9 @@ func (c *connection) dialServer() bool {
 	return true
 }
 
-// next waits for the next frame that may pass, and returns it with the side to
-// write it to. ok is false if no more frames will come; the side is then nil if
-// the connection was aborted.
+// next waits for the next frame that may pass, and returns it with the
+// connection to write it to. At the end of the stream ok is false. If the
+// connection was aborted, to is nil as well.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
 	p.mu.Lock()
@@ -180,8 +178,9 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	return f, c.sides[d], true
 }
 
-// passable reports whether cuts and delays allow the next frame in direction d
-// to pass or, if there is none, the end of the stream. proxy.mu must be held.
+// passable reports whether cuts and delays let the next frame of direction d
+// pass. Without a frame, it decides about the end of the stream. proxy.mu must
+// be held.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -196,9 +195,8 @@ func (c *connection) passable(d Direction) bool {
 	return time.Until(q.frames[0].at) <= 0
 }
 
-// faultLetsPass reports whether no fault is holding the first frame in
-// direction d. The first call for a frame looks up its fault. proxy.mu must be
-// held.
+// faultLetsPass reports whether no fault holds the first frame of direction d.
+// proxy.mu must be held.
 func (c *connection) faultLetsPass(d Direction) bool {
 	if c.aborted || len(c.queues[d].frames) == 0 {
 		return true
@@ -218,8 +216,8 @@ func (c *connection) faultLetsPass(d Direction) bool {
 	return c.aborted
 }
 
-// faultFor returns the fault for a frame, or nil. A fault that concerns the
-// reply to a request is stored in c.replies.
+// faultFor returns the fault that hits a frame, or nil. Faults for the reply to
+// a request are kept in c.replies until the reply comes.
 func (c *connection) faultFor(f Frame) *fault {
 	switch f.Kind {
 	case Reply:
@@ -252,7 +250,7 @@ func (c *connection) forwardingEnded() {
 	}
 }
 
-// closeWrite closes the write side only, because there may be more data in the
+// closeWrite closes only the write side, because data may still flow in the
 // other direction.
 func closeWrite(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failing returns a function that returns each of errs once and then nil, and
-// counts its calls.
+// failing returns a function that fails with each of errs in turn and then
+// succeeds. It counts its calls.
 func failing(errs ...error) (start func() error, calls *int) {
 	calls = new(int)
 	return func() error {

@@ -53,8 +53,6 @@ type supervisor struct {
 	answers *bufio.Reader
 }
 
-// newSupervisor returns a supervisor that runs command on demand and finally
-// removes dir.
 func newSupervisor(dir string, command []string) (*supervisor, error) {
 	args := []string{"-c", supervisorScript, "testenv-supervisor", dir}
 	cmd := exec.Command("/bin/sh", append(args, command...)...)
@@ -74,7 +72,6 @@ func newSupervisor(dir string, command []string) (*supervisor, error) {
 	return &supervisor{cmd: cmd, orders: orders, answers: bufio.NewReader(answers)}, nil
 }
 
-// start starts the server and returns its process ID.
 func (s *supervisor) start() (int, error) {
 	answer, err := s.order("start")
 	if err != nil {
@@ -83,12 +80,11 @@ func (s *supervisor) start() (int, error) {
 	return strconv.Atoi(answer)
 }
 
-// kill and stop end the server with SIGKILL and SIGTERM, respectively, and wait
-// for it to exit.
+// kill ends the server with SIGKILL and stop with SIGTERM. Both wait for the
+// exit.
 func (s *supervisor) kill() error { _, err := s.order("kill"); return err }
 func (s *supervisor) stop() error { _, err := s.order("stop"); return err }
 
-// await waits until the server exits by itself.
 func (s *supervisor) await() error { _, err := s.order("await"); return err }
 
 func (s *supervisor) order(order string) (string, error) {
@@ -101,7 +97,6 @@ func (s *supervisor) order(order string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// close kills the server, removes its directory, and waits for both.
 func (s *supervisor) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 // CanRunProcesses reports whether this package can run servers on this system.
 const CanRunProcesses = true
 
-// ownGroup puts the supervisor into its own process group, so that signals to
-// the test's group don't prevent it from cleaning up. It does not get its own
-// session, because Linux divides CPU time among sessions (sched_autogroup), and
-// servers with a session each were once starved for 8 s.
+// ownGroup puts the supervisor into its own process group, so that it survives
+// a signal to the test's group and can clean up. It stays in the session: Linux
+// divides CPU time among sessions (sched_autogroup), which once starved servers
+// for 8 s.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // pause stops a process with SIGSTOP and waits until all its threads have
@@ -34,8 +34,8 @@ func pause(pid int) error {
 	return nil
 }
 
-// stopped reports whether all threads of a process are stopped. It returns true
-// if the system has no /proc.
+// stopped reports whether all threads of a process are stopped. Without /proc
+// it cannot tell, and returns true.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
