@@ -27,8 +27,8 @@ func (s *Server) FillAcceptQueue() (end func()) {
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// The server may accept a few more connections until it has stopped, so a
-	// single failure does not mean that the queue is full.
+	// A single failure does not mean that the queue is full, because the
+	// server may still accept connections until it has stopped.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// superuser is exempt from access control on every server, and can list and
-// remove whatever a test has created.
+// superuser is exempt from access control, so that tests can list and remove
+// everything.
 const superuser = "super:zktest"
 
 func superuserFlag() string {
@@ -19,8 +19,8 @@ func superuserFlag() string {
 }
 
 // admin calls use with a superuser's client. It retries if the connection
-// breaks, so use must be idempotent. It closes the client, because the pings of
-// an idle one would count in [Server.Requests].
+// breaks, so use must be idempotent. The client is then closed, because its
+// pings would count in [Server.Requests].
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

@@ -64,8 +64,8 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 	require.NoError(t, handshake(s.SecureAddr(), config))
 }
 
-// handshake opens a session over TLS. With TLS 1.3, a client learns only from
-// the first reply that its certificate was rejected.
+// handshake opens a session over TLS. In TLS 1.3 a client learns only from the
+// first reply whether its certificate was accepted.
 func handshake(addr string, config *tls.Config) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, config)
 	if err != nil {

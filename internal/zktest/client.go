@@ -40,8 +40,8 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 }
 
 // connect is [Connect] with a custom dialer. It waits for the session, because
-// go-zookeeper fails requests after one attempt per server, each of which may
-// take only a second, which is too short on a busy machine.
+// go-zookeeper fails early requests after a single attempt per server, which is
+// too little on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -71,9 +71,8 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer is a dialer that can close the client's connection. A closed
-// client whose server is cut off would otherwise block in a read for most of a
-// session timeout.
+// closingDialer can close a client's connection. Otherwise Close would block
+// for most of a session timeout if the server is cut off.
 type closingDialer struct {
 	dialer zk.Dialer
 
@@ -122,7 +121,6 @@ func (s *Server) Tree(t testing.TB, root string) []string {
 	return paths
 }
 
-// tree returns the sorted paths of all nodes below root.
 func tree(conn *zk.Conn, root string) ([]string, error) {
 	var paths []string
 	for unvisited := []string{root}; len(unvisited) > 0; unvisited = unvisited[1:] {
@@ -141,13 +139,12 @@ func tree(conn *zk.Conn, root string) ([]string, error) {
 	return paths, nil
 }
 
-// removeTree removes root and everything below it.
 func removeTree(conn *zk.Conn, root string) error {
 	paths, err := tree(conn, root)
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children first, because they sort after their parents
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children first, since they sort after their parents
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

@@ -23,10 +23,9 @@ type Ensemble struct {
 	links [][]*peerLink // links[i][j] connects server i to server j; nil if i == j
 }
 
-// peerLink is the pair of proxies through which one server reaches another.
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// peer is the pair of ports on which a server listens for other servers.
+// peer holds the ports on which a server listens for other servers.
 type peer struct{ quorum, election int }
 
 // StartEnsemble starts n servers, or three if n is 0, and waits until all of
@@ -57,8 +56,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble that the caller must close, even if it also
-// returns an error.
+// startEnsemble returns an ensemble that the caller must close, even after an
+// error.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	peers, err := e.connect(n)
@@ -82,7 +81,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts the servers concurrently, because they wait for each other.
+// launch starts all servers at once, because each waits for the others.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -95,7 +94,7 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses the servers' ports and creates the proxies between them.
+// connect chooses all ports and creates the proxies between the servers.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
@@ -134,17 +133,16 @@ func newPeerLink(to peer) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower dials a new leader before the leader is listening, and would
-	// go back to an election if that failed.
+	// A follower may dial a new leader too early. If that failed, it would
+	// go back to an election.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
-// serveLinks makes the proxies accept connections, and makes sure that election
-// connections can't bypass them. Of two servers, ZooKeeper keeps only the
-// connection dialed by the one with the higher ID. If the other one dials, the
-// server hangs up and dials back the address found in the first message, so the
-// proxy rewrites that address to the proxy for the opposite direction.
+// serveLinks opens the proxies and keeps election connections from bypassing
+// them. A server may hang up and dial back the address in the first message, so
+// the proxy rewrites that to the proxy for the opposite direction. (Of two
+// servers, ZooKeeper keeps only the connection dialed by the higher ID.)
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -160,8 +158,8 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst returns a reader for an election connection that replaces the
-// address in the greeting by addr.
+// greetingFirst reads an election connection, and replaces the dialer's address
+// in its first message by addr.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -175,10 +173,10 @@ func greetingFirst(addr string) testenv.FrameReader {
 	}
 }
 
-// The greeting of an election connection (QuorumCnxManager, since 3.5) begins
-// with the protocol version and the dialer's ID, of eight bytes each, followed
-// by the address with its length in four bytes. All addresses of proxies have
-// the same length.
+// An election connection (QuorumCnxManager, since ZooKeeper 3.5) begins with a
+// protocol version and the dialer's ID, eight bytes each, then the length of an
+// address in four bytes, and the address. All proxies' addresses have the same
+// length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")
@@ -191,9 +189,8 @@ func readdress(greeting []byte, addr string) []byte {
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the lines of server i's configuration that name the servers:
-// itself with its own ports, and the others with the ports of the proxies to
-// them.
+// view returns the server lines of server i's configuration. It sees the other
+// servers at their proxies' ports.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
@@ -337,13 +334,13 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin is generous, because on a busy machine servers may lose their
+// electedWithin is generous, because servers on a busy machine may lose their
 // leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the modes of all servers until enough returns true. A mode is
-// "leader", "follower", "down" if the server was killed or stopped, or anything
-// else that the server answers.
+// wait polls all servers' modes until enough returns true. A mode is "leader",
+// "follower", "down" for a server that was killed or stopped, or any other
+// answer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -359,8 +356,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer is a prefix of the mode of a server that did not answer in time. It
-// may be busy, and may even be the leader.
+// noAnswer is the mode of a server that did not answer in time. It may be busy,
+// and may even be the leader.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

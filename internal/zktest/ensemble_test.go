@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the timeout of a session that is meant to expire. It can't be
-// shorter, because a client gives up on a connection after two thirds of it
-// without an answer, which a busy machine might exceed.
+// shortSession is the timeout of a session that is meant to expire. A client
+// gives up a connection after two thirds of it, so a shorter one might fail on
+// a busy machine.
 const shortSession = 3 * time.Second
 
-// A follower that is cut off keeps answering reads from its own copy for a
-// while, although the leader has removed the nodes of expired sessions. Tests
-// of locks elsewhere rely on such servers that disagree.
+// A follower that is cut off keeps answering reads from its own copy, which
+// still has the nodes of expired sessions. Tests of locks rely on this
+// disagreement.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -93,9 +93,8 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// The follower's messages to the leader are lost, so the leader expires the
-// sessions of its clients. The follower still receives the removal of their
-// nodes, but can't answer a Sync.
+// The leader hears nothing from the follower and expires its clients' sessions.
+// The follower still receives their removal, but cannot answer a Sync.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -117,8 +116,8 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// Either the third server becomes the leader, or one of the two that are cut
-// off from each other stops serving.
+// Either the third server becomes the leader, or one of the two others stops
+// serving.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

@@ -19,17 +19,17 @@ func (p *process) fourLetter(word string) (string, error) {
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is like fourLetter but with a short timeout, for a starting server,
-// which may accept a connection and never answer it.
+// poll is fourLetter with a short timeout, because a starting server may accept
+// a connection without ever answering.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 300*time.Millisecond)
 }
 
-// ask sends a four-letter word and returns the answer. It counts the word in
-// p.wordsSent even if there is no answer, because a paused server counts it
-// when it resumes. p.asking must be held.
+// ask sends a four-letter word and returns the answer. It counts the word even
+// without an answer, because a paused server counts it when it resumes.
+// p.asking must be held.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
@@ -72,12 +72,11 @@ func (p *process) askMntr() (map[string]int64, error) {
 	return numbers, nil
 }
 
-// errNotServing means that a server of an ensemble has no quorum.
+// errNotServing means that a server has not found its quorum.
 var errNotServing = errors.New("no numbers")
 
 // startCounting sets the baseline for p.requests once the server is ready. A
-// server without a quorum reports no numbers, but has not counted any packets
-// either.
+// server without a quorum reports no numbers, but has not counted anything yet.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -39,15 +39,14 @@ func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// maxFrame is greater than the length of any packet, but less than that of the
-// first bytes of a four-letter word or of TLS, read as a length.
+// maxFrame tells packets from other bytes. It is greater than any packet, but
+// less than the first bytes of TLS or a four-letter word read as a length.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame returns a whole frame: the packet preceded by its length in four
-// bytes. If the bytes are not a frame, it returns them with
-// [testenv.ErrOtherProtocol].
+// readFrame returns a packet with its length in front. If the bytes are no
+// packet, it returns them with [testenv.ErrOtherProtocol].
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -62,8 +61,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns the number at the given offset of a frame's packet, or zero
-// if the packet is too short.
+// int32At returns the number at an offset of the packet, or zero beyond its
+// end.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {
@@ -80,8 +79,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet of big-endian fields. Byte slices are preceded by
-// their length.
+// writeFrame sends a packet made of big-endian fields. Each byte slice is
+// preceded by its length.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

@@ -12,22 +12,19 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// installation says how to run ZooKeeper on this machine.
 type installation struct {
 	java      string
 	classPath string
 }
 
-// installed finds ZooKeeper and Java, once per test binary.
 var installed = sync.OnceValues(func() (installation, error) {
 	return findInstallation(os.Getenv("ZOOKEEPER_HOME"), os.Getenv("JAVA_HOME"), debianJars)
 })
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists the jars that a server needs from Debian's packages,
-// except those named in the manifest of zookeeper.jar, which Java finds by
-// itself.
+// debianClassPath lists the jars that a server needs from Debian's packages.
+// The manifest of zookeeper.jar names the others.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -57,9 +54,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns a class path for the release in zookeeperHome or, if that is
-// empty, for Debian's packages in jars. It never falls back from one to the
-// other, because whoever sets ZOOKEEPER_HOME wants that release.
+// findJars returns a class path for zookeeperHome or, if that is empty, for
+// Debian's packages. It never falls back to Debian, because whoever sets
+// ZOOKEEPER_HOME wants that release.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireLinksProxied checks in /proc that servers connect to each other only
-// through proxies, so that a test can cut every link.
+// requireLinksProxied checks that servers connect only through proxies.
+// Otherwise a test could not cut every link.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

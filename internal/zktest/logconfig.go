@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// logConfigs are configuration files for the two logging libraries used by
-// different releases of ZooKeeper. Both log warnings, so that the log says why
-// a server does not start.
+// logConfigs configure the logging libraries of different ZooKeeper releases.
+// They log warnings, so that the log says why a server does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

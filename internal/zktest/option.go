@@ -54,7 +54,6 @@ func containerCheck(every time.Duration) string {
 	return fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", every.Milliseconds())
 }
 
-// file returns the text of the configuration file.
 func (s *settings) file() string {
 	var text []byte
 	for _, key := range slices.Sorted(maps.Keys(s.config)) {

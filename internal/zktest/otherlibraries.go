@@ -43,7 +43,7 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path with Curator's recipes, from the directory
+// findCurator returns a class path for Curator's recipes, from the directory
 // given or, if that is empty, from Debian's.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {

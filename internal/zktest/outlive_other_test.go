@@ -2,5 +2,5 @@
 
 package zktest
 
-// alive is only needed for compiling the tests: this system runs no servers.
+// alive only makes the tests compile: this system runs no servers.
 func alive(int) bool { return false }

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable is an environment variable that is set in child processes of
-// the test binary. It says what to do there.
+// childVariable is set when the test binary runs itself as a child process. Its
+// value says what the child does.
 const childVariable = "ZKTEST_CHILD"
 
-// child returns a command that runs one test in a child process with its own
-// process group.
+// child returns a command that runs one test in a child process. The child has
+// its own process group, so that a test can signal it alone.
 func child(t *testing.T, test, kind string, env ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
@@ -68,8 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang runs in the child process. It starts a server, prints its
-// process IDs and directory, and waits for a signal.
+// startAndHang is the main function of a child process. It starts a server,
+// prints its process IDs and directory, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -80,8 +80,7 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	// Handle the signals explicitly, because SIGHUP may be ignored, as under
-	// nohup.
+	// Under nohup SIGHUP is ignored unless a program asks for it.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
@@ -100,11 +99,11 @@ func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) 
 	return 0, 0, ""
 }
 
-// alive reports whether the process exists, even as a zombie.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether the process exists and is not a zombie. Orphaned
-// zombies may stay forever if a container's first process does not reap them.
+// running reports whether the process exists and is not a zombie. In a
+// container whose first process does not reap orphans, they stay zombies
+// forever.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -123,8 +122,7 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// In a session without a terminal, the child can't print its notice on the
-	// user's terminal.
+	// In its own session the child has no terminal to print its notice on.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is a server that is not tied to a test, so its methods return errors.
+// process is a server that does not depend on a test. Its methods return
+// errors.
 type process struct {
 	proc       *testenv.Process
 	ready      func(*process) bool
@@ -22,14 +23,14 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking sync.Mutex // held from sending a four-letter word until its answer, so that wordsSent is up to date
-	// wordsSent is the number of four-letter words sent since startCounting.
-	// The server counts them as packets.
+	asking sync.Mutex // guards wordsSent; held until the answer has come
+	// wordsSent counts the four-letter words sent since startCounting,
+	// because the server counts them as packets.
 	wordsSent int64
 	ignored   int64 // packets received before startCounting
 }
 
-// newProcess creates a server's directory and configuration without starting
+// newProcess creates a server's directory and configuration, but does not start
 // it.
 func newProcess(s *settings) (_ *process, err error) {
 	home, err := installed()
@@ -58,8 +59,7 @@ func newProcess(s *settings) (_ *process, err error) {
 }
 
 // command returns the server's command line. It limits the heap and disables
-// the optimizing compiler, because the server is too short-lived to benefit
-// from either.
+// the optimizing compiler, because the server lives too briefly to benefit.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {
@@ -105,8 +105,8 @@ func portFrom(s *settings, key string) (int, error) {
 	return port, err
 }
 
-// launch starts the server and waits until p.ready returns true. The error
-// matches [testenv.ErrPortTaken] if the caller should retry with other ports.
+// launch starts the server and waits until it is ready. After an error that
+// matches [testenv.ErrPortTaken] the caller should retry with other ports.
 func (p *process) launch() error {
 	deadline := time.Now().Add(testenv.ReadyWithin)
 	err := p.proc.Start(testenv.Startup{Ready: func() bool { return p.ready(p) }, PortTaken: bindFailed, Exiting: exiting})
@@ -121,26 +121,22 @@ func (p *process) launch() error {
 	}
 }
 
-// exiting reports whether the log says that the server or its JVM is about to
-// exit.
 func exiting(log string) bool {
 	return strings.Contains(log, "exiting abnormally") || strings.Contains("\n"+log, "\nError: ")
 }
 
-// bindFailed reports whether the log says that a port is taken.
 func bindFailed(log string) bool {
 	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
-// serving reports whether this very server answers, rather than another one on
-// the same port, which has another data directory.
+// serving reports whether this server serves clients. Another one on the same
+// port has another data directory.
 func (p *process) serving() bool {
 	conf, err := p.poll("conf")
 	return err == nil && strings.Contains(conf, p.proc.Dir()+string(filepath.Separator)) && p.secureServing()
 }
 
-// secureServing reports whether the TLS port, if any, is open. It opens after
-// the plain port.
+// secureServing reports whether the TLS port, if any, is open. It opens last.
 func (p *process) secureServing() bool {
 	if p.securePort == 0 {
 		return true
@@ -153,14 +149,13 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this very server answers, even before it has found
-// the others of its ensemble. Until then a server does not answer "conf", so
-// listening sends "envi".
+// listening reports whether this server answers, even without a quorum. A
+// server without a quorum answers "envi" but not "conf".
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")
 }
 
-// tmpdirProperty sets the server's directory for temporary files, by which
-// listening recognizes the server.
+// tmpdirProperty sets the server's temporary directory, by which listening
+// recognizes it.
 const tmpdirProperty = "java.io.tmpdir="

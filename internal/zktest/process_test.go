@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// configured returns a server that has not been started.
 func configured(t *testing.T, opts ...Option) *process {
 	t.Helper()
 	Require(t)
@@ -39,7 +38,6 @@ func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
 	}
 }
 
-// forwarderAt listens on port and forwards to the server at target.
 func forwarderAt(t *testing.T, port int, target string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", testenv.Loopback(port))
@@ -67,8 +65,8 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// An exiting server logs that it exits before it logs why. launch may read the
-// log in between, but must still report that the port is taken.
+// An exiting server logs the reason after it logs that it exits. If launch
+// reads the log in between, it must still report the taken port.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},
@@ -81,7 +79,7 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
 			t.Cleanup(func() { p.proc.Close() })
-			p.ready = func(p *process) bool { // wait for the first of the two texts
+			p.ready = func(p *process) bool { // wait for the first of the two lines
 				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}

@@ -49,20 +49,21 @@ func (p *Proxy) Sessions() []Session {
 }
 
 const (
-	// connectXid stands for the missing xid of a connect request and its reply.
+	// connectXid stands in for the xid that a connect request and its reply
+	// lack.
 	connectXid = math.MinInt32
 	// eventXid is the xid of a watch event.
 	eventXid = -1
 )
 
 // protocol returns the readers for a new connection. The first frame in each
-// direction has no header: it requests or grants a session.
+// direction requests or grants a session, and has no header.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }
 
-// firstThen returns a reader that parses the first frame with one function and
-// all others with another.
+// firstThen returns a reader that parses the first frame with first and all
+// others with others.
 func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
 	parse := first
 	return func(r io.Reader) (testenv.Frame, error) {

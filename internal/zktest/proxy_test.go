@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// proxied returns a proxy for the shared server, a client that uses it, and a
-// path for this test alone.
+// proxied returns a proxy for the shared server, its client, and a path of this
+// test's own.
 func proxied(t *testing.T) (p *Proxy, conn *zk.Conn, root string) {
 	s := Shared(t)
 	root = s.Chroot(t)
@@ -29,7 +29,6 @@ func create(conn *zk.Conn, path string) error {
 	return err
 }
 
-// async runs f in another goroutine and sends its result.
 func async(f func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -138,7 +137,6 @@ func TestRetargetMovesNewConnectionsOnly(t *testing.T) {
 	require.Len(t, p.Sessions(), 1)
 }
 
-// askThrough sends a four-letter word through the proxy and returns the answer.
 func askThrough(t *testing.T, p *Proxy, word string) string {
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)

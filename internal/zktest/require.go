@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireVariable is an environment variable. If it is "require", tests fail
-// without ZooKeeper; otherwise they are skipped.
+// requireVariable is "require" where tests must fail, not skip, without
+// ZooKeeper.
 const requireVariable = "DLOCK_TEST_ZOOKEEPER"
 
 var zooKeeper = testenv.Dependency{

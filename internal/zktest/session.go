@@ -106,8 +106,7 @@ func Password(sessionID int64) []byte {
 	return passwd
 }
 
-// javaRandom returns nextInt of a java.util.Random with the given seed, which
-// is a 48-bit linear congruential generator.
+// javaRandom returns nextInt of a java.util.Random with the given seed.
 func javaRandom(seed int64) func() int32 {
 	const multiplier, increment, mask = 0x5DEECE66D, 0xB, 1<<48 - 1
 	state := (seed ^ multiplier) & mask
