@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// actor is a goroutine of a worker that acquires locks one after the other.
-// Each has its own host name, so that no two actors create nodes of the same
-// name after an operator has removed a queue.
+// actor is a goroutine of a worker that acquires one lock after the other. Each
+// has its own host name, so that node names stay unique even if an operator
+// removes a queue and its sequence starts over.
 type actor struct {
 	*worker
 	random *rand.Rand
@@ -30,7 +30,6 @@ func newActor(w *worker, i int) *actor {
 	return a
 }
 
-// actions are what an actor does, with weights.
 var actions = []struct {
 	weight int
 	do     func(*actor, string)
@@ -52,8 +51,8 @@ func (a *actor) run() {
 	}
 }
 
-// holdLong holds random long locks, one at a time, each for some seconds or
-// until it is lost.
+// holdLong acquires random long locks and holds each for some seconds, or until
+// it is lost.
 func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
@@ -82,10 +81,9 @@ func (a *actor) holdLong() {
 	}
 }
 
-// delayUnlock delays the Unlock of a lost lock in half of the cases, until the
-// store has ended the session by itself. An earlier Unlock makes the client end
-// the session, which would hide how long before the end of its session a client
-// gives up its locks.
+// delayUnlock delays half of the Unlocks of lost locks until the store has
+// expired the session. An Unlock ends the session early, which would hide how
+// much time a client leaves between giving up and expiry.
 func (a *actor) delayUnlock() {
 	if a.random.IntN(2) == 0 {
 		return
@@ -110,7 +108,7 @@ func (a *actor) drawAction() func(*actor, string) {
 	panic("unreachable")
 }
 
-// lastRound acquires every lock exclusively once more, which must succeed.
+// lastRound acquires every lock once more at the end, which must succeed.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
 		ctx, cancel := within(waitLimit)
@@ -130,7 +128,7 @@ func (a *actor) lastRound() {
 	}
 }
 
-// write increments the counters of a lock, waiting for it without a time limit.
+// write waits for the lock without a time limit and increments its counters.
 func (a *actor) write(name string) {
 	if h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
 		a.increment(name, h)
@@ -226,8 +224,6 @@ func (a *actor) tryToRead(name string) {
 	}
 }
 
-// acquire calls Lock, RLock or one of their variants, and returns nil if that
-// fails.
 func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), ctx context.Context) *hold {
 	id := a.ids.Add(1)
 	a.journal.note(event{Kind: asked, At: now(), Hold: id, Lock: name, How: how})
@@ -249,8 +245,7 @@ func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Cont
 	return h
 }
 
-// release unlocks the lock. It notes in the journal whether, according to
-// Unlock, the lock was held until the call.
+// release unlocks the lock and records whether it was held until then.
 func (a *actor) release(h *hold) {
 	h.end()
 	a.watcher.remove(h)
@@ -266,7 +261,7 @@ func (a *actor) release(h *hold) {
 	}
 }
 
-// explainedErrors are the errors that faults may cause.
+// explainedErrors are the errors that callers must expect from faults.
 var explainedErrors = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
 
 func (a *actor) requireExplained(name string, err error) {

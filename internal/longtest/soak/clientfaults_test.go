@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember draws a member that no fault of the group has hit and that may
-// accepts. It returns nil if there is none.
+// reserveMember draws a suitable member that no other fault of the group has
+// hit. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
@@ -44,8 +44,8 @@ var clientFaults = []faultKind{
 	{name: "client killed, another one started", inject: killMember},
 }
 
-// stopMember stops a worker with SIGSTOP for a time. A timer resumes the
-// worker, and healing waits for that.
+// stopMember stops a worker with SIGSTOP for a while. A timer resumes it, and
+// the returned function waits for that.
 func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string) {
 	m := s.reserveMember(anyMember)
 	if m == nil {
@@ -90,9 +90,9 @@ func killMember(s *round) (func(), string) {
 	return func() { s.must(s.begin(m)) }, m.id() + " killed"
 }
 
-// stopAtWrite stops a worker between its last check of the lock and its write,
-// until another worker has written under the same lock. Fencing tokens exist
-// for this case.
+// stopAtWrite stops a worker between its last check of the lock and its write.
+// Meanwhile another worker acquires the lock and writes, so that only a fencing
+// token prevents a lost update.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]
@@ -107,7 +107,7 @@ func stopAtWrite(s *round) (func(), string) {
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
 	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
-	s.must(m.order("write")) // read once the worker is resumed
+	s.must(m.order("write")) // waits in the pipe until the worker is resumed
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()
 	s.must(err)
@@ -130,7 +130,6 @@ func stopAtWrite(s *round) (func(), string) {
 	return func() {}, fmt.Sprintf("%s stopped just before it wrote under %s", m.id(), name)
 }
 
-// linkFaults hit the connections of a worker to the servers.
 var linkFaults = []faultKind{
 	{name: "client cut off from all servers", inject: links(func(s *round, m *member) string {
 		m.each((*zktest.Proxy).Cut)
@@ -192,7 +191,7 @@ func (m *member) each(f func(*zktest.Proxy)) {
 	}
 }
 
-// connected returns the index of a server that the member is connected to.
+// connected returns the index of the server that the member is connected to.
 func (m *member) connected() int {
 	for i, p := range m.proxies {
 		if p.Connections() > 0 {
@@ -202,8 +201,8 @@ func (m *member) connected() int {
 	return 0
 }
 
-// lose makes the member's proxies lose several of the next requests or replies.
-// The parameter lose is the proxy's method that loses one of them.
+// lose calls the proxies' method lose several times, so that several requests
+// or replies get lost.
 func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
 	for range 3 + s.random.IntN(6) {
 		m.each(func(p *zktest.Proxy) {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// now reads the monotonic clock, which all processes of a machine share.
+// now reads the monotonic clock, which is comparable across processes on Linux.
 func now() time.Duration {
 	const monotonic = 1
 	var ts syscall.Timespec

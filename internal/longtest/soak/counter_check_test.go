@@ -33,7 +33,7 @@ func TestCounterCountsOverwrittenUpdates(t *testing.T) {
 	c := uncheckedCounter(t.TempDir(), "a/b")
 	require.NoError(t, c.writeUnchecked(1))
 	require.NoError(t, c.writeUnchecked(2))
-	require.NoError(t, c.writeUnchecked(2)) // based on 1, so an update is overwritten
+	require.NoError(t, c.writeUnchecked(2)) // based on 1, so an update is lost
 	require.NoError(t, c.writeUnchecked(3))
 	seen, err := c.read()
 	require.NoError(t, err)

@@ -19,7 +19,6 @@ import (
 // All methods are atomic, even if the process is killed.
 type counter struct{ name string }
 
-// tally is the content of the file.
 type tally struct {
 	Count   int64
 	Writes  int64 // accepted writes
@@ -27,7 +26,7 @@ type tally struct {
 	Refused int64 // refused reads and writes
 }
 
-// lost returns the number of updates overwritten by a writer that had not read
+// lost returns how many updates were overwritten by a writer that had not seen
 // them.
 func (c tally) lost() int64 { return c.Writes - c.Count }
 
@@ -40,12 +39,13 @@ func counterFile(dir, lock, kind string) string {
 	return filepath.Join(dir, strings.ReplaceAll(lock, "/", "-")+"."+kind)
 }
 
-// begin stores a new holder's token and reads the number.
+// begin reads the number for a new holder, and rejects all lower tokens from
+// then on.
 func (c counter) begin(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.accept(token) })
 }
 
-// write stores a new number for the holder with that token.
+// write stores the number unless a later holder has begun.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
 		if err := t.accept(token); err != nil {
@@ -57,13 +57,12 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// readAs reads the number for a reader. Its token is compared with the highest
-// token of a writer, but not stored.
+// readAs reads the number unless a later writer has begun. A reader's token is
+// not stored, because several readers may hold the lock.
 func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
 
-// writeUnchecked stores a new number without checking a token.
 func (c counter) writeUnchecked(count int64) error {
 	_, err := c.step(func(t *tally) error {
 		t.Count, t.Writes = count, t.Writes+1
@@ -94,9 +93,9 @@ func (t *tally) accept(token int64) error {
 	return nil
 }
 
-// step calls do with the content of the file and writes back the changes, even
-// if do returns an error. It holds a file lock, which the system releases if
-// the process is killed. It returns the number before the step.
+// step updates the file atomically with do, and returns the number before. It
+// holds a file lock, which the system releases if the process is killed.
+// Changes are written back even if do fails.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

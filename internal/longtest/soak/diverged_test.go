@@ -14,8 +14,6 @@ import (
 	"github.com/dlock-go/dlock/internal/longtest/survey"
 )
 
-// shown returns identical surveys in which these servers, out of three, show
-// one node.
 func shown(servers ...int) []survey.Survey {
 	s := survey.Survey{survey.View{}, survey.View{}, survey.View{}}
 	for _, server := range servers {
@@ -24,7 +22,7 @@ func shown(servers ...int) []survey.Survey {
 	return slices.Repeat([]survey.Survey{s}, survey.Count)
 }
 
-// judged runs the end of a round whose workers have left these journals in dir.
+// judged judges a made-up round, whose workers have left these journals in dir.
 func judged(t *testing.T, dir string, surveys []survey.Survey, journals ...[]event) (wrong []string, diverged bool) {
 	t.Helper()
 	s := &round{t: t, number: 1, dir: dir, figures: newFigures(1), differences: survey.Differences(surveys)}
@@ -52,8 +50,8 @@ func acquisition(token int64, seq int, from, to time.Duration) []event {
 	}
 }
 
-// If the servers agree on a node that blocks a waiter, the lock is at fault. If
-// they have diverged, the same journals prove nothing against the lock.
+// A waiter may be stuck because the lock is broken, or because the servers
+// disagree for good. Only the former is a failure.
 func TestAStuckWaiterIsAFaultUnlessTheServersHaveDiverged(t *testing.T) {
 	waiter := []event{{Kind: stuck, Text: "a: not granted"}}
 

@@ -15,7 +15,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// figures are the results of a run.
 type figures struct {
 	began  time.Time
 	seed   uint64
@@ -23,7 +22,7 @@ type figures struct {
 
 	injected   map[string]int
 	violations int
-	diverged   int // rounds that ended early because the servers had diverged
+	diverged   int // ended early because the servers had diverged
 
 	exclusive, shared, tried                      int // acquisitions; tried counts TryLock and TryRLock
 	entries, downgrades, calls                    int
@@ -49,7 +48,6 @@ func (f *figures) recovered(took time.Duration, after string) {
 	}
 }
 
-// count adds the events of a worker's journal.
 func (f *figures) count(events []event) {
 	f.processes++
 	for _, e := range events {
@@ -90,14 +88,11 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce limits the losses that count in the figures to those noticed soon
-// after a check that found the lock held. Otherwise, for example after a stop
-// of the process, the time of the loss is not known well enough.
+// atOnce limits the figures to losses noticed right after a check that still
+// found the lock held. Otherwise the time of the loss is too uncertain.
 const atOnce = 60 * time.Millisecond
 
-// measure evaluates the acquisitions of one lock: how often its sequences
-// started over, how late a holder noticed a removal, and the margin between a
-// loss and the next grant.
+// measure evaluates the acquisitions of one lock.
 func (f *figures) measure(all []*holding) {
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	var seq int64
@@ -122,7 +117,7 @@ func (f *figures) measure(all []*holding) {
 	}
 }
 
-// nextAfter returns the first holding that could not begin before h had ended.
+// nextAfter returns the first acquisition that had to wait for the end of h.
 func nextAfter(all []*holding, h *holding) *holding {
 	for _, next := range all {
 		if next.held && next.from > h.to && (next.exclusive || h.exclusive && h.downgrading == 0) {
@@ -132,7 +127,6 @@ func nextAfter(all []*holding, h *holding) *holding {
 	return nil
 }
 
-// table returns the figures as a Markdown table.
 func (f *figures) table() string {
 	var b strings.Builder
 	row := func(what string, format string, args ...any) {

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// guardScript kills the workers, including stopped ones, when the test binary
-// dies and thus closes the script's input. It reads the orders "watch PID" and
-// "forget PID".
+// guardScript kills the workers when the test binary dies, which closes the
+// script's input. It finds even stopped ones, which cannot notice that by
+// themselves.
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM
 pids=' '

@@ -9,15 +9,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// hold is a lock acquired by a worker. It is over when the worker learns of a
-// loss, or is about to unlock.
+// hold is a lock acquired by a worker. It ends with a noticed loss or just
+// before the Unlock.
 type hold struct {
 	id      int64
 	lock    *dlock.Lock
 	journal *journal
 
 	mu    sync.Mutex
-	last  time.Duration // latest reading of the clock after which Err was nil
+	last  time.Duration // latest time after which Err was nil
 	noted time.Duration // latest confirmation in the journal
 	over  bool
 }
@@ -25,15 +25,15 @@ type hold struct {
 // noteEvery is the interval of journal entries while a lock stays held.
 const noteEvery = 40 * time.Millisecond
 
-// check reads the clock and then Err. It returns the time read, and whether the
-// lock was held then. Most checks are not written to the journal.
+// check reads the clock before Err, so that a nil Err proves the lock was held
+// at that time. It writes only some results to the journal.
 func (h *hold) check() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.checkLocked(false)
 }
 
-// confirm is like check, but always writes to the journal.
+// confirm is like check, but writes every result to the journal.
 func (h *hold) confirm() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,8 +61,8 @@ func (h *hold) checkLocked(write bool) (at time.Duration, ok bool) {
 	return at, true
 }
 
-// end stops the watcher's checks before an Unlock, and reports whether the lock
-// was held until now.
+// end stops the background checks before an Unlock. It reports whether the lock
+// was still held.
 func (h *hold) end() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (h *hold) end() bool {
 	return ok
 }
 
-// watcher continuously checks all locks that a worker holds.
+// watcher checks all held locks of a worker in the background.
 type watcher struct {
 	mu    sync.Mutex
 	holds map[*hold]bool

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// increment adds one to both counters of a lock. Between the last check of the
-// lock and the write it waits a moment, as if the write went over a network.
+// increment adds one to both counters of a lock. It pauses before the write, as
+// if the write went over a network.
 func (a *actor) increment(name string, h *hold) {
 	checked, unchecked := checkedCounter(a.settings.Dir, name), uncheckedCounter(a.settings.Dir, name)
 	if _, ok := h.check(); !ok {
@@ -42,11 +42,9 @@ func (a *actor) increment(name string, h *hold) {
 	a.journal.note(event{Kind: incremented, At: now(), Hold: h.id})
 }
 
-// waitForStop waits between the last check and the write if the test has asked
-// for it. Meanwhile the test stops the process until another worker has
-// written. (The process cannot stop itself, because it would run on for a
-// moment after the signal.) Once resumed, waitForStop checks the lock, and the
-// caller writes whatever the outcome.
+// waitForStop pauses before a write if the test has asked for it, so that the
+// test can stop the process there. (A process that stops itself runs on for a
+// moment.) The caller writes even if the lock was lost meanwhile.
 func (a *actor) waitForStop(name string, h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != name || !a.halt.CompareAndSwap(order, nil) {
@@ -58,9 +56,9 @@ func (a *actor) waitForStop(name string, h *hold) bool {
 	return true
 }
 
-// readTwice reads the checked counter twice with a pause. A writer that has
-// lost the lock may still change the counter in between, because a reader's
-// token does not raise the counter's token.
+// readTwice reads the counter twice to see whether anybody writes meanwhile. A
+// late writer may do so without breaking a rule, because a reader's token does
+// not fence it off.
 func (a *actor) readTwice(name string, h *hold) {
 	if _, ok := h.check(); !ok {
 		return
@@ -82,8 +80,8 @@ func (a *actor) readTwice(name string, h *hold) {
 	}
 }
 
-// stale notes that the counter has refused a token, and whether the lock was
-// still held after that, which would be a fault.
+// stale records that the counter has refused a token. If the lock was still
+// held after that, the refusal was wrong.
 func (a *actor) stale(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// event is a line of a journal.
 type event struct {
 	Kind  kind          `json:"k"`
 	At    time.Duration `json:"t"`
@@ -29,38 +28,36 @@ type event struct {
 
 type kind string
 
-// Events in the journal of a worker.
 const (
-	asked       kind = "asked"       // about to call Lock, RLock, TryLock or TryRLock
-	granted     kind = "granted"     // the call returned a lock; Held: Err was nil after At
+	asked       kind = "asked"       // about to acquire a lock
+	granted     kind = "granted"     // a lock was acquired; Held: Err was nil after At
 	refused     kind = "refused"     // the call returned an error that faults explain
 	confirmed   kind = "confirmed"   // Err was nil after At
-	downgrading kind = "downgrading" // the lock was held exclusively until At
+	downgrading kind = "downgrading" // held exclusively until At
 	lossSeen    kind = "lossSeen"    // Err was not nil, before At
-	// Unlock was called after At. Held tells whether, according to Unlock,
-	// the lock was held until then.
+	// Unlock was called after At. Held says whether the lock was held until
+	// then.
 	released    kind = "released"
 	entered     kind = "entered"     // the lock was re-entered
 	downgraded  kind = "downgraded"  // the store has confirmed a downgrade
 	incremented kind = "incremented" // the checked counter has accepted a write
-	// The checked counter has refused the token. Held tells whether Err was
-	// nil after that.
+	// The counter has refused the token. Held says whether Err was nil
+	// after that.
 	stale              kind = "stale"
-	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
-	fault              kind = "fault"              // an error in the sense of the test; Text describes it
-	stuck              kind = "stuck"              // a lock was not granted in time in the last round; Text names it
+	changedUnderReader kind = "changedUnderReader" // somebody wrote while a reader held the lock
+	fault              kind = "fault"              // a failure of the test, described by Text
+	stuck              kind = "stuck"              // the lock named by Text was not granted in time in the last round
 	finished           kind = "finished"           // the worker has closed its client
 )
 
-// Events in the journal of the test itself.
 const (
 	injected kind = "injected"
 	healed   kind = "healed"
 	removed  kind = "removed" // an operator removed a node between At and Until
 )
 
-// journal is a file with one event per line. Each event is a single write, so
-// that it survives a kill of the process.
+// journal is a file with one event per line. It survives a kill of the process,
+// because each event is a single write.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -93,8 +90,8 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// readJournal returns the events of a journal. It ignores an incomplete last
-// line, left by a process killed while writing.
+// readJournal returns the events of a journal. The last line may be incomplete
+// if its writer was killed, and is then ignored.
 func readJournal(name string) (events []event, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// madeUp returns a holding with these values. Times are in milliseconds.
+// madeUp returns an acquisition for tests of the judge. Times are in
+// milliseconds.
 func madeUp(worker, node string, token int64, exclusive bool, from, to time.Duration) *holding {
 	return &holding{worker: worker, lock: "a", node: node, token: token, exclusive: exclusive, held: true,
 		asked: (from - 1) * time.Millisecond, from: from * time.Millisecond, to: to * time.Millisecond, ended: to * time.Millisecond}
@@ -32,7 +33,7 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 	refused.refusedAt = 5 * time.Millisecond
 	for name, c := range map[string]struct {
 		all   []*holding
-		wrong string // part of the expected fault; empty if none
+		wrong string // part of the expected complaint, or empty
 	}{
 		"one writer after the other":              {[]*holding{writer(5, 0, 10), writer(6, 11, 20)}, ""},
 		"two writers at once":                     {[]*holding{writer(5, 0, 10), writer(6, 10, 20)}, "two at once"},

@@ -13,27 +13,26 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// holding is an acquisition as shown by a worker's journal. The lock is
-// confirmed at an instant if Err was nil later, because Err never becomes nil
-// again.
+// holding is an acquisition reconstructed from a journal. Every nil Err
+// confirms the lock for all earlier times since the grant.
 type holding struct {
 	worker    string
 	id        int64
 	lock, how string
 	node      string
 	token     int64
-	exclusive bool // as acquired, regardless of a downgrade
+	exclusive bool // as acquired, before any downgrade
 	held      bool // confirmed at least once
 
 	asked       time.Duration
 	from, to    time.Duration // first and last confirmation
-	downgrading time.Duration // end of exclusiveness by a downgrade, or 0
+	downgrading time.Duration // when a downgrade began, or 0
 	lossSeen    time.Duration // when the worker noticed the loss, or 0
-	unlocked    time.Duration // an instant just before Unlock, or 0 if it was not called
-	ended       time.Duration // when the worker stopped using the lock; 0 if it was killed before
+	unlocked    time.Duration // an instant just before Unlock, or 0 if never called
+	ended       time.Duration // when the worker stopped using the lock; 0 if it was killed first
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
-	refusedAt   time.Duration // when it was confirmed after a refusal by the counter, or 0
+	refusedAt   time.Duration // when it was confirmed although the counter had refused it, or 0
 	incremented bool
 }
 
@@ -45,8 +44,8 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, confirmed from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
 }
 
-// exclusiveTo returns when the lock was last confirmed as exclusive. For a lock
-// acquired shared, that is an instant before the first confirmation.
+// exclusiveTo returns when the lock was last known to be exclusive. For a
+// shared lock, that is before its first confirmation.
 func (h *holding) exclusiveTo() time.Duration {
 	switch {
 	case !h.exclusive:
@@ -57,7 +56,6 @@ func (h *holding) exclusiveTo() time.Duration {
 	return h.to
 }
 
-// holdings returns the acquisitions in a worker's journal.
 func holdings(worker string, events []event) []*holding {
 	byID := make(map[int64]*holding)
 	var all []*holding
@@ -76,8 +74,7 @@ func holdings(worker string, events []event) []*holding {
 	return all
 }
 
-// addEvent adds an event. Events of one holding arrive in order, except that
-// the watcher's may be late.
+// addEvent adds an event. Those of the background watcher may come late.
 func (h *holding) addEvent(e event) {
 	confirm := func() { h.to = max(h.to, e.At) }
 	switch e.Kind {
@@ -106,8 +103,8 @@ func (h *holding) addEvent(e event) {
 	}
 }
 
-// remove records that an operator has removed a node, after which the store may
-// grant the lock to another contender.
+// remove records that an operator removed a node, which ends its owner's right
+// to the lock.
 func remove(all []*holding, e event) {
 	for _, h := range all {
 		if h.lock == e.Lock && sameNode(h.node, e.Node) && h.asked < e.At && (h.ended == 0 || h.ended >= e.At) {
@@ -116,29 +113,27 @@ func remove(all []*holding, e event) {
 	}
 }
 
-// sameNode reports whether both names belong to one node, which a downgrade may
-// have renamed.
+// sameNode reports whether both names belong to one node. A downgrade renames a
+// node but keeps host and sequence.
 func sameNode(a, b string) bool {
 	hostA, seqA, _ := driver.ParseName(a)
 	hostB, seqB, _ := driver.ParseName(b)
 	return seqA == seqB && strings.TrimRight(hostA, "RW-") == strings.TrimRight(hostB, "RW-")
 }
 
-// judgeLock returns what is wrong with the acquisitions of one lock.
+// judgeLock describes every violation in the acquisitions of one lock.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // reports per lock; the first one fails the test, more help to find the reason
+	const enough = 10 // more reports than one help to find the reason
 	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
-	writers := make(map[int64]*holding) // latest exclusive holding by token
-	// Holdings so far with the latest confirmation, and with the latest
-	// confirmation as exclusive.
+	writers := make(map[int64]*holding) // by token: latest exclusive holding
+	// The holdings so far that were confirmed last, and last as exclusive.
 	var last, lastExclusive *holding
-	// Holdings so far with the highest token, and with the highest token of
-	// a writer.
+	// The holdings so far with the highest tokens.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
@@ -175,8 +170,8 @@ func judgeLock(all []*holding) (wrong []string) {
 	return wrong
 }
 
-// cutAtRemoval returns the part of a holding before an operator removed its
-// node, or nil if there is none.
+// cutAtRemoval returns the part of a holding before its node was removed by an
+// operator. It returns nil if nothing remains.
 func cutAtRemoval(h *holding) *holding {
 	if !h.held {
 		return nil
@@ -192,8 +187,8 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns the instant until which the holding excludes another contender,
-// which may want the lock exclusively.
+// end returns until when the holding keeps a contender out. A downgraded
+// holding no longer keeps readers out.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -215,8 +210,7 @@ func higher(a, b *holding) *holding {
 	return b
 }
 
-// judge returns everything that was wrong in the round, according to journals
-// and counters.
+// judge describes every violation in the round.
 func (s *round) judge() (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	names, err := filepath.Glob(filepath.Join(s.dir, "*.journal"))
@@ -258,8 +252,8 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// The round was cut short, so that neither stuck calls nor
-		// missing events prove anything against the lock.
+		// A round that was cut short proves nothing by stuck calls or
+		// missing events.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

@@ -19,25 +19,24 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is a place for a worker process with its own connections to the
-// servers. If a fault kills the process, another one takes its place.
+// member is a worker's place in the team, with its own connections to the
+// servers. If a fault kills the worker, another process takes the place.
 type member struct {
 	name    string
 	timeout time.Duration // session timeout
 	actors  int
-	proxies []*zktest.Proxy // one per server; none if the member connects directly
+	proxies []*zktest.Proxy // one per server; none if connected directly
 	addrs   []string
 	guard   *guard
 	dir     string
 
-	life   int // number of the current process, incremented by each replacement
+	life   int // number of the current process, from 1
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	output chan string
 	ended  chan error
 }
 
-// start starts the next process of the member.
 func (m *member) start(chroot string, limit int, seed uint64) error {
 	m.life++
 	s := settings{
@@ -82,12 +81,10 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	return nil
 }
 
-// id returns the name of the current process.
 func (m *member) id() string { return fmt.Sprintf("%s-%d", m.name, m.life) }
 
 func (m *member) file(kind string) string { return filepath.Join(m.dir, m.id()+"."+kind) }
 
-// readOutput reads the output of the process until it ends.
 func (m *member) readOutput(stdout io.Reader) {
 	cmd, output, ended := m.cmd, m.output, m.ended
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -104,13 +101,12 @@ func (m *member) order(order string) error {
 	return err
 }
 
-// Errors of a worker that takes too long.
 var (
 	errNotSaid     = errors.New("did not say")
 	errNotFinished = errors.New("did not finish")
 )
 
-// awaitLine waits for a line of output that begins with word, and returns the
+// awaitLine waits for an output line that begins with word, and returns the
 // rest.
 func (m *member) awaitLine(word string) (string, error) {
 	select {
@@ -133,7 +129,6 @@ func (m *member) kill() error {
 	return err
 }
 
-// acquired returns the number of locks that the current process has acquired.
 func (m *member) acquired() uint64 {
 	text, err := os.ReadFile(m.file("progress"))
 	if err != nil || len(text) < 8 {
@@ -142,8 +137,8 @@ func (m *member) acquired() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// awaitEnd waits for a process that was told to finish, and returns its result.
-// It kills the process when giveUp is closed.
+// awaitEnd waits until a process that was told to finish has done so. It kills
+// the process when giveUp is closed.
 func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 	select {
 	case err := <-m.ended:
@@ -167,13 +162,12 @@ func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 	}
 }
 
-// stderr returns the standard error output of the process, such as a data race.
+// stderr returns the standard error output, which may report a data race.
 func (m *member) stderr() string {
 	text, _ := os.ReadFile(m.file("stderr"))
 	return strings.TrimSpace(string(text))
 }
 
-// heal ends all faults of the member's connections.
 func (m *member) heal() {
 	for _, p := range m.proxies {
 		p.Heal()

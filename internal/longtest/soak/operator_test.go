@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// operatorFaults are manual interventions of an operator. Each waits for a node
-// that it can remove.
+// operatorFaults are mistakes that an operator might make in the store.
 var operatorFaults = []faultKind{
 	{name: "operator removes the node of a holder", last: true, inject: operatorFault("node of a holder removed", func(o *operator) bool {
 		nodes := o.nodes()
@@ -29,9 +28,8 @@ var operatorFaults = []faultKind{
 	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// operatorFault returns a fault in which an operator calls do until it returns
-// true. Early calls may fail, because other faults may keep the servers from
-// answering.
+// operatorFault returns a fault that repeats do until it succeeds, because
+// other faults may keep the servers from answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("tampered") {
@@ -47,15 +45,15 @@ func operatorFault(what string, do func(*operator) bool) func(*round) (func(), s
 	}
 }
 
-// operator has a plain ZooKeeper client and knows nothing of locks.
+// operator is a plain ZooKeeper client that removes nodes by hand.
 type operator struct {
 	conn    *zk.Conn
 	queue   string
 	journal *journal
 }
 
-// runOperator calls do on a new connection until it returns true, for at most
-// five seconds, and reports its last result.
+// runOperator repeats do on a new connection for at most five seconds, until it
+// succeeds.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {
@@ -71,7 +69,6 @@ func (s *round) runOperator(do func(*operator) bool) bool {
 	return false
 }
 
-// nodes returns the nodes of the queue, oldest first.
 func (o *operator) nodes() (nodes []driver.Node) {
 	names, _, err := o.conn.Children(o.queue)
 	if err != nil {
@@ -86,8 +83,8 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove reports whether a node is known to be removed. The journal counts an
-// unknown outcome as a removal.
+// remove deletes a node and reports whether that is certain. An unknown outcome
+// is recorded as a removal.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)
@@ -98,7 +95,6 @@ func (o *operator) remove(n driver.Node) bool {
 	return err == nil
 }
 
-// removeQueue removes the queue with all its nodes.
 func (o *operator) removeQueue() bool {
 	for _, n := range o.nodes() {
 		o.remove(n)

@@ -12,18 +12,17 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. Its inject method returns a function that heals
-// the fault, and a description of what was hit. The function is nil if other
-// faults have already hit every possible target.
+// faultKind is a kind of fault. Its inject method describes what was hit and
+// returns a function that heals it. That function is nil if no target was left.
 type faultKind struct {
 	name   string
-	alone  bool // never together with other faults
+	alone  bool // never combined with other faults
 	last   bool // healed after the other faults of its group
 	inject func(*round) (heal func(), what string)
 }
 
-// kindsHere returns the kinds of faults that this machine can inject and the
-// flag selects.
+// kindsHere returns the kinds of faults that this machine supports and the flag
+// selects.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(serverFaults, peerFaults, clientFaults, linkFaults, operatorFaults)
 	if testenv.CheckSlowDisk() == nil {
@@ -32,8 +31,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserve reserves a target, such as "peers", for one fault of the group. It
-// returns false if the target is taken.
+// reserve claims a target for one fault of the group, or returns false if
+// another has it.
 func (s *round) reserve(what string) bool {
 	if s.reserved[what] {
 		return false
@@ -42,8 +41,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer draws a server that no fault of the group has hit and that may
-// accepts.
+// reserveServer draws a suitable server that no other fault of the group has
+// hit.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {
@@ -107,8 +106,8 @@ func stopServer(which func(*round, int) bool) func(*round) (func(), string) {
 	}
 }
 
-// fillAcceptQueue pauses a server, breaks its clients' connections and keeps
-// new ones out.
+// fillAcceptQueue makes a server unreachable without refusing connections. It
+// pauses the server and fills its queue of new connections.
 func fillAcceptQueue(s *round) (func(), string) {
 	i, ok := s.reserveServer(s.anyServer)
 	if !ok {
@@ -123,7 +122,6 @@ func fillAcceptQueue(s *round) (func(), string) {
 	return end, s.serverName(i) + " with a full accept queue"
 }
 
-// peerFaults hit the connections between servers.
 var peerFaults = []faultKind{
 	{name: "follower cut off from all servers", inject: peers(func(s *round) string {
 		i := s.randomFollower()
@@ -164,8 +162,8 @@ var peerFaults = []faultKind{
 	})},
 }
 
-// peers returns a fault that cuts or delays connections between servers by
-// calling cut. A group has at most one such fault.
+// peers returns a fault that cuts or delays connections between servers. A
+// group has at most one of these.
 func peers(cut func(*round) string) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("peers") {
@@ -183,7 +181,6 @@ func (s *round) randomFollower() int {
 	return i
 }
 
-// diskFaults make servers wait longer for their disks.
 var diskFaults = []faultKind{
 	{name: "slow disk of one server", inject: func(s *round) (func(), string) {
 		return s.slowDisks([]int{s.random.IntN(len(s.ensemble.Servers))})

@@ -39,7 +39,7 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 		ok := t.Run(fmt.Sprint("round ", number), func(t *testing.T) { diverged = playRound(t, e, f.seed, number, dir, f) })
 		f.rounds++
 		if !ok {
-			f.violations = max(f.violations, 1) // a round that was not judged counts, too
+			f.violations = max(f.violations, 1) // a round that was not judged is a failure, too
 			t.Errorf("the journals are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
 			break
 		}
@@ -58,8 +58,9 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// servers starts the ensemble. A server that is cut off goes on serving clients
-// for syncLimit ticks, which is 5 s and longer than any session timeout.
+// servers starts the ensemble. A server that is cut off keeps serving clients
+// for syncLimit, 5 s, which is longer than any session timeout. That is the
+// dangerous case.
 func servers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{
@@ -83,7 +84,6 @@ func replaceServers(t *testing.T, old *zktest.Ensemble) *zktest.Ensemble {
 	return servers(t)
 }
 
-// roundDir creates a directory for the files of a round.
 func roundDir(t *testing.T, number int) string {
 	if *journals != "" {
 		if err := os.MkdirAll(*journals, 0o755); err != nil {

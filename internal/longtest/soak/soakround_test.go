@@ -16,12 +16,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// team lists the workers of a round, few enough for a machine with two cores
-// that also runs other tests.
+// team lists the workers of a round.
 //
-// Workers without actors for the brief locks write seldom. A server that is cut
-// off from the others answers reads as long as a session does not write, and
-// those answers must not prolong a lease.
+// Workers without actors for the brief locks seldom write. They test a cut-off
+// server, which answers reads as long as a session does not write: such answers
+// must not prolong a lease.
 var team = []struct {
 	timeout time.Duration // session timeout
 	actors  int
@@ -42,8 +41,7 @@ const (
 
 const testJournal = "team" // name of the test's own journal
 
-// round is a series in which every kind of fault is injected once while the
-// team works.
+// round is a period in which every kind of fault is injected once.
 type round struct {
 	t        *testing.T
 	ensemble *zktest.Ensemble
@@ -57,19 +55,18 @@ type round struct {
 	guard    *guard
 	figures  *figures
 
-	leader   int // index of the leader when the current group of faults began
+	leader   int // leader when the current group of faults began
 	reserved map[string]bool
 
-	// stuck lists what did not happen in time, a fault of the lock unless
+	// stuck lists what did not happen in time. The lock is at fault, unless
 	// the servers have diverged.
 	stuck       []string
 	differences []string // between the servers; empty unless they have diverged
 	lastSurvey  survey.Survey
 }
 
-// playRound plays and judges one round. It reports whether the servers have
-// diverged, which proves nothing against the lock but ends the round early and
-// makes the ensemble unusable.
+// playRound plays and judges one round. diverged means that the servers
+// disagree for good: the round ended early, and the ensemble is unusable.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -86,7 +83,6 @@ func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir st
 	return s.diverged()
 }
 
-// divergedVerdict describes how the servers disagree.
 func (s *round) divergedVerdict() string {
 	return fmt.Sprintf("round %d: the ensemble has diverged, so that this is no fault of the lock:\n  %s\n%s\n%v",
 		s.number, strings.Join(s.stuck, "\n  "), strings.Join(s.differences, "\n"), s.lastSurvey)
@@ -119,7 +115,6 @@ func (s *round) open() {
 	s.await("every member acquires a lock at the beginning", s.allAcquire())
 }
 
-// addMember adds a member and starts its process.
 func (s *round) addMember(i int) {
 	m := &member{name: fmt.Sprintf("w%d", i), timeout: team[i].timeout, actors: team[i].actors, guard: s.guard, dir: s.dir}
 	m.addrs = s.ensemble.Addrs()
@@ -139,8 +134,8 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await polls ok until it returns true, or the servers have diverged. It calls
-// s.notWithin after waitLimit.
+// await polls ok until it returns true or the servers have diverged. After
+// waitLimit it calls s.notWithin.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -151,9 +146,9 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin handles something that did not happen in time. It fails the test
-// and ends the round, but returns if the servers have diverged, so that the
-// caller can cut the round short.
+// notWithin fails the test because something did not happen in time. It returns
+// only if the servers have diverged, and the caller must then cut the round
+// short.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -165,9 +160,9 @@ func (s *round) notWithin(what string) {
 	}
 }
 
-// allAcquire returns a function that reports whether every member with actors
-// has acquired a lock since the call of allAcquire. Other members only contend
-// for the long locks, for which they may have to wait.
+// allAcquire returns a function that reports whether every member has acquired
+// a lock since. It ignores members that only contend for long locks, because
+// they may have to wait.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -183,22 +178,21 @@ func (s *round) allAcquire() func() bool {
 	}
 }
 
-// work injects all kinds of faults, a few at a time.
 func (s *round) work() {
 	kinds := kindsHere()
 	s.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	for len(kinds) > 0 && !s.diverged() {
 		kinds = s.injectGroup(kinds)
 	}
-	// A slow machine gets as long as it needs, provided that every member
-	// keeps acquiring locks.
+	// A slow machine gets as long as it needs, if every member keeps
+	// acquiring locks.
 	for *faults == "" && !s.longEnough() && !s.diverged() {
 		s.await("every member gets a lock", s.allAcquire())
 	}
 }
 
-// longEnough reports whether enough locks were granted for the sequences of
-// several queues to start over.
+// longEnough reports whether the sequences of several queues have probably
+// started over.
 func (s *round) longEnough() bool {
 	var sum uint64
 	for _, m := range s.members {
@@ -207,8 +201,8 @@ func (s *round) longEnough() bool {
 	return sum > 8*seqLimit
 }
 
-// injectGroup injects some of these faults, heals them and checks that every
-// member acquires a lock again. It returns the remaining faults.
+// injectGroup injects some of the faults, heals them, and checks that all
+// members recover. It returns the remaining kinds.
 func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	s.leader = s.ensemble.Leader(s.t)
 	s.reserved = make(map[string]bool)
@@ -225,15 +219,14 @@ func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	return g.left
 }
 
-// injection is a group of injected faults.
 type injection struct {
 	what        []string
-	heals, last []func() // functions that heal the faults, those in last after the others
+	heals, last []func() // last run after heals
 	alone       bool
 	left        []faultKind // not injected
 }
 
-// inject injects a random number of these faults, one after the other.
+// inject injects a few of the faults, one after the other.
 func (s *round) inject(kinds []faultKind) (g injection) {
 	size := 3 + s.random.IntN(3)
 	for _, k := range kinds {
@@ -242,7 +235,7 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 			continue
 		}
 		heal, what := k.inject(s)
-		if heal == nil { // no target is left for this kind
+		if heal == nil { // no target left
 			g.left = append(g.left, k)
 			continue
 		}
@@ -261,9 +254,8 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves each member to a random server. Otherwise all members would
-// end up on the server that has failed least, and faults of the others would
-// hit nobody.
+// distribute moves each member to a random server. Otherwise all would end up
+// on the server that failed least, and faults of the others would hit nobody.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))
@@ -289,9 +281,8 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong draws how long the faults of a group last: in half of the cases less
-// than the longest session timeout, so that sessions can survive, and otherwise
-// more than any.
+// howLong draws the duration of a group's faults: either shorter than the
+// longest session timeout, so that sessions survive, or longer than all.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -299,8 +290,7 @@ func (s *round) howLong() time.Duration {
 	return longestTimeout + between(s.random, 500*time.Millisecond, 2*time.Second)
 }
 
-// recover waits until the servers have a quorum and every member has acquired a
-// lock again.
+// recover waits for a quorum and until every member has acquired a lock again.
 func (s *round) recover(after string) {
 	acquired := s.allAcquire()
 	began := time.Now()
@@ -314,7 +304,7 @@ func (s *round) recover(after string) {
 		s.number, time.Since(s.figures.began).Round(time.Second), after, quorum.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
-// close tells every worker to finish, and checks that nothing is left.
+// close ends all workers and checks that they leave nothing behind.
 func (s *round) close() {
 	s.finishWorkers()
 	s.must(s.journal.close())
@@ -330,8 +320,8 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers tells every worker to finish and waits for it. If the servers
-// have diverged, it kills the workers, which could wait for ever.
+// finishWorkers lets every worker finish. If the servers have diverged, it
+// kills them, because they might never finish.
 func (s *round) finishWorkers() {
 	if s.diverged() {
 		for _, m := range s.members {
@@ -354,9 +344,9 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// surveyIfLate covers a wait that never ends if the servers have diverged.
-// Unless the caller calls stop in time, it asks the servers in another
-// goroutine, and closes diverged if they have.
+// surveyIfLate guards a wait that would never end if the servers had diverged.
+// Unless the caller soon calls stop, it compares the servers in the background.
+// It closes diverged if they differ for good.
 func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -398,8 +388,7 @@ func (s *round) findDivergence(stop <-chan struct{}) {
 
 func (s *round) diverged() bool { return len(s.differences) > 0 }
 
-// nodesBelowQueues returns the paths of all nodes in the queues, as shown by
-// one server.
+// nodesBelowQueues returns all nodes of contenders, as shown by one server.
 func (s *round) nodesBelowQueues(server int) (left []string) {
 	queues := map[string]bool{s.chroot + "/b": true, s.chroot + "/long": true}
 	for _, name := range lockNames {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// stopped reports whether all threads of a process have stopped, each of which
-// takes its own time after SIGSTOP.
+// stopped reports whether all threads of a process have stopped. SIGSTOP takes
+// effect with some delay, in each thread separately.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range threads {

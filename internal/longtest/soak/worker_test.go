@@ -30,7 +30,7 @@ const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
 type settings struct {
 	DSN      string
-	Name     string // name of the worker, and prefix of its actors' host names
+	Name     string // also prefixes the actors' host names
 	Dir      string // directory of the counters
 	Journal  string
 	Progress string // file with the number of acquisitions
@@ -39,10 +39,9 @@ type settings struct {
 	Actors   int
 }
 
-// The brief locks have many actors, which hold them for milliseconds. The long
-// locks are held for seconds by one goroutine of each worker, so that every
-// fault finds a lock that can be lost. An operator removes nodes of
-// tamperedLock.
+// Brief locks are held for milliseconds by many actors. Long locks are held for
+// seconds, so that every fault finds one that can be lost. Only tamperedLock
+// has its nodes removed by an operator.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}
@@ -51,23 +50,20 @@ var (
 
 const tamperedLock = "tampered"
 
-// waitLimit bounds each wait of the test, and the last acquisition of each lock
-// when all servers work. Servers on a busy machine with a slow disk may need
-// minutes to elect a leader.
+// waitLimit bounds each wait of the test. It is generous, because servers on a
+// busy machine with a slow disk may need minutes to elect a leader.
 const waitLimit = 5 * time.Minute
 
-// worker is a process with one client, several goroutines that use it, and one
-// that checks the locks that they hold.
 type worker struct {
 	settings settings
 	journal  *journal
 	client   *dlock.Client
 	watcher  *watcher
 	progress *os.File
-	acquired atomic.Int64 // locks acquired by the worker
+	acquired atomic.Int64
 	ids      atomic.Int64
-	halt     atomic.Pointer[string] // lock whose next writer pauses before its write
-	goOn     chan struct{}          // receives a value when that writer may continue
+	halt     atomic.Pointer[string] // lock whose next writer must pause before its write
+	goOn     chan struct{}          // lets that writer continue
 	finish   chan struct{}
 }
 
@@ -127,7 +123,7 @@ func (w *worker) readOrders(orders io.Reader) {
 	os.Exit(3)
 }
 
-// run works until it is told to finish, and finally acquires each lock once
+// run works until it is told to finish. Finally it acquires each lock once
 // more.
 func (w *worker) run() error {
 	log, err := os.OpenFile(w.settings.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -150,7 +146,7 @@ func (w *worker) run() error {
 	actors.Go(w.ping)
 	actors.Wait()
 	longHolder.lastRound()
-	// Close may fail with ErrUnavailable on a slow machine.
+	// On a slow machine Close may time out with ErrUnavailable.
 	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		w.fault("Close: %v", err)
 	}
@@ -158,8 +154,8 @@ func (w *worker) run() error {
 	return nil
 }
 
-// ping reads from the store all the time, like an application's health check. A
-// server that has lost the other servers goes on answering it.
+// ping reads from the store all the time, like a health check. A server that is
+// cut off keeps answering it, which must not prolong a lease.
 func (w *worker) ping() {
 	for !w.finishing() {
 		ctx, cancel := within(time.Second)
@@ -169,7 +165,6 @@ func (w *worker) ping() {
 	}
 }
 
-// checkGoroutines checks that the client has left no goroutine.
 func (w *worker) checkGoroutines(before int) {
 	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -184,12 +179,12 @@ func (w *worker) fault(format string, args ...any) {
 	w.journal.note(event{Kind: fault, At: now(), Text: fmt.Sprintf(format, args...)})
 }
 
-// countAcquisition tells the test that the worker has acquired a lock.
+// countAcquisition updates the file by which the test sees progress.
 func (w *worker) countAcquisition() {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
-	// Concurrent writes may be out of order, which is harmless: the test
-	// only looks for a change.
+	// Concurrent writes may be reordered, but the test looks only for a
+	// change.
 	w.progress.WriteAt(n[:], 0)
 }
 
@@ -202,7 +197,6 @@ func (w *worker) finishing() bool {
 	}
 }
 
-// pause sleeps for d, or until the worker is told to finish.
 func (w *worker) pause(d time.Duration) {
 	select {
 	case <-w.finish:
@@ -216,7 +210,6 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 
 func source(seed uint64, stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 
-// between draws a duration, favouring short ones.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	x := r.Float64()
 	return least + time.Duration(x*x*float64(most-least))
