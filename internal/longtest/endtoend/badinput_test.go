@@ -19,7 +19,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// unchanged fails the test unless the store's tree is the same at its end.
+// unchanged fails the test if the store's tree has changed by the end of the
+// test.
 func (w *fixture) unchanged() {
 	w.Helper()
 	before := w.server.Tree(w, "/")
@@ -34,7 +35,6 @@ func requireWords(t testing.TB, err error, words ...string) {
 	}
 }
 
-// callAll calls every method of a lock and returns the errors by method name.
 func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	all := make(map[string]error)
 	_, all["Lock"] = m.Lock(ctx)
@@ -99,7 +99,7 @@ func TestRegisteringNoDriverOrOneTwicePanicsWithItsName(t *testing.T) {
 }
 
 // silentServer returns the address of a server that accepts connections but
-// never replies.
+// never answers.
 func silentServer(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -126,8 +126,8 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 			c, err := dlock.Open("zk", "zk://"+server.addr+"/x"+server.parameters)
 			require.NoError(t, err)
 			defer c.Close()
-			// The error of Ping need not name the server: the first
-			// attempt to connect may outlast the call.
+			// Ping may end during the first attempt to connect,
+			// before there is an error that names the server.
 			endsWithItsContext(t, 300*time.Millisecond, func(ctx context.Context) {
 				requireWords(t, c.Ping(ctx), "dlock: ping: ")
 			})
@@ -150,7 +150,7 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
-	c, err := dlock.Open("zk", "zk://"+silentServer(t)) // without a deadline the client would try for 10 s
+	c, err := dlock.Open("zk", "zk://"+silentServer(t))
 	require.NoError(t, err)
 	defer c.Close()
 	endsWithItsContext(t, 100*time.Millisecond, func(ctx context.Context) {
@@ -160,8 +160,8 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// endsWithItsContext requires that call returns within 500 ms after its context
-// has timed out. It makes several attempts.
+// endsWithItsContext requires that call returns soon after its context has
+// timed out. It tries several times.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration

@@ -36,8 +36,8 @@ func (w *fixture) dlockCandidate(queue string) *candidate {
 	}}
 }
 
-// bareCandidate sends the minimum for a lock on ZooKeeper, one Multi and one
-// Delete, and checks nothing.
+// bareCandidate sends only what every lock on ZooKeeper needs, one Multi and
+// one Delete, as a lower bound for comparison.
 func (w *fixture) bareCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
 	_, err := w.raw.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
@@ -54,7 +54,6 @@ func (w *fixture) bareCandidate(queue string) *candidate {
 	}}
 }
 
-// zkLockCandidate is go-zookeeper's own [zk.Lock].
 func (w *fixture) zkLockCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
 	return &candidate{name: "zk.Lock", use: func() error {
@@ -68,13 +67,13 @@ func (w *fixture) zkLockCandidate(queue string) *candidate {
 
 // BenchmarkFreeLock acquires and releases a free lock. The candidates take
 // turns, because the speed of a shared machine changes within seconds. Compare
-// the reported medians: ns/op is the sum over all candidates.
+// the reported medians; ns/op is a sum over all candidates.
 func BenchmarkFreeLock(b *testing.B) {
 	const turn = 10
 	w := newFixture(b)
 	candidates := []*candidate{w.dlockCandidate("q1"), w.bareCandidate("q2"), w.zkLockCandidate("q3")}
 	for _, r := range candidates {
-		require.NoError(b, r.use()) // not measured, because the first use creates the queue
+		require.NoError(b, r.use()) // not measured, because it creates the queue
 	}
 	for b.Loop() {
 		for _, r := range candidates {
@@ -206,7 +205,6 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// each calls f with 0 to n-1 from several goroutines.
 func (w *fixture) each(n int, f func(i int) error) {
 	w.Helper()
 	var group sync.WaitGroup

@@ -23,7 +23,6 @@ const (
 	tablesEnd   = "<!-- end of tables -->\n"
 )
 
-// What a call does while another library holds the lock.
 const (
 	waits   = "waits"
 	refused = "`ErrLocked`"
@@ -31,7 +30,6 @@ const (
 	fails   = "fails, and leaves its node"
 )
 
-// foreignLock is one kind of lock of another library.
 type foreignLock struct {
 	label string
 	node  string // pattern of its node names
@@ -57,14 +55,13 @@ var foreignLocks = []foreignLock{
 	{"go-zookeeper `zk.Lock`", "_c_<uuid>-lock-<seq>", "", goZooKeeper, ""},
 }
 
-// TestLocksOfOtherLibraries mixes dlock with the locks of other libraries on
-// one path, and compares the outcome with the tables in
-// docs/use/coming-from.md.
+// TestLocksOfOtherLibraries runs dlock and other libraries on one path. The
+// outcome must match the tables in docs/use/coming-from.md.
 func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	clients := w.clients(2)
 	libraries := make(map[string]foreignLibrary)
-	// Start all programs first, because each takes seconds to come up.
+	// Start all programs first, because each takes seconds.
 	for _, f := range foreignLocks {
 		if libraries[f.library()] == nil {
 			libraries[f.library()] = f.start(w)
@@ -94,7 +91,6 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	require.Equal(t, documented, seen, "%s differs from the results", comingFrom)
 }
 
-// markdown returns a function that formats rows as a Markdown table under head.
 func markdown(head ...string) func(rows [][]string) string {
 	return func(rows [][]string) string {
 		var b strings.Builder
@@ -109,7 +105,6 @@ func markdown(head ...string) func(rows [][]string) string {
 	}
 }
 
-// comparison runs dlock against one foreign lock.
 type comparison struct {
 	*fixture
 	theirs  foreignLibrary
@@ -118,8 +113,7 @@ type comparison struct {
 	clients []*dlock.Client
 }
 
-// lockForeign acquires the foreign lock and returns its node and a function
-// that releases it.
+// lockForeign acquires the other library's lock.
 func (d comparison) lockForeign() (node string, release func()) {
 	d.Helper()
 	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
@@ -131,9 +125,8 @@ func (d comparison) lockForeign() (node string, release func()) {
 	return nodes[0], func() { d.theirs.release(id) }
 }
 
-// contendOwn returns the outcome of Lock or RLock while the foreign lock is
-// held. A call that waits must acquire the lock once the foreign lock is
-// released.
+// contendOwn returns what Lock or RLock does while another library holds the
+// lock. A call that waits must be granted the lock after its release.
 func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
@@ -160,8 +153,8 @@ func (k *contender) over() bool {
 	}
 }
 
-// try returns the outcome of TryLock or TryRLock while the foreign lock is
-// held.
+// try returns what TryLock or TryRLock does while another library holds the
+// lock.
 func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
 	d.Helper()
 	_, release := d.lockForeign()
@@ -175,9 +168,8 @@ func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, 
 	return enters
 }
 
-// contendForeign returns the outcome of acquiring the foreign lock while dlock
-// holds its lock in the given mode. A foreign lock that waits must be granted
-// after Unlock.
+// contendForeign returns what the other library does while dlock holds the
+// lock. If it waits, it must be granted the lock after Unlock.
 func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()
@@ -212,8 +204,8 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	return fails
 }
 
-// watchedByAnother reports whether a session other than the node's owner
-// watches the node.
+// watchedByAnother reports whether another session than the node's own watches
+// it, which means that somebody waits.
 func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name
@@ -224,7 +216,7 @@ func (w *fixture) watchedByAnother(queue, name string) bool {
 	for line := range strings.Lines(sessions) {
 		session, isOne := strings.CutPrefix(line, "\t")
 		if !isOne {
-			return false // start of the next path
+			return false // the next path begins
 		}
 		if strings.TrimSpace(session) != owner {
 			return true

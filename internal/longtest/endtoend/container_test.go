@@ -14,14 +14,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The server deletes a queue, which is a container node, some time after its
-// last child is gone (a minute by default).
+// ZooKeeper deletes an empty queue after a while, which is a container node.
+// The next lock must recreate it.
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also has to look for the queue
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also looks for the queue
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(time.Millisecond)))
 	var (
 		referees [queues]referee
-		made     sync.Map // epochs of all queues; a queue that is created again gets a new one
+		made     sync.Map // epochs of all queues; a recreated queue gets a new one
 		wg       sync.WaitGroup
 	)
 	trace := dlock.WithTrace(&dlock.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})

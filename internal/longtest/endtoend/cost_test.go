@@ -11,12 +11,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift bounds how long a lock is held while its requests are counted. A holder
-// watches its own node after 300 ms, which would add requests.
+// swift bounds how long a lock may be held while requests are counted. After
+// 300 ms a holder watches its own node, which costs a request.
 const swift = 200 * time.Millisecond
 
-// swiftly repeats f until it held each lock for less than swift, which may take
-// several attempts on a busy machine.
+// swiftly repeats f until it held each lock for less than swift. On a busy
+// machine that may take several attempts.
 func (w *fixture) swiftly(f func() (longest time.Duration)) {
 	w.Helper()
 	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
@@ -40,7 +40,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 					w.unlock(lock)
 					return time.Since(began)
 				}
-				round() // not counted, because the first round creates the queue
+				round() // not counted, because it creates the queue
 				var spent int64
 				w.swiftly(func() (longest time.Duration) {
 					before := w.server.Requests(t)
@@ -77,10 +77,8 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 	})
 }
 
-// kinds maps the requests that a lock sends to their opcodes.
 var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
 
-// spent returns the requests that f sent through the proxy, by kind.
 func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	t.Helper()
 	all, before := p.Requests(), make(map[string]int)
@@ -100,8 +98,8 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	return counts
 }
 
-// A waiter creates its node, lists the queue, watches its predecessor and its
-// own node, and finally deletes its node. The grant costs no request.
+// The requests are: create, list, two watches (of the predecessor and the own
+// node), and delete. The grant itself costs none.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
 		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
@@ -117,7 +115,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
-	w.unlock(waiting.granted()) // teach the client the queue and its ACL
+	w.unlock(waiting.granted()) // teaches the client the queue and its ACL
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
@@ -141,9 +139,8 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// From its second lock of a queue on, a client sends the list right after the
-// create without waiting for a reply, so that three requests take two round
-// trips.
+// A client that knows the queue sends the list right after the create, without
+// waiting for a reply, so that three requests take two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()
@@ -154,7 +151,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 		require.NoError(t, err)
 		w.unlock(lock)
 	}
-	turn() // teach the client the queue
+	turn() // teaches the client the queue
 	w.swiftly(func() time.Duration {
 		began := time.Now()
 		cost := spent(t, proxy, func() {
@@ -181,10 +178,10 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 		w.unlock(lock)
 	}
 	use()
-	// The client watches and lists the queue while it retains a node. Both
-	// are GetChildren2 requests.
+	// While it retains a node, the client watches and lists the queue, both
+	// by GetChildren2.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the client does not watch and list the queue" })
-	// After 300 ms the holder also watches its own node.
+	// After 300 ms a holder also watches its own node.
 	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {
 		for range 1000 {
@@ -216,7 +213,8 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// go-zookeeper alone allocates 46 times for the two requests of a free lock.
+// Most allocations belong to go-zookeeper: 46 for the two requests of a free
+// lock.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")
@@ -229,8 +227,8 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations leaves a small margin over the 108 allocations of a lock and
-// its unlock at the time of writing.
+// maxAllocations leaves a small margin over the 108 that a lock and its unlock
+// took when this was written.
 const maxAllocations = 115.0
 
 func TestReentrySendsNothing(t *testing.T) {

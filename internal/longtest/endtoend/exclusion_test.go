@@ -132,7 +132,7 @@ func TestReadersQueuedTogetherAreGrantedTogether(t *testing.T) {
 	last.waitsBehind(readers[3].node())
 	w.unlock(writer)
 	var held []*dlock.Lock
-	for _, k := range readers { // all readers hold the lock before the first one unlocks
+	for _, k := range readers { // let all readers in before the first one unlocks
 		held = append(held, k.granted())
 	}
 	for i := range held {

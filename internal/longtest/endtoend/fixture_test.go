@@ -24,13 +24,13 @@ const (
 	// that long.
 	bound = 30 * time.Second
 
-	// quiet is a session timeout so long that no heartbeat is sent during a
-	// test.
+	// quiet is a session timeout so long that no heartbeat disturbs the
+	// count of requests.
 	quiet = 10 * time.Minute
 )
 
-// fixture gives a test a path of its own on the shared server, and a plain
-// client to inspect the store without the driver.
+// fixture gives a test its own path on the shared server, and a plain ZooKeeper
+// client to inspect it.
 type fixture struct {
 	testing.TB
 	server *zktest.Server
@@ -50,13 +50,11 @@ func newWorldOn(t testing.TB, server *zktest.Server) *fixture {
 
 func (w *fixture) dsn(addr, params string) string { return "zk://" + addr + w.root + "?" + params }
 
-// client opens a client with its own session, which sends no heartbeats.
 func (w *fixture) client(host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	return w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), host, opts...)
 }
 
-// proxied is like client, with a proxy between the client and the server.
 func (w *fixture) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zktest.Proxy) {
 	w.Helper()
 	p := zktest.NewProxy(w, w.server.Addr())
@@ -83,8 +81,8 @@ func (w *fixture) clients(n int) []*dlock.Client {
 	return clients
 }
 
-// soon returns a context that ends after bound, so that a hanging call fails
-// the test.
+// soon returns a context with a generous timeout, so that a hanging call fails
+// the test instead of blocking it.
 func (w *fixture) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	w.Cleanup(cancel)
@@ -93,7 +91,6 @@ func (w *fixture) soon() context.Context {
 
 func (w *fixture) path(queue string) string { return w.root + "/" + queue }
 
-// nodes returns the node names of a queue, sorted by sequence.
 func (w *fixture) nodes(queue string) []string {
 	w.Helper()
 	names, _, err := w.raw.Children(w.path(queue))
@@ -105,7 +102,6 @@ func (w *fixture) nodes(queue string) []string {
 	return names
 }
 
-// sequence returns the ten digits at the end of a node name.
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
 // listed waits until the queue holds exactly these nodes, in this order.
@@ -115,8 +111,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually polls reached until it returns true. If that takes longer than
-// bound, the test fails with the text that instead returns.
+// eventually polls reached until it returns true. After bound it fails the test
+// with the message from instead.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -126,8 +122,8 @@ func (w *fixture) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// requirePrompt requires a median below limit. Single outliers of up to 5 s are
-// allowed, because the machine may be busy.
+// requirePrompt requires a median below limit. It tolerates outliers of up to 5
+// s, because the machine may be busy.
 func requirePrompt(t testing.TB, limit time.Duration, took []time.Duration) {
 	t.Helper()
 	slices.Sort(took)
@@ -163,8 +159,8 @@ func (w *fixture) missing(queue string) bool {
 	return !there
 }
 
-// closes waits until c is closed. If that takes longer than bound, the test
-// fails with the text what.
+// closes waits until c is closed. After bound it fails the test with the
+// message what.
 func (w *fixture) closes(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
@@ -174,9 +170,8 @@ func (w *fixture) closes(c <-chan struct{}, what string) {
 	}
 }
 
-// expire makes the server expire the session of the proxy's client. It refuses
-// connections meanwhile, because a quick reconnect would move the session to
-// the new connection before the server has expired it.
+// expire makes the server expire a client's session. It refuses connections
+// meanwhile, because a quick reconnect would keep the session alive.
 func (w *fixture) expire(p *zktest.Proxy) {
 	w.Helper()
 	p.Refuse()
@@ -186,7 +181,7 @@ func (w *fixture) expire(p *zktest.Proxy) {
 	require.NoError(w, zktest.Expire(w.server.Addr(), last.ID, last.Passwd))
 }
 
-// ids returns the ids of all sessions of a proxy's client.
+// ids returns the IDs of all sessions seen by the proxy.
 func ids(p *zktest.Proxy) map[int64]bool {
 	seen := make(map[int64]bool)
 	for _, s := range p.Sessions() {
@@ -197,7 +192,7 @@ func ids(p *zktest.Proxy) map[int64]bool {
 	return seen
 }
 
-// contender is a call of Lock or RLock in a goroutine of its own.
+// contender is a Lock or RLock call that runs in its own goroutine.
 type contender struct {
 	w      *fixture
 	cancel context.CancelFunc
@@ -207,12 +202,12 @@ type contender struct {
 	at     time.Time   // when the call returned; set before done is closed
 
 	mu      sync.Mutex
-	queued  []string              // names of all nodes of the call
+	queued  []string              // all nodes of the call
 	waiting []recipes.WaitingInfo // all waits of the call, in order
 }
 
-// contend starts a call of Lock or RLock in a goroutine. The call is cancelled
-// when the test ends.
+// contend starts a Lock or RLock call in a goroutine and cancels it when the
+// test ends.
 func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -245,11 +240,10 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 	return k
 }
 
-// lock and rlock start a contender for the queue "q".
+// lock and rlock contend for the lock "q".
 func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
 func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
-// granted waits until the call has acquired the lock.
 func (k *contender) granted() *dlock.Lock {
 	k.w.Helper()
 	k.returned()
@@ -258,7 +252,6 @@ func (k *contender) granted() *dlock.Lock {
 	return k.lock
 }
 
-// failed waits until the call has returned an error.
 func (k *contender) failed() error {
 	k.w.Helper()
 	k.returned()
@@ -276,7 +269,7 @@ func (k *contender) returned() {
 	}
 }
 
-// waitsBehind waits until name is the predecessor of the call's node.
+// waitsBehind waits until the call is blocked by the named node.
 func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -286,7 +279,7 @@ func (k *contender) waitsBehind(name string) {
 	k.waits()
 }
 
-// waits requires that the call has not returned yet.
+// waits requires that the call is still waiting.
 func (k *contender) waits() {
 	k.w.Helper()
 	select {
@@ -296,7 +289,6 @@ func (k *contender) waits() {
 	}
 }
 
-// node returns the name of the call's latest node.
 func (k *contender) node() string {
 	if nodes := k.nodes(); len(nodes) > 0 {
 		return nodes[len(nodes)-1]
@@ -326,8 +318,8 @@ func (w *fixture) unlock(locks ...*dlock.Lock) {
 	}
 }
 
-// release unlocks l and ignores an ErrUnavailable after 2 s, the time limit of
-// Unlock, because a slow machine may exceed it.
+// release unlocks l. It tolerates ErrUnavailable after 2 s, when Unlock gives
+// up, because the machine may be slow.
 func release(l *dlock.Lock) error {
 	began := time.Now()
 	err := l.Unlock()
@@ -337,7 +329,6 @@ func release(l *dlock.Lock) error {
 	return err
 }
 
-// lost waits for the loss of a lock.
 func (w *fixture) lost(l *dlock.Lock) {
 	w.Helper()
 	w.closes(l.Lost(), "the loss of "+l.Node())
@@ -362,8 +353,8 @@ func (e *errs) none(t testing.TB) {
 	require.NoError(t, errors.Join(e.all...))
 }
 
-// referee counts the holders of one lock. It reports holders that exclude each
-// other, and exclusive tokens that do not increase.
+// referee counts the holders of a lock. It reports conflicting holders, and
+// exclusive tokens that do not increase.
 type referee struct {
 	errs
 	state     sync.Mutex

@@ -33,8 +33,7 @@ func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	// The timeout leaves the waiter time to list the queue and to set its
-	// watches.
+	// The timeout is long enough for a waiter to set its watches.
 	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond))
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
@@ -58,7 +57,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Minute, "only %d have waited", waited)
 			n := w.timedOut(c[1], batch%2 == 0, timeout)
 			if waited += n; n < timedOutCalls/2 {
-				timeout *= 2 // too few calls got as far as creating a node
+				timeout *= 2 // too few calls had time to create a node
 			}
 		}
 		w.listed("q", holder.Node())
@@ -72,7 +71,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	before := heap()
 	goOn(enough)
 	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
-	// The heap shrinks only after the reaper is done with its backlog.
+	// The heap shrinks only when the reaper has removed the last node.
 	var after uint64
 	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
 		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
@@ -81,9 +80,9 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	w.watched(watches, 0)
 }
 
-// startManyGoroutines makes the runtime allocate more goroutine descriptors
-// than the test will ever need. The runtime never frees them, so descriptors
-// allocated during a slow moment of the server would look like a leak.
+// startManyGoroutines makes the runtime allocate all goroutine descriptors that
+// the test will need. The runtime never frees them, so later allocations would
+// look like a leak.
 func startManyGoroutines() {
 	var all sync.WaitGroup
 	end := make(chan struct{})
@@ -94,12 +93,11 @@ func startManyGoroutines() {
 	all.Wait()
 }
 
-// timedOutCalls is the number of calls that time out at the same time.
 const timedOutCalls = 500
 
 // timedOut makes many calls time out behind a holder, and returns how many of
-// them had a node and waited. Unless onlyReaders is set, half of the calls are
-// writers, which also wait for each other.
+// them had queued. Unless onlyReaders is set, half of them are writers, which
+// also wait for each other.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var (
@@ -206,8 +204,7 @@ func TestWhenTheSessionOfAWaiterInTheMiddleEndsNoWaiterIsGrantedEarly(t *testing
 	w.unlock(last.granted())
 }
 
-// Requests in flight use worker goroutines of the driver, of which at most 16
-// stay when idle.
+// The driver keeps at most 16 idle goroutines, which once carried requests.
 func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 	const n, spare = 1000, 16 + 4
 	w := newFixture(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// waitingWriters is a held lock with writers queued behind it.
+// waitingWriters is a held lock with many writers in its queue.
 type waitingWriters struct {
 	w      *fixture
 	held   *dlock.Lock
 	queued []*contender
 }
 
-// queueWriters queues n writers in order. clients(0) is the holder's client,
-// and clients(1) to clients(n) are the writers'.
+// queueWriters queues n writers one by one. clients(0) is for the holder, and
+// the others are for the writers.
 func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *waitingWriters {
 	w.Helper()
 	l := &waitingWriters{w: w, held: w.lock(clients(0)).granted()}
@@ -32,9 +32,9 @@ func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ..
 	return l
 }
 
-// handOver passes the lock through all writers and returns the requests per
-// hand-over. With settle set, it waits after each hand-over until every
-// remaining waiter has noticed.
+// handOver passes the lock through all writers and returns the average number
+// of requests per writer. With settle set, it lets all waiters notice each
+// release before the next.
 func (l *waitingWriters) handOver(settle bool) float64 {
 	l.w.Helper()
 	before := l.w.server.Requests(l.w)
@@ -54,16 +54,15 @@ func (l *waitingWriters) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the server holds before+more watches.
+// watched waits until the server has at least more watches than before.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows one request for the release, and an occasional watch:
-// on a busy machine a lock may be held for 300 ms, after which the holder
-// watches its own node.
+// maxPerHandOver allows one request for the release. It tolerates a few more,
+// because on a busy machine a holder may start to watch its own node.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
@@ -74,7 +73,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 			watches := w.server.Watches()
 			l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
 			// Each waiter watches its predecessor and its own node,
-			// the holder only its own.
+			// and the holder only its own.
 			w.watched(watches, 2*int64(n)+1)
 			spent := l.handOver(false)
 			t.Logf("%.2f requests for each hand-over", spent)
@@ -88,7 +87,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 		c := w.client("web1")
 		watches := w.server.Watches()
 		l := w.queueWriters(50, func(int) *dlock.Client { return c })
-		w.watched(watches, 51) // one for each of the 51 nodes
+		w.watched(watches, 51) // each node's own
 		spent := l.handOver(false)
 		t.Logf("%.2f requests for each hand-over", spent)
 		require.LessOrEqual(t, spent, maxPerHandOver)
@@ -96,8 +95,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// A release wakes every waiter under WatchQueue, so its cost grows with the
-// number of waiters. By default it wakes one writer.
+// With WatchQueue each release wakes every waiter, so that its cost grows with
+// their number. By default it wakes a single writer.
 func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	const n = 20
 	w := newFixture(t)
@@ -105,9 +104,8 @@ func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
 	spent := l.handOver(true)
 	t.Logf("%.2f requests for each hand-over", spent)
-	// Each release is one Delete, after which the remaining waiters,
-	// (n-1)/2 on average, each set a watch and list the queue: n-1
-	// requests.
+	// Each release is a Delete, after which all remaining waiters set a
+	// watch and list the queue. On average that makes n-1 requests.
 	require.GreaterOrEqual(t, spent, 1+float64(n+1)-2)
 	w.listed("q")
 }
@@ -131,8 +129,8 @@ func TestAReleaseByAWriterGrantsReadersWithoutARequest(t *testing.T) {
 		k.granted()
 	}
 	spent := w.server.Requests(t) - before
-	// A reader may have sent one request, because a holder watches its own
-	// node after 300 ms and the last grant may come later than that.
+	// Each reader may have sent one request, because a holder watches its
+	// own node after 300 ms.
 	require.LessOrEqual(t, spent, int64(n))
 	for _, k := range readers {
 		w.unlock(k.lock)

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// login returns a plain client with digest credentials.
 func (w *fixture) login(user string) *zk.Conn {
 	w.Helper()
 	c := zktest.Dial(w, quiet, w.server.Addr())
@@ -20,8 +19,8 @@ func (w *fixture) login(user string) *zk.Conn {
 	return c
 }
 
-// listedQueue waits until the call has listed the queue n times, and requires
-// that it has not returned.
+// listedQueue waits until the call has listed the queue n times without being
+// granted the lock.
 func (k *contender) listedQueue(n int) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -37,11 +36,11 @@ func (k *contender) listedQueue(n int) {
 	k.waits()
 }
 
-// A superuser can forge the write by which a holder announces its release. With
-// handover=list a waiter lists the queue after each write, so that the forgery
-// grants it nothing.
+// A superuser can forge the write that announces a release. With handover=list
+// a waiter lists the queue after such a write, so that the forgery grants it
+// nothing.
 func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
-	for _, handover := range []string{"release", "list"} { // of the holder; the waiter always has handover=list
+	for _, handover := range []string{"release", "list"} { // the holder's setting; the waiter always has handover=list
 		t.Run("holder with handover="+handover, func(t *testing.T) {
 			w := newFixture(t)
 			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web1")
@@ -51,7 +50,7 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 			w.watched(watches, 1) // the holder's own watch
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // the holder's, and the waiter's of both nodes
+			w.watched(watches, 3) // one for the holder, two for the waiter
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.listedQueue(2)
@@ -62,9 +61,9 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 	}
 }
 
-// An attacker that may add but not delete nodes makes a node of its own, which
-// a waiter waits for, look released. The cases differ in the queue's ACL, which
-// an operator may change later.
+// An attacker that may create nodes can make its own node look released. A
+// waiter behind that node must not be misled. The cases differ in the queue's
+// ACL, which an operator may change later.
 func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")
@@ -81,7 +80,7 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 			require.NoError(t, err)
 			dsn := strings.Replace(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), "zk://", "zk://"+alice+"@", 1)
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
-			first := w.lock(waiter).granted() // this and the next lock teach both clients the queue
+			first := w.lock(waiter).granted() // teaches both clients the queue
 			behind := w.lock(holder)
 			behind.waitsBehind(first.Node())
 			w.unlock(first)
@@ -116,7 +115,8 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	}
 }
 
-// A node of another session is not the holder's, whatever its data says.
+// The attacker recreates the holder's node, with the same data, in its own
+// session. The holder must still notice its loss.
 func TestAForgedNodeDoesNotHideALossFromTheHolder(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// hostileData is node data that only an attacker would write.
+// hostileData is node data that no dlock client writes.
 var hostileData = map[string]string{
 	"nothing":           "",
 	"binary":            "\x00\x01\x02\xff\xfe\x80",
@@ -80,8 +80,8 @@ func TestHostileDataChangesNothingForWaiters(t *testing.T) {
 	}
 }
 
-// The data of the queue's own ZooKeeper node means nothing to dlock, although
-// it may cost a request or two.
+// The data of a queue's own node must not confuse a client, although it may
+// cost a request or two.
 func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 	for name, data := range hostileData {
 		if data == "" {
@@ -105,9 +105,9 @@ func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 	}
 }
 
-// With acl=open and handover=list every client may write to a holder's node.
-// Like a deletion, that may cost the holder its lock, but it must not grant the
-// lock to a second holder.
+// With acl=open and handover=list every client may overwrite a holder's node.
+// That may cost the holder its lock, as a deletion would, but must not let in a
+// second holder.
 func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 			_, err = other.RWMutex("q").TryRLock(w.soon())
 			require.ErrorIs(t, err, dlock.ErrLocked)
 			_ = lock.Unlock()
-			_ = holder.Close() // the node is gone either way
+			_ = holder.Close() // the node is gone even if Close fails
 			next := k.granted()
 			require.Greater(t, next.Token(), lock.Token())
 			w.unlock(next)
@@ -130,7 +130,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	}
 }
 
-// Queue reads one record at a time and keeps only those that it can parse.
+// Queue must read the records one by one and drop those that it cannot parse.
 func TestAQueueFullOfJunkCostsNoMemoryWithoutBound(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")

@@ -24,9 +24,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable requires that a terminal shows text as it is: no control
-// characters except those in also, nothing invisible, and nothing that changes
-// the direction of writing.
+// requirePrintable requires text that is safe to show on a terminal. It must
+// contain no control characters except those in also, nothing invisible, and
+// nothing that changes the direction of writing.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -47,7 +47,6 @@ func (w *fixture) plant(queue, name string, data []byte) {
 	require.NoError(w, err, "%.100q", name)
 }
 
-// made creates an empty queue.
 func (w *fixture) made(queue string) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue), nil, 0, zk.WorldACL(zk.PermAll))
@@ -130,8 +129,8 @@ func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
 	w.unlock(writer.granted())
 }
 
-// ZooKeeper assigns sequences of 31 bits, but a node created by hand may carry
-// a greater number. Every contender is ahead of it.
+// ZooKeeper's sequences have 31 bits. A node created by hand can have a greater
+// number, but counts as behind every contender.
 func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -148,8 +147,8 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock does not wait, and another node is in the queue")
 }
 
-// Control characters in a node name are escaped in errors, logs, printed queues
-// and trace events.
+// Control characters in a node name must be escaped wherever it is shown: in
+// errors, logs, printed queues and trace events.
 func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	for _, host := range []string{
 		"web1" + override + "1bew", invisible, "x" + lines + "dlock: all is well", "\u061c\u2066x\u2069", "\u00ad", "\u115f\u2800 \u00a0x", `"`, `\x1b[2J`, long,
@@ -191,7 +190,6 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	}
 }
 
-// sharedBuffer is a bytes.Buffer that is safe for concurrent use.
 type sharedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -209,7 +207,7 @@ func (s *sharedBuffer) String() string {
 	return s.b.String()
 }
 
-// requirePrintableError checks every way in which programs print or log an
+// requirePrintableError checks all ways in which programs print or log an
 // error.
 func requirePrintableError(t testing.TB, err error) {
 	t.Helper()
@@ -223,7 +221,8 @@ func requirePrintableError(t testing.TB, err error) {
 	}
 }
 
-// A client that may add nodes can add one that others may not read.
+// Any client that may create nodes can create one that others may not read.
+// Queue must still show the rest.
 func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -251,8 +250,8 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w.unlock(polled.granted())
 }
 
-// The list of this queue exceeds jute.maxbuffer, which limits requests but not
-// the replies of a server.
+// The list of this queue exceeds jute.maxbuffer, which limits only requests,
+// not replies.
 func TestAHugeQueueIsStillALock(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -266,7 +265,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // one request per node would take too long
+	w.removeMany("q") // removing them one by one would take too long
 }
 
 func (w *fixture) plantMany(queue string, n int, name func(int) string) {
@@ -306,7 +305,8 @@ func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Any client can write any name, so the owner of a node is told by its session.
+// Any client can write any name, so only the session of a node tells whose it
+// is.
 func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")
@@ -314,7 +314,7 @@ func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
 	require.NoError(t, err)
 	prefix, seq, _ := driver.ParseName(lock.Node())
-	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, including its id
+	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, including its ID
 	w.plant("q", driver.FormatName("web1-R-", seq), data)
 	next := w.lock(c)
 	next.waits()

@@ -34,12 +34,11 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// passwords contain characters with a meaning in data source names, and a word
-// to search for.
+// passwords contain characters that need escaping, and a word to search for.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
-// forms returns the texts that would reveal a password, in lower case:
-// verbatim, escaped, encoded and hashed, by a description.
+// forms returns, by description, every text that would reveal a password:
+// verbatim, escaped, encoded and hashed. All are in lower case.
 func forms(user, password string) map[string]string {
 	login := user + ":" + password
 	all := map[string]string{}
@@ -66,12 +65,13 @@ func percent(s string) string {
 	return b.String()
 }
 
-// recorder collects all output of a program.
+// recorder collects everything that a program might print, to search it for
+// passwords.
 type recorder struct {
 	t     testing.TB
 	forms map[string]string
 	sharedBuffer
-	digest string // digest of user and password, as ZooKeeper shows it in an ACL
+	digest string // digest of user and password, as shown in ACLs
 }
 
 func (e *recorder) record(what, text string) {
@@ -84,12 +84,12 @@ func (e *recorder) record(what, text string) {
 	}
 }
 
-// value records v in every way in which fmt prints it.
+// value records v as printed by each verb of package fmt.
 func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
-		formats = formats[:3] // the others follow pointers to values that may change concurrently
+		formats = formats[:3] // the other formats follow pointers, which races with the client's goroutines
 	}
 	for _, format := range formats {
 		e.record(what+" "+format, fmt.Sprintf(format, v))
@@ -138,8 +138,8 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 			e.record("log and trace", e.String())
 			e.record("the standard logger", standardLog.String())
 			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
-			// Printing takes no locks, so wait until no goroutine
-			// uses the values any more.
+			// Printing does not lock the values, so all goroutines
+			// that use them must have ended.
 			for what, v := range late {
 				e.value(what, v)
 				e.reach(what, v)
@@ -149,7 +149,7 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 	}
 }
 
-// captureLog captures the default loggers of go-zookeeper and the standard
+// captureLog redirects the default loggers of go-zookeeper and the standard
 // library.
 func captureLog(t *testing.T) *sharedBuffer {
 	var said sharedBuffer
@@ -160,7 +160,7 @@ func captureLog(t *testing.T) *sharedBuffer {
 	return &said
 }
 
-// secretClient opens a client whose output all goes to the recorder.
+// secretClient opens a client with a password and records all its output.
 func (w *fixture) secretClient(e *recorder, password, addr, params string) *dlock.Client {
 	w.Helper()
 	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
@@ -183,8 +183,8 @@ func traceTo(e *recorder) *dlock.Trace {
 	}
 }
 
-// useInEveryWay uses a client while its connection and its session fail. It
-// returns values to print at the end.
+// useInEveryWay uses a client while its connection and session fail. The values
+// that it returns must be printed later, when no goroutine uses them.
 func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")
@@ -231,8 +231,8 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 	return late
 }
 
-// recordStore records the paths and data of all nodes. ACLs are left out,
-// because they contain a digest of the password (see docs/use/guarantees.md).
+// recordStore records the paths and data of all nodes. It omits ACLs, which
+// contain a digest of the password on purpose (see docs/use/guarantees.md).
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
@@ -244,7 +244,7 @@ func (w *fixture) recordStore(e *recorder) {
 	}
 }
 
-// fails provokes failures that are possible before there is a session.
+// fails provokes errors that occur before there is a session.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
@@ -273,8 +273,8 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// No error repeats the password of a malformed data source name, or of one
-// passed as the driver name.
+// Neither a malformed data source name nor one passed as the driver name may
+// leak its password into an error.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -290,7 +290,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
 		}
 	}
-	// Delete, double and replace each byte in turn.
+	// Delete, double or replace each byte in turn.
 	for i := range len(good) {
 		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
 			for _, name := range []string{"zk", "mem"} {
@@ -343,7 +343,7 @@ func TestASessionShowsNoPassword(t *testing.T) {
 	}
 }
 
-// profiles records goroutine profiles: stacks and labels.
+// profiles records all goroutine profiles with their labels.
 func (e *recorder) profiles() {
 	e.t.Helper()
 	for _, debug := range []int{1, 2} {
@@ -353,8 +353,8 @@ func (e *recorder) profiles() {
 	}
 }
 
-// reach records everything reachable from a value, including unexported fields,
-// as debugging printers do. Like them, it cannot see captured variables.
+// reach records everything reachable from v, including unexported fields, as a
+// debugger's printer would. It cannot see variables captured by closures.
 func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
@@ -399,8 +399,8 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 					text = append(text, byte(v.Index(i).Uint()))
 				}
 			}
-			// The buffer holds the last request, whose ACL may
-			// contain the digest.
+			// The buffer holds the last request, whose ACL contains
+			// the digest legitimately.
 			if strings.HasSuffix(path, ".client.buf") {
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
@@ -413,15 +413,13 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether values of a type are skipped, because they belong to
-// the test, the runtime or another library and are guarded by locks of their
-// own.
+// foreign reports whether reach skips a type. Such values belong to the test or
+// another library and are guarded by locks that reach does not take.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// The other tests are worthless unless the recorder finds a password that is
-// there.
+// Without this test the others might pass because the recorder finds nothing.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {
@@ -441,7 +439,8 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// listener is a testing.TB that records a failure without ending the test.
+// listener is a testing.TB that records failures, so that a test can expect
+// one.
 type listener struct {
 	testing.TB
 	failed bool

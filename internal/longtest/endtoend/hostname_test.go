@@ -21,7 +21,7 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 	found, err := net.LookupHost("localhost")
 	require.NoError(t, err)
 	require.Contains(t, found, ip)
-	for range 5 { // each client tries the hosts in a random order
+	for range 5 { // each client tries the hosts in random order
 		c := w.open(w.dsn(nowhere+",localhost:"+port, ""), "web1")
 		lock := w.lock(c).granted()
 		w.listed("q", lock.Node())

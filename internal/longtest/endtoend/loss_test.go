@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// outage cuts a client off until its lease has ended and its lock is lost.
 func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	w.Helper()
 	began = time.Now()
@@ -23,7 +22,8 @@ func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	return began
 }
 
-// cutOffParams ask for a lease much shorter than the session timeout.
+// cutOffParams make the lease end long before the session, so that there is
+// time to test what lies between.
 const cutOffParams = "session_timeout=20s&lease_margin=9s"
 
 func TestAfterAnOutageTheSameClientLocksAgainRightAfterUnlock(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	ended := make(chan struct{})
-	end := sync.OnceFunc(func() { close(ended) }) // SessionEnded is called again when Close ends the session
+	end := sync.OnceFunc(func() { close(ended) }) // Close calls SessionEnded once more
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
 		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()

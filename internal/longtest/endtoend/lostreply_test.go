@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultFunc injects a fault while a client locks and unlocks once. It closes
-// hit when the fault has happened.
+// faultFunc injects a fault while a client uses the lock. The channel hit is
+// closed when the fault has happened.
 type faultFunc func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
@@ -23,7 +23,7 @@ var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 func loseRequest(p *zktest.Proxy, _ *rand.Rand) <-chan struct{} { return p.LoseRequest(writes) }
 func loseReply(p *zktest.Proxy, _ *rand.Rand) <-chan struct{}   { return p.LoseReply(writes) }
 
-// dropSoon breaks the connection at a random moment within 4 ms.
+// dropSoon breaks all connections within 4 ms.
 func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	hit := make(chan struct{})
 	time.AfterFunc(time.Duration(r.IntN(4000))*time.Microsecond, func() {
@@ -33,17 +33,15 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// moment reports whether to inject the fault before Lock or between Lock and
-// Unlock.
+// moment decides whether a fault comes before Lock or before Unlock.
 type moment func(r *rand.Rand) (beforeLock bool)
 
 func beforeLock(*rand.Rand) bool     { return true }
 func beforeUnlock(*rand.Rand) bool   { return false }
 func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
-// lockUnderFaults lets several clients acquire and release one lock, with a
-// fault in each round. There must never be two holders, no call may fail, and
-// no node may remain.
+// lockUnderFaults lets clients use one lock while faults hit them. There must
+// never be two holders, no call may fail, and no node may be left.
 func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {
 	w := newFixture(t)
 	ephemerals := w.server.Ephemerals()

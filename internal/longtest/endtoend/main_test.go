@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
-// childMain contends for the lock "q" and prints a line at each step: "queued
-// NODE", "waiting NODE", "held NODE". It exits on end of input, and thus also
-// when the parent dies.
+// childMain is the main function of a child process. It acquires the lock "q"
+// and prints each step. It exits at the end of its input, and thus even if the
+// parent dies.
 func childMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
 		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
@@ -54,14 +54,12 @@ func childMain(dsn string) int {
 	return 0
 }
 
-// child is a process that contends for the lock "q".
 type child struct {
 	w     *fixture
 	cmd   *exec.Cmd
 	lines chan string
 }
 
-// child starts a child process with the given session timeout.
 func (w *fixture) child(sessionTimeout time.Duration) *child {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -86,7 +84,7 @@ func (w *fixture) child(sessionTimeout time.Duration) *child {
 	return c
 }
 
-// awaitLine waits for a line that begins with word and returns the rest of it.
+// awaitLine waits for a line that begins with word, and returns the rest.
 func (c *child) awaitLine(word string) string {
 	c.w.Helper()
 	timeout := time.After(bound)

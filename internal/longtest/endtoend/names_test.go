@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// Node paths must stay the same in every release, because operators look for
-// them with ZooKeeper's own tools.
+// These paths must never change, because operators look for them with
+// ZooKeeper's own tools.
 func TestWhereTheNodesOfALockAre(t *testing.T) {
 	for lock, path := range map[string]string{
 		"orders/42":                "orders/42",

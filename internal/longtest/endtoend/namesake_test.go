@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// An operator recreates the queue while Unlock is in flight, and another
-// goroutine of the same client queues with a node of the same name. Unlock must
-// report the loss and leave that node alone.
+// While Unlock is in flight, an operator recreates the queue. Another goroutine
+// of the same client then gets a node of the same name. Unlock must report the
+// loss and must not delete that node.
 func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -19,7 +19,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 		w.removeQueue("q")
 		w.made("q")
 	}
-	w.unlock(w.lock(c).granted()) // teach the client the queue
+	w.unlock(w.lock(c).granted()) // teaches the client the queue
 	remake()
 	old := w.lock(c).granted()
 	remake()
@@ -29,8 +29,8 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w.listed("q", old.Node())
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- old.Unlock() }()
-	// On a slow machine Unlock may return early, because the holder has
-	// already noticed the loss.
+	// On a slow machine the holder may notice its loss first, so that
+	// Unlock returns early.
 	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 },
 		func() string { return "the queue still has a node, and Unlock has not returned" })
 	replies.Release()

@@ -46,8 +46,8 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 
 func queueOf(i int) string { return fmt.Sprintf("q%d", i) }
 
-// removeAndAwait removes the nodes of all locks, and returns how long each
-// holder took to notice.
+// removeAndAwait removes the locks' nodes and returns how long each holder took
+// to notice.
 func (w *fixture) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 	w.Helper()
 	took := make([]time.Duration, len(locks))
@@ -78,7 +78,7 @@ func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
 	w := newFixture(t)
 	watches := w.server.Watches()
 	lock := w.lock(w.client("web1")).granted()
-	w.watched(watches, 1) // the holder's own watch, set before the downgrade renames the node
+	w.watched(watches, 1) // set before the downgrade renames the node
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
 	w.remove("q", lock.Node())
@@ -145,7 +145,7 @@ func TestWhenTheQueueIsRemovedEveryWaiterQueuesAgain(t *testing.T) {
 		waiting = append(waiting, k)
 	}
 	w.removeQueue(queue)
-	w.raw.Delete(w.root+"/stock", -1) // fails if the queue has been created again already
+	w.raw.Delete(w.root+"/stock", -1) // fails if the queue exists again
 	w.lost(holder)
 
 	var inside referee
@@ -199,9 +199,9 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 	w.unlock(k.granted())
 }
 
-// takenOver returns two locks of clients with the same host name, whose nodes
-// have the same name because an operator removed the queue in between. The old
-// lock is lost.
+// takenOver returns a lost lock and its successor, whose nodes have the same
+// name. An operator has removed the queue in between, and both clients have the
+// same host name.
 func takenOver(t *testing.T) (w *fixture, old, present *dlock.Lock) {
 	w = newFixture(t)
 	old = w.lock(w.client("web1")).granted()
@@ -235,9 +235,9 @@ func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// The reply to the Delete of an Unlock is lost, and before the client
-// reconnects another one holds a recreated queue with a node of the same name.
-// The reaper, which repeats the Delete, must not remove that node.
+// An Unlock loses its reply, and before the client reconnects another one holds
+// the lock with a node of the same name. The repeated Delete must not remove
+// that node.
 func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -257,7 +257,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	present := w.lock(w.client("web1")).granted()
 	require.Equal(t, old.Node(), present.Node())
 	proxy.Heal()
-	if err := <-unlocked; err != nil { // on a slow machine Unlock may time out after 2 s
+	if err := <-unlocked; err != nil { // on a slow machine Unlock gives up after 2 s
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
@@ -267,8 +267,8 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// Package recipes relies on this: however late a Delete is repeated, it never
-// removes another node of the same name.
+// Package recipes relies on this: a Delete can be repeated at any time, without
+// the risk that it removes another node of the same name.
 func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
@@ -290,9 +290,9 @@ func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// One transaction recreates the queue with nodes of another client that have
-// the names of the holder's and the waiter's nodes. The waiter must not take
-// such a node for its own, but queue again behind them.
+// A transaction replaces the queue by one that has nodes with the same names,
+// but owned by another client. The waiter must not mistake one for its own, but
+// queue again.
 func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -302,8 +302,7 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
 			k.waitsBehind(holder.Node())
-			// The holder watches its own node, the waiter both
-			// nodes.
+			// one for the holder, two for the waiter
 			w.watched(watches, 3)
 			first := k.node()
 			prefix := first[:len(first)-10]
@@ -356,9 +355,9 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	w.unlock(lock)
 }
 
-// While the request that watches the holder's node is in flight, the queue is
-// recreated with another client's node of the same name. The holder must notice
-// the loss, and its Unlock must leave that node alone.
+// A holder is about to watch its node when the queue is recreated with another
+// client's node of that name. The holder must notice the loss, and its Unlock
+// must not delete that node.
 func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,
@@ -367,7 +366,7 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // teach the client the queue, so that its next data read is the watch of its node
+			w.unlock(w.lock(c).granted()) // teaches the client the queue, so that its next data read is the watch
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
@@ -386,10 +385,9 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	}
 }
 
-// While a waiter's list is in flight, the queue is recreated with nodes of
-// other clients that have the same names. The waiter may wait for the node that
-// is named like its predecessor, but must not be granted the lock when that
-// node goes.
+// A waiter is about to list the queue when it is recreated with other clients'
+// nodes of the same names. The waiter must not be granted the lock with a node
+// that is not its own.
 func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
 	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()

@@ -14,7 +14,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// foreignLibrary acquires locks of another library.
 type foreignLibrary interface {
 	// take starts to acquire a lock. The channel receives nil once the lock
 	// is held, or an error.
@@ -22,12 +21,10 @@ type foreignLibrary interface {
 	release(id int)
 }
 
-// programBound is the timeout of a foreign program. Java takes long to start on
-// a busy machine.
+// programBound is generous, because Java starts slowly on a busy machine.
 const programBound = 2 * time.Minute
 
-// soonAfter waits for the outcome of a lock that the other library is free to
-// acquire.
+// soonAfter waits until the other library has acquired a lock that is now free.
 func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
@@ -39,8 +36,8 @@ func (w *fixture) soonAfter(outcome <-chan error) error {
 	}
 }
 
-// program is a foreign library in another process, driven by lines of text (see
-// testdata).
+// program is another library's lock in a separate process, which reads orders
+// line by line (see testdata).
 type program struct {
 	w       *fixture
 	in      io.Writer
@@ -60,7 +57,6 @@ func kazoo(w *fixture) foreignLibrary {
 	return w.start(cmd)
 }
 
-// start runs the program until the test ends.
 func (w *fixture) start(cmd *exec.Cmd) *program {
 	w.Helper()
 	in, err := cmd.StdinPipe()
@@ -89,7 +85,7 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen dispatches the program's answers to the channels in answers.
+// listen passes each answer of the program to the order's channel.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string
@@ -127,7 +123,6 @@ func (p *program) release(id int) {
 	require.NoError(p.w, p.w.soonAfter(p.answers[id]))
 }
 
-// goLocks acquires locks of go-zookeeper.
 type goLocks struct {
 	w     *fixture
 	conn  *zk.Conn

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A certificate and its key are replaced one after the other. A client that
-// needs a new session while the files do not match must retry until they do.
+// A certificate and its key are replaced one after the other, so that for a
+// moment they do not match. A client that needs a new session then must retry.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
@@ -46,7 +46,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	k.waitsBehind(holder.Node())
 
 	replace(cert, certs.Server.Cert)
-	proxy.Refuse() // keep the client away until the server has expired its session
+	proxy.Refuse() // keep the client away until its session has expired
 	require.NoError(t, zktest.Expire(server.Addr(), w.owner("q", k.node()), nil))
 	proxy.Heal()
 	w.eventually(func() bool { return refused.Load() > 1 }, func() string { return "the client does not read the files again" })
