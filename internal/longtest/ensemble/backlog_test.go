@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A server with a full accept queue neither refuses a client nor answers: the
-// operating system drops the connection attempts.
+// A server whose accept queue is full neither accepts nor refuses clients,
+// because the operating system drops their connection attempts.
 func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	t.Parallel()
 	server := zktest.Start(t, zktest.WithBacklog(4))
@@ -24,8 +24,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	const timeLimit = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
-	// The error of Ping need not name the reason: the first attempt to
-	// connect may outlast the call.
+	// Ping may end during the first attempt to connect, before there is an
+	// error that names the reason.
 	err := c.Ping(ctx)
 	t.Logf("ping: %v", err)
 	require.Error(t, err)
@@ -48,7 +48,7 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	require.Equal(t, []string{"/f", "/f/q"}, server.Tree(t, "/"))
 }
 
-// Each client tries the servers in an order of its own, so the test uses
+// Each client tries the servers in its own random order, so the test uses
 // several.
 func TestServerWithAFullAcceptQueueDoesNotDelayClientsOfOtherServers(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,9 @@ import (
 // Its value is the data source name.
 const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
-// child is the main function of the child process. It acquires a lock and then
-// prints the result of Lock.Err for each line of input. It makes no other call,
-// so that Err is the first one after a pause of the process.
+// child is the main function of a child process. It holds a lock and prints
+// Lock.Err for each input line. It calls nothing else, because the first Err
+// after a pause must already report the loss.
 func child(dsn string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

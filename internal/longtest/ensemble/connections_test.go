@@ -7,9 +7,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Six clients count under a lock while their connections break at random,
-// losing requests, replies and events. No call may fail, no increment may be
-// lost, and no two clients may hold the lock together.
+// Connections break at random, losing requests, replies and events. No call may
+// fail, no increment may be lost, and there must never be two holders.
 func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)

@@ -12,15 +12,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// counting is a group of clients that count under one lock. They read and write
-// the counter in two steps, so that two simultaneous holders would lose
+// counting runs clients that increment a counter under one lock. They read and
+// write it in two steps, so that two simultaneous holders would lose
 // increments.
 type counting struct {
 	counter  atomic.Int64 // guarded by the lock under test; atomic only for the race detector
 	counts   atomic.Int64 // increments by all clients
 	inside   atomic.Int32
 	overlaps atomic.Int32
-	refused  atomic.Int32 // writes with a token not above highest, which a resource would refuse
+	refused  atomic.Int32 // writes that a resource would refuse by their token
 	highest  atomic.Int64 // highest token so far
 	losses   atomic.Int32
 	errors   chan error
@@ -29,7 +29,6 @@ type counting struct {
 	done   sync.WaitGroup
 }
 
-// startCounting starts a client for each data source name.
 func startCounting(t testing.TB, dsns ...string) *counting {
 	t.Helper()
 	c := &counting{errors: make(chan error, len(dsns))}
@@ -57,15 +56,14 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 			return
 		}
 		c.count(l)
-		// Ignore the error: if the store is down, the node is removed
-		// later, at the latest with the session.
+		// An error does not matter, because the reaper or the end of
+		// the session removes the node later.
 		l.Unlock()
 	}
 }
 
-// count increments the counter in a few milliseconds. That is far less than the
-// margin between the end of a lease and the end of the session, so a holder
-// whose lock is lost meanwhile is done before the next grant.
+// count increments the counter within milliseconds. Even a holder that loses
+// its lock meanwhile is done before the store grants the lock again.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -86,7 +84,7 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits for more further increments by all clients together.
+// progress waits until the clients have made that many more increments.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	if !c.goesOn(t, more) {
@@ -94,7 +92,7 @@ func (c *counting) progress(t testing.TB, more int64) {
 	}
 }
 
-// goesOn is like progress, but reports whether the clients made the increments.
+// goesOn reports whether the clients make that many more increments in time.
 func (c *counting) goesOn(t testing.TB, more int64) bool {
 	t.Helper()
 	from := c.counts.Load()
@@ -111,7 +109,6 @@ func (c *counting) goesOn(t testing.TB, more int64) bool {
 	return true
 }
 
-// stop ends the counting and checks the counter.
 func (c *counting) stop(t testing.TB) {
 	t.Helper()
 	c.cancel()

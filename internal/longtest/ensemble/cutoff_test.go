@@ -12,8 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// cutTimeout is the session timeout of holders that are cut off from a single
-// server.
 const cutTimeout = 2 * time.Second
 
 func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
@@ -53,8 +51,8 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 // session: every third heartbeat is a write.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite calls cut at the given time after a write of the session. Runs
-// with different phases cover the whole time between two writes.
+// cutAfterWrite calls cut some time after the session's latest write. Tests
+// vary the phase, because the lease depends on the age of that write.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
@@ -69,7 +67,7 @@ func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)
 	defer p.OnRequest(nil)
 	select {
 	case <-beat:
-	case <-time.After(bound): // no write seen; cut anyway, because the caller checks the margin in any case
+	case <-time.After(bound): // cut anyway, because the caller checks the margin in any case
 	}
 	time.Sleep(phase)
 	cut(p)
@@ -81,7 +79,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	chroot := server.Chroot(t)
 	const (
 		delay   = 50 * time.Millisecond
-		timeout = 3 * cutTimeout // slow machines need more time here
+		timeout = 3 * cutTimeout // slow machines need more time
 	)
 	p := zktest.NewProxy(t, server.Addr())
 	p.SetDelay(delay)
@@ -90,7 +88,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	began := time.Now()
 	for moves := 0; moves < 3 || time.Since(began) <= timeout; moves++ {
 		heartbeats := p.Frames(zktest.OpMulti)
-		p.DropConnections() // the sessions move to other connections
+		p.DropConnections() // moves the sessions to other connections
 		eventually(t, "heartbeats on the new connection", func() bool {
 			return p.Frames(zktest.OpMulti) >= heartbeats+3 || h.lock.Err() != nil
 		})

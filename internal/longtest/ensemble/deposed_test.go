@@ -13,11 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that is cut off from its followers stays leader for syncLimit ticks,
-// ten seconds here, and answers a Sync on its own. The restarted followers
-// elect another leader at once, which ends all sessions after two seconds, long
-// before the old leader stops answering. Therefore a Sync must not renew a
-// holder's lease.
+// A leader that is cut off stays leader for ten seconds (syncLimit) and answers
+// a Sync on its own. Meanwhile the other servers elect a new leader, which
+// expires the holder's session after two seconds. Therefore a Sync must not
+// renew a holder's lease.
 func TestHolderOnADeposedLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const syncLimit, timeout = 20, 2 * time.Second
@@ -45,8 +44,7 @@ func restartAllBut(e *zktest.Ensemble, deposed ...int) {
 	wg.Wait()
 }
 
-// A holder's lease relies on this: the answer to a write proves that the leader
-// still has followers.
+// Leases rely on this: only a leader with followers answers a write.
 func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*zk.Conn) error{
@@ -80,7 +78,7 @@ func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 
 	answer := make(chan error, 1)
 	go func() { answer <- write(writer) }()
-	for range 50 { // long enough for an answer if there were one
+	for range 50 { // long enough for an answer, if there were one
 		_, _, err := reader.Exists("/")
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)

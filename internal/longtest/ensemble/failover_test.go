@@ -13,11 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Four clients count under a lock and another client holds a second lock while
-// the servers are killed and restarted one by one. No increment may be lost,
-// and an outage shorter than quick must not cost the held lock. If the killed
-// servers diverge, so that clients wait for ever (see package survey), the test
-// starts over with new servers.
+// Clients count under a lock while the servers are killed and restarted one by
+// one. No increment may be lost, and a short outage must not cost another
+// client the lock that it holds. If the servers diverge, a fault of ZooKeeper
+// (see package survey), the test starts over with new ones.
 func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -30,7 +29,7 @@ func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	}
 }
 
-// killOneByOne returns early with true if the servers have diverged.
+// killOneByOne returns true, before it is done, if the servers diverge.
 func killOneByOne(t *testing.T) (diverged bool) {
 	e := ensemble(t, 10)
 	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")
@@ -84,8 +83,8 @@ func killOneByOne(t *testing.T) (diverged bool) {
 	return diverged
 }
 
-// requireDivergence fails the test unless the servers have diverged, which is
-// the only accepted reason for clients to be stuck.
+// requireDivergence fails the test unless the servers have diverged, the only
+// accepted reason why clients may be stuck.
 func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Helper()
 	all := survey.Repeat(func() survey.Survey { return survey.Ask(e, []string{queue}) }, func() bool {
@@ -99,11 +98,9 @@ func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Logf("the clients are stuck, since the servers have diverged:\n%s", strings.Join(differences, "\n"))
 }
 
-// other returns the third of three servers.
 func other(a, b int) int { return 3 - a - b }
 
-// steadyHolder holds a lock throughout the test. It reaches each server through
-// a proxy.
+// steadyHolder is a client that holds one lock throughout the test.
 type steadyHolder struct {
 	proxies []*zktest.Proxy
 	client  *dlock.Client
@@ -123,7 +120,6 @@ func newSteadyHolder(t *testing.T, e *zktest.Ensemble, path string) *steadyHolde
 	return h
 }
 
-// moveTo moves the holder's session to the given server.
 func (h *steadyHolder) moveTo(t *testing.T, server int) {
 	t.Helper()
 	for i, p := range h.proxies {
@@ -140,20 +136,18 @@ func (h *steadyHolder) moveTo(t *testing.T, server int) {
 	require.NoError(t, h.lock.Err())
 }
 
-// await waits until the store answers, or the lock is lost.
 func (h *steadyHolder) await(t *testing.T) {
 	t.Helper()
 	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
 }
 
-// quick is the longest outage that a lease must outlast. A lease lasts nine
-// seconds here; the last write to renew it may be 3.75 s old when the outage
-// begins, and reconnecting takes one second, which leaves 4.25 s.
+// quick is the longest outage that must not cost a lock. Leases last nine
+// seconds here. The latest renewal may be 3.75 s old and reconnecting takes one
+// second, so an outage may take 4.25 s.
 const quick = 3 * time.Second
 
-// requireHeld requires that the lock is held after an outage of at most quick.
-// If a longer one, such as an election on an overloaded machine, has cost the
-// lock, the holder acquires it again.
+// requireHeld requires that an outage of at most quick has not cost the lock.
+// After a longer one, the holder acquires the lock again.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

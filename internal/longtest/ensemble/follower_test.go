@@ -14,10 +14,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A follower that has lost its leader still answers reads for syncLimit ticks,
-// while the leader hears nothing from the follower's sessions and ends them. A
-// holder on the follower must learn of the loss before the majority grants the
-// lock to a waiter.
+// A follower that has lost its leader answers reads for a while (syncLimit),
+// although the leader expires the sessions of its clients. A holder on the
+// follower must learn of the loss before the lock is granted to a client of the
+// majority.
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
@@ -88,9 +88,9 @@ func (r *followerRound) keepReading(t *testing.T, h *handover) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// readsGoOnAfterTheGrant shows why a read must not renew a lease: the follower
-// still answers a plain session, and still has its node, after the majority has
-// ended that session.
+// readsGoOnAfterTheGrant shows why a read must not renew a lease. The follower
+// still answers a session, and shows its node, after the majority has expired
+// that session and granted the lock.
 func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	select {
 	case e := <-r.gone:

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// handover is a lock with its holder and a waiter.
+// handover is a held lock with one waiter.
 type handover struct {
 	holder *dlock.Client
 	lock   *dlock.Lock
@@ -23,18 +23,17 @@ type handover struct {
 	stalls *stalls
 }
 
-// grant records when the waiter was granted the lock, and what the holder's
-// lock reported at that instant.
+// grant records the next grant, and what the previous holder's lock reported at
+// that instant.
 type grant struct {
 	err        error
 	at         time.Time
-	holderErr  error // result of the holder's Err
-	holderLost bool  // whether the holder's Lost was closed
-	stalled    bool  // whether a stall may have delayed Lost
+	holderErr  error // Err of the previous holder's lock
+	holderLost bool  // Lost of the previous holder's lock was closed
+	stalled    bool  // a stall of the machine may have delayed Lost
 }
 
-// contend lets one client hold a lock and another wait for it. It returns once
-// the waiter has a node in the queue.
+// contend makes one client hold a lock and another wait for it.
 func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
 	t.Helper()
 	h := &handover{holder: open(t, holderDSN), stalls: watchStalls(t)}
@@ -80,8 +79,8 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	return granted
 }
 
-// lockAndUnlock acquires and releases the lock. It returns what the holder's
-// lock reported at the time of the grant.
+// lockAndUnlock waits for the grant and records what the previous holder's lock
+// reported then.
 func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
 	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}
@@ -89,17 +88,17 @@ func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 		return g
 	}
 	g.stalled = h.stalls.within(time.Second)
-	// A late confirmation by a busy machine is no failure, because the lock
-	// was granted.
+	// On a busy machine the release may be confirmed late, which is no
+	// failure.
 	if err = l.Unlock(); !errors.Is(err, dlock.ErrUnavailable) {
 		g.err = err
 	}
 	return g
 }
 
-// margin waits for the end of the hand-over and returns the time between the
-// holder's Lost and the next grant. It returns an error if the holder did not
-// learn of the loss in time, or if the waiter was not granted the lock.
+// margin waits for the grant and returns how long before it the holder had
+// learned of its loss. It returns an error if the holder had not learned of it,
+// or if the waiter was not granted the lock.
 func (h *handover) margin() (time.Duration, error) {
 	var g grant
 	select {
@@ -126,8 +125,6 @@ func (h *handover) margin() (time.Duration, error) {
 	return margin, nil
 }
 
-// margins waits for several hand-overs and returns their margins. A failed
-// hand-over fails the test.
 func margins(t testing.TB, all []*handover) []time.Duration {
 	t.Helper()
 	var found []time.Duration

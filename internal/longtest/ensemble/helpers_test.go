@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is the timeout of every wait in a test. Only a failure takes that long.
+// bound is the timeout of every wait in a test.
 const bound = 90 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -35,16 +35,15 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stalls notes when this process got no CPU time for a moment, which makes
-// timers late.
+// stalls notices when this process gets no CPU time for a moment. Timers are
+// then late, which is not the fault of the lock.
 type stalls struct {
-	tick, stall atomic.Int64 // latest tick and latest stall, in Unix nanoseconds
+	tick, stall atomic.Int64 // in Unix nanoseconds
 }
 
-// noticeable is more than the usual delay of a tick on a busy machine.
+// noticeable is longer than the usual delay of a timer on a busy machine.
 const noticeable = 100 * time.Millisecond
 
-// watchStalls notes stalls until the test ends.
 func watchStalls(t testing.TB) *stalls {
 	t.Helper()
 	s := new(stalls)
@@ -70,7 +69,6 @@ func watchStalls(t testing.TB) *stalls {
 	return s
 }
 
-// within reports whether there was a stall within the last d.
 func (s *stalls) within(d time.Duration) bool {
 	now := time.Now().UnixNano()
 	return now-s.tick.Load() > int64(noticeable) || now-s.stall.Load() <= int64(d)
@@ -85,25 +83,23 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// ensemble starts three servers with a tick of half a second. A server that is
-// cut off carries on for syncLimit ticks, and an election without a result
-// takes initLimit ticks.
+// ensemble starts three servers. A server that is cut off carries on for
+// syncLimit ticks of half a second each.
 func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	t.Helper()
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn returns the data source name for these servers. The path is the chroot,
-// with parameters if any.
+// dsn returns the data source name for these servers. path may end with
+// parameters.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
 
-// allBut returns a copy of addrs without element i.
 func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
 
-// open returns a client that is closed when the test ends. It does not wait for
-// a connection.
+// open returns a client, which need not be connected yet, and closes it when
+// the test ends.
 func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 	t.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{quiet()}, opts...)...)

@@ -16,8 +16,8 @@ import (
 
 const hungTimeout = 4 * time.Second
 
-// One of three hosts accepts connections and never answers. Each client tries
-// the hosts in an order of its own, so the test uses several.
+// One of three hosts accepts connections but never answers. Each client tries
+// the hosts in its own random order, so the test uses several.
 func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*zktest.Proxy){
@@ -55,7 +55,7 @@ func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	}
 }
 
-// threeHosts is a client with three hosts: two proxies to one server, and a
+// threeHosts is a client with three hosts: two proxies to one server, and one
 // host that never answers.
 type threeHosts struct {
 	proxies               [2]*zktest.Proxy
@@ -81,8 +81,8 @@ func newThreeHosts(t *testing.T, name string) *threeHosts {
 	return h
 }
 
-// silentHost returns the address of a host that accepts connections and neither
-// reads nor writes.
+// silentHost returns the address of a host that accepts connections but never
+// answers.
 func silentHost(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func silentHost(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// failOver makes the proxy in use fail, and acquires another lock through the
+// failOver makes the proxy in use fail and then acquires a lock through the
 // other one.
 func (h *threeHosts) failOver(t *testing.T, fail func(*zktest.Proxy)) {
 	used := h.proxies[0]

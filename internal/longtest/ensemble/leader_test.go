@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that has lost its followers carries on for syncLimit ticks, and the
-// followers wait as long before they elect another one. A holder on the old
-// leader must learn of the loss before a waiter on the other servers is granted
-// the lock.
+// A leader that has lost its followers carries on for a while (syncLimit), as
+// do the followers before they elect another. A holder on the old leader must
+// learn of the loss before the lock is granted to a client of the other
+// servers.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second
@@ -31,8 +31,7 @@ func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.
 	logMargins(t, "leader cut off from its followers", all)
 }
 
-// contendAcross connects the holders to one server and the waiters to the
-// others.
+// contendAcross connects holders to one server and waiters to the others.
 func contendAcross(t *testing.T, e *zktest.Ensemble, server int, chroot string, holders int, timeout time.Duration) (all []*handover) {
 	t.Helper()
 	for i := range holders {

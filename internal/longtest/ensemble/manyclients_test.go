@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Two hundred clients that want the same lock connect at once to a server with
-// a short accept queue. Lock libraries have been known to give up in this
-// situation, or to leave nodes behind.
+// Two hundred clients connect at once to a server with a short accept queue and
+// want the same lock. Some lock libraries give up in this situation, or leave
+// nodes behind.
 func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	t.Parallel()
 	const clients = 200
@@ -59,7 +59,7 @@ func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	closing.Wait()
 	require.Zero(t, server.Ephemerals())
 	require.Zero(t, server.Watches())
-	// An abandoned attempt to connect may have created a session, which
-	// owns no node and expires.
+	// An abandoned connection attempt may leave a session without nodes,
+	// which expires.
 	eventually(t, "no session is left", func() bool { return server.Mntr()["zk_global_sessions"] == 0 })
 }

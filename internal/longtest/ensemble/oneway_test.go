@@ -8,10 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Packets from one server to another are lost in one direction only, which
-// neither server can notice before syncLimit has passed. A holder on the server
-// that is cut off must learn of the loss before a waiter on the other servers
-// is granted the lock.
+// Packets between two servers are lost in one direction only, which the servers
+// do not notice for a while (syncLimit). A holder must learn of the loss before
+// the lock is granted to a client of another server.
 func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 3 * time.Second

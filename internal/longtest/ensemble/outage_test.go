@@ -28,7 +28,7 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 	}
 	require.ErrorIs(t, h.lock.Err(), dlock.ErrLost)
 	t.Logf("the holder learned of the loss %v after the servers were killed", time.Since(began).Round(time.Millisecond))
-	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // the waiters' sessions have ended too by then
+	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // the waiters' sessions have expired too by then
 	require.Empty(t, h.next)
 	began = time.Now()
 	for _, s := range e.Servers {

@@ -43,7 +43,6 @@ func TestProcessPausedPastItsSessionLearnsTheLossBeforeItDoesAnything(t *testing
 	require.NoError(t, l.Unlock())
 }
 
-// childProcess is a child of this test binary that can be stopped.
 type childProcess struct {
 	cmd     *exec.Cmd
 	orders  io.Writer
@@ -78,7 +77,6 @@ func (c *childProcess) order(t testing.TB, order string) {
 	require.NoError(t, err)
 }
 
-// readLine returns the next line that the child prints.
 func (c *childProcess) readLine(t testing.TB) string {
 	t.Helper()
 	said := make(chan string, 1)

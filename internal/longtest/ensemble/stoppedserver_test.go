@@ -10,10 +10,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The process of a server is stopped, as by a long garbage collection or
-// swapping. Its connections stay open, and once it continues it does not notice
-// at first that time has passed. A holder on that server must learn of the loss
-// before a waiter on the other servers is granted the lock.
+// A server is stopped, as by a long garbage collection. Once it continues, it
+// does not notice at first that time has passed. A holder on it must learn of
+// the loss before the lock is granted to a client of another server.
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second
@@ -30,9 +29,9 @@ func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	}
 }
 
-// All servers have slow disks. A short delay must not cost the holder its lock.
-// After a long delay, which keeps its writes unanswered, it must count the lock
-// as lost although the servers may still keep its session.
+// A short delay of the disks must not cost the holder its lock. A long one
+// keeps its writes unanswered, and the holder must then give up the lock,
+// although the servers may still keep its session.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)

@@ -14,12 +14,12 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// While a session has only waiting nodes, its lease is renewed by the answers
-// to ZooKeeper's sync requests. A deposed leader and its followers still answer
-// these for syncLimit ticks, although the new leader ends the session. The
-// tests below check that this grants nobody a lock.
+// The lease of a waiter is renewed by ZooKeeper's sync requests. A deposed
+// leader still answers these for a while, although the new leader expires the
+// session. The tests below check that this grants nobody a lock.
 
-// deposable is an ensemble whose leader can be deposed without noticing.
+// deposable is an ensemble whose leader keeps serving after another was
+// elected.
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
@@ -28,16 +28,15 @@ type deposable struct {
 	others  []string // addresses of the servers that elect another leader
 }
 
-// The other clients' sessions outlast the time for which the deposed leader
-// hears nothing from them. If it wanted to end one, it would wait for a quorum
-// and answer no sync from then on.
+// The other clients' sessions are longer. If the deposed leader wanted to
+// expire one, it would wait for a quorum and answer no sync from then on.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
 )
 
-// onEachDeposedServer runs a test with a waiter on the leader of three servers,
-// and with one on the leader's follower in a minority of two out of five.
+// onEachDeposedServer runs a test with a waiter on a deposed leader, and with
+// one on a follower that still follows it.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	t.Parallel()
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
@@ -61,8 +60,7 @@ func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	}
 }
 
-// depose cuts off the leader and restarts the other servers, which elect
-// another leader.
+// depose cuts off the leader and makes the other servers elect another one.
 func (d *deposable) depose() {
 	for _, i := range d.deposed {
 		for j := range d.Servers {
@@ -74,15 +72,14 @@ func (d *deposable) depose() {
 	restartAllBut(d.Ensemble, d.deposed...)
 }
 
-// contender is a client that waits for a lock.
 type contender struct {
 	client  *dlock.Client
-	ended   chan struct{} // closed when the client's first session has ended
+	ended   chan struct{} // closed when the client's first session has expired
 	granted chan *dlock.Lock
 	failed  chan error
 }
 
-// wait opens a client and calls Lock. It returns once the call waits in the
+// wait opens a client and calls Lock. It returns when the call waits in the
 // queue.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
@@ -134,8 +131,7 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// Once granted the lock, a waiter has a holder's lease, which syncs do not
-// renew.
+// After its grant a waiter has a holder's lease, which syncs do not renew.
 func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
@@ -157,8 +153,8 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// awaitHeartbeats waits until heartbeats of kind op have renewed a waiter's
-// lease for longer than a session timeout.
+// awaitHeartbeats waits until heartbeats have kept a waiter's lease alive for
+// longer than a session timeout.
 func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy, op int32) {
 	t.Helper()
 	const looked = 2 // by then the session knows whether the waiter is next in line
