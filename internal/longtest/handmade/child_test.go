@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// childVariable turns the test binary into a child process that contends for
-// one lock. Its value is a setting in JSON.
+// childVariable turns the test binary into a contender. Its value is a setting
+// in JSON.
 const childVariable = "DLOCK_TEST_HANDMADE_CHILD"
 
-// A setting selects and configures the lock of a child.
+// A setting selects and configures a contender's lock.
 type setting struct {
 	Lock    string        // key in locks
 	Servers []string      // data source names or addresses
@@ -52,15 +52,14 @@ var locks = map[string]func(s setting, p *points) (locker, error){
 	"script, watchdog until unlocked": newWatchedUntilUnlocked,
 }
 
-// points are the places in a lock at which a test can stop the process.
+// points are named places in a lock at which a test can stop the process.
 type points struct {
 	orders *bufio.Scanner
 	stops  map[string]bool
 	waits  bool // "waiting" has been printed
 }
 
-// reach is called by a lock at the named place. It blocks if the test has asked
-// for a stop there.
+// reach blocks at the named place if the test has asked for a stop there.
 func (p *points) reach(name string) {
 	if p.stops[name] {
 		fmt.Println("at", name)
@@ -68,15 +67,15 @@ func (p *points) reach(name string) {
 	}
 }
 
-// refused is called by a lock that is held by another process. It returns when
-// it is time to try again.
+// refused is called when another process holds the lock. It returns when it is
+// time to try again.
 func (p *points) refused() {
 	p.wait()
 	p.reach("retry")
 	time.Sleep(5 * time.Millisecond)
 }
 
-// wait tells the test, once, that the process waits for the lock.
+// wait tells the test that the process waits. Later calls do nothing.
 func (p *points) wait() {
 	if !p.waits {
 		p.waits = true
@@ -84,10 +83,9 @@ func (p *points) wait() {
 	}
 }
 
-// runChild is the main function of a child. It answers each line of input, an
-// order, with a line. "lock" is answered by "waiting" if another process holds
-// the lock, and finally by "held" and the token. "write" stands for a request
-// to a resource, which is the answer.
+// runChild is the main function of a child process. It answers each line of
+// input with a line. "lock" is answered by "waiting" if another process holds
+// the lock, and then by "held" and the token.
 func runChild(text string) int {
 	var s setting
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -128,7 +126,6 @@ func runChild(text string) int {
 	return 0
 }
 
-// say prints word, or the error.
 func say(word string, err error) {
 	if err != nil {
 		word = "failed: " + strings.ReplaceAll(err.Error(), "\n", " ")

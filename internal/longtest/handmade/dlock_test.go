@@ -17,12 +17,12 @@ import (
 
 const name = "stock/42"
 
-// sessionTimeout is short because tests wait for it, but long enough for a
-// process on a busy machine.
+// sessionTimeout is short because tests wait for it, but long enough for a busy
+// machine.
 const sessionTimeout = 4 * time.Second
 
-// dlocker is dlock's own lock in a child. The setting's only server is the name
-// of the driver, a space, and the data source name.
+// dlocker is dlock's own lock in a child process. Its setting has one server,
+// with the driver's name in front.
 type dlocker struct {
 	mutex *dlock.RWMutex
 	held  *dlock.Lock
@@ -38,7 +38,6 @@ func newDlock(s setting, p *points) (locker, error) {
 	return &dlocker{mutex: client.RWMutex(name)}, nil
 }
 
-// lasting returns the setting with another session timeout.
 func (s setting) lasting(timeout time.Duration) setting {
 	const parameter = "session_timeout="
 	s.Servers = []string{strings.Replace(s.Servers[0], parameter+sessionTimeout.String(), parameter+timeout.String(), 1)}
@@ -66,7 +65,6 @@ func useDlock(driver, dsn string) setting {
 	return setting{Lock: "dlock", Servers: []string{driver + " " + dsn}}
 }
 
-// open opens a dlock client in the process of the test.
 func open(t testing.TB, s setting) *dlock.Client {
 	t.Helper()
 	client, err := openDlock(s.Servers[0])
@@ -75,8 +73,8 @@ func open(t testing.TB, s setting) *dlock.Client {
 	return client
 }
 
-// awaitQueue waits until the queue consists of these tokens, in this order, and
-// its head holds the lock. A token of 0 matches any.
+// awaitQueue waits until the queue has exactly these tokens and the first one
+// holds the lock. A token of 0 matches any.
 func awaitQueue(t testing.TB, s setting, tokens ...int64) {
 	t.Helper()
 	mutex := open(t, s).RWMutex(name)

@@ -53,8 +53,7 @@ func (l *forUpdate) unlock(ctx context.Context) error {
 	return l.tx.Commit()
 }
 
-// A rowStore is a schema of the shared server. Its methods hand and dlock
-// return settings for a named process that reaches the server at addr.
+// A rowStore is a PostgreSQL schema for one test.
 type rowStore struct {
 	*pgtest.Server
 	schema string
@@ -81,7 +80,6 @@ func (s rowStore) dlock(process, addr string) setting {
 	return useDlock("postgres", s.DSNAt(addr, "schema="+s.schema, s.limit, "application_name="+s.schema+process, "session_timeout="+sessionTimeout.String()))
 }
 
-// terminate ends the connections of a process.
 func (s rowStore) terminate(t testing.TB, process string) {
 	s.SQL(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+s.schema+process+"'")
 }
@@ -157,7 +155,6 @@ func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	})
 }
 
-// tryForUpdate tries to lock the row without waiting.
 func tryForUpdate(t testing.TB, s setting) (sql.Result, error) {
 	db, err := sql.Open("pgx", s.Servers[0])
 	require.NoError(t, err)

@@ -23,12 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(pgtest.Main(m)))
 }
 
-// silent drops what go-redis logs about failed dials.
+// silent discards go-redis's log of failed dials.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// errStale is a resource's answer to a writer with an outdated token.
+// errStale is the error of a write with an outdated token.
 var errStale = errors.New("stale token")
 
 // A resource is what the lock protects, for example another service. It refuses

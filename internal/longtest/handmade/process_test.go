@@ -15,10 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound is the timeout of every wait, with some room for a busy machine.
 const bound = 2 * time.Minute
 
-// A process is a contender in a child process, as seen by the test.
+// A process lets a test control a contender in a child process.
 type process struct {
 	t       testing.TB
 	name    string
@@ -60,14 +59,12 @@ func start(t testing.TB, name string, s setting) *process {
 	return p
 }
 
-// order sends an order without waiting for its answer.
 func (p *process) order(order string) {
 	p.t.Helper()
 	_, err := fmt.Fprintln(p.orders, order)
 	require.NoError(p.t, err)
 }
 
-// answer returns the next line that the process prints.
 func (p *process) answer() string {
 	p.t.Helper()
 	select {
@@ -81,27 +78,24 @@ func (p *process) answer() string {
 	}
 }
 
-// do sends an order and returns its answer.
 func (p *process) do(order string) string {
 	p.t.Helper()
 	p.order(order)
 	return p.answer()
 }
 
-// lock makes the process acquire the lock, and returns the token.
 func (p *process) lock() int64 {
 	p.t.Helper()
 	p.order("lock")
 	return p.granted()
 }
 
-// contend makes the process ask for the lock, and returns once it waits.
+// contend makes the process ask for the lock, and returns when it has to wait.
 func (p *process) contend() {
 	p.t.Helper()
 	require.Equal(p.t, "waiting", p.do("lock"), "process %s need not wait", p.name)
 }
 
-// granted waits until the process has the lock that it asked for.
 func (p *process) granted() (token int64) {
 	p.t.Helper()
 	for {
@@ -115,13 +109,12 @@ func (p *process) granted() (token int64) {
 	}
 }
 
-// check returns an error if the process knows that it does not hold the lock.
+// check returns an error if the process knows that it no longer holds the lock.
 func (p *process) check() error {
 	p.t.Helper()
 	return p.result("check", "holds")
 }
 
-// unlock makes the process release the lock.
 func (p *process) unlock() error {
 	p.t.Helper()
 	return p.result("unlock", "unlocked")
@@ -142,7 +135,8 @@ func (p *process) write(r *resource) error {
 	return p.deliver(r)
 }
 
-// deliver takes the request of an earlier "write" order to the resource.
+// deliver hands an earlier "write" request to the resource, as if it had been
+// delayed on the way.
 func (p *process) deliver(r *resource) error {
 	p.t.Helper()
 	var token int64
@@ -154,13 +148,12 @@ func (p *process) deliver(r *resource) error {
 	return err
 }
 
-// stopAt makes the process stop whenever its lock reaches the point.
+// stopAt makes the process stop whenever its lock reaches the named place.
 func (p *process) stopAt(point string) {
 	p.t.Helper()
 	require.Equal(p.t, "ok", p.do("stop:"+point))
 }
 
-// at waits until the process has stopped at the point.
 func (p *process) at(point string) {
 	p.t.Helper()
 	line := p.answer()
@@ -170,13 +163,12 @@ func (p *process) at(point string) {
 	require.Equal(p.t, "at "+point, line)
 }
 
-// goOn lets the process continue after a point.
 func (p *process) goOn() {
 	p.t.Helper()
 	p.order("go on")
 }
 
-// pause stops the whole process, as a pause of its virtual machine would.
+// pause stops the process, like a pause of its virtual machine.
 func (p *process) pause() {
 	p.t.Helper()
 	p.t.Logf("%s: is stopped", p.name)
@@ -189,8 +181,7 @@ func (p *process) resume() {
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// kill kills the process and waits until it is gone. The process cannot clean
-// up.
+// kill ends the process so that it cannot clean up.
 func (p *process) kill() {
 	if p.cmd.ProcessState != nil {
 		return

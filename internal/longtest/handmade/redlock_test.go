@@ -58,8 +58,6 @@ func (l *redlock) lock(ctx context.Context) (int64, error) {
 	}
 }
 
-// onEach asks all masters concurrently and counts those for which ask returns
-// true.
 func (l *redlock) onEach(ask func(*redis.Client) bool) (n int) {
 	var mu sync.Mutex
 	var asked sync.WaitGroup
@@ -91,8 +89,6 @@ func (l *redlock) unlock(ctx context.Context) error {
 	return nil
 }
 
-// masters starts five servers without persistence, and returns the setting for
-// them.
 func masters(t testing.TB, expiry time.Duration) ([]*redistest.Server, setting) {
 	s := setting{Lock: "redlock", Expiry: expiry}
 	var servers []*redistest.Server

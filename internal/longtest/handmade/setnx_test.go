@@ -33,7 +33,7 @@ func newRedisKey(s setting, p *points) redisKey {
 	return redisKey{server, "lock:42", s.Expiry, p}
 }
 
-// retry calls try until it succeeds or fails.
+// retry calls try until it returns true or an error.
 func (k redisKey) retry(try func() (bool, error)) (token int64, err error) {
 	for {
 		if ok, err := try(); ok || err != nil {
@@ -76,7 +76,7 @@ func (l setnxExpire) lock(ctx context.Context) (int64, error) {
 	})
 }
 
-// setNX sets a key with its expiry (SET NX PX), and reports whether the key was
+// setNX sets a key together with its expiry, and reports whether the key was
 // absent.
 func setNX(ctx context.Context, server *redis.Client, key, value string, expiry time.Duration) (bool, error) {
 	err := server.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: expiry}).Err()
@@ -275,7 +275,7 @@ func TestAPausedHolderOfAKey(t *testing.T) {
 			came := pausedHolder(t, useRedis(server, lock, soon), useRedis(server, lock, never))
 			require.True(t, came.lateWrite)
 			require.Equal(t, thirdOne, came.thirdOne)
-			if lock != "script, watchdog" { // with a watchdog it depends on which goroutine runs first
+			if lock != "script, watchdog" { // with a watchdog, it depends on which goroutine runs first
 				require.False(t, came.told)
 			}
 		})

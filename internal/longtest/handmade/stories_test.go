@@ -42,8 +42,8 @@ func pausedHolder(t testing.TB, short, long setting) (p pause) {
 	return p
 }
 
-// requireDeadHolderBlocks kills the holder of a lock that the store keeps for
-// ever. take makes A acquire the lock, or die on the way.
+// requireDeadHolderBlocks requires that the store keeps a dead holder's lock
+// forever. take makes A acquire the lock, or die on the way.
 func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -58,7 +58,8 @@ func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
 	b.at("retry")
 }
 
-// requireDeadHolderIsReplaced kills a holder with dlock.
+// requireDeadHolderIsReplaced requires that dlock grants a dead holder's lock
+// to the next contender.
 func requireDeadHolderIsReplaced(t testing.TB, s setting) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -67,9 +68,8 @@ func requireDeadHolderIsReplaced(t testing.TB, s setting) {
 	require.Greater(t, b.lock(), first)
 }
 
-// requireOvertaken plays three contenders of a lock without a queue: while B
-// sleeps between two tries, as every waiter does, A unlocks and C gets the
-// lock.
+// requireOvertaken requires that a later contender can overtake a waiter. While
+// B sleeps between two tries, A unlocks and C gets the lock.
 func requireOvertaken(t testing.TB, s setting) {
 	t.Helper()
 	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
@@ -83,7 +83,7 @@ func requireOvertaken(t testing.TB, s setting) {
 	b.at("retry")
 }
 
-// requireOrder plays the same with dlock, which grants B before C.
+// requireOrder requires that dlock grants B before C, which came later.
 func requireOrder(t testing.TB, s setting) {
 	t.Helper()
 	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
@@ -98,8 +98,8 @@ func requireOrder(t testing.TB, s setting) {
 	require.Greater(t, c.granted(), second)
 }
 
-// requireSurvivesRestart crashes the server with dlock: A holds the lock before
-// and after, and B goes on waiting.
+// requireSurvivesRestart requires that dlock's holder and waiter survive a
+// crash of the server.
 func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -112,9 +112,9 @@ func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 	require.Greater(t, b.granted(), first)
 }
 
-// requireLongWork plays work that takes longer than the session timeout with
-// dlock: A keeps the lock until it unlocks, and B waits. On a machine so slow
-// that A loses the lock, it starts over with a longer session timeout.
+// requireLongWork requires that dlock's holder keeps its lock even if its work
+// outlasts the session timeout. If the machine is too slow for that, it starts
+// over with a longer timeout.
 func requireLongWork(t testing.TB, s setting) {
 	t.Helper()
 	for timeout := sessionTimeout; !longWork(t, s.lasting(timeout), timeout); timeout *= 2 {

@@ -70,7 +70,6 @@ type sqlStore struct {
 	dlock setting
 }
 
-// newPostgres returns an empty schema of the shared server.
 func newPostgres(t testing.TB) sqlStore {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -89,7 +88,6 @@ func newSQLite(t testing.TB) sqlStore {
 	}
 }
 
-// connect opens the database in the process of the test, and runs a statement.
 func (s sqlStore) connect(t testing.TB, statement string) *sql.DB {
 	t.Helper()
 	driver, dsn, _ := strings.Cut(s.hand, " ")
@@ -101,7 +99,6 @@ func (s sqlStore) connect(t testing.TB, statement string) *sql.DB {
 	return db
 }
 
-// newRow creates the table of a rowLock, and returns the setting for it.
 func newRow(t testing.TB, store sqlStore, expiry time.Duration) setting {
 	store.connect(t, createHeld)
 	return setting{Lock: "row", Servers: []string{store.hand}, Expiry: expiry}
@@ -133,8 +130,8 @@ func TestAPausedHolderOfARow(t *testing.T) {
 		long.Expiry = time.Hour
 		require.Equal(t, pause{told: false, lateWrite: true, thirdOne: true}, pausedHolder(t, short, long))
 	})
-	// Not on SQLite: a process stopped in the middle of a transaction, such
-	// as a heartbeat, blocks the file for all others.
+	// SQLite is left out: a process stopped within a transaction blocks the
+	// file for all others.
 	t.Run("dlock on PostgreSQL", func(t *testing.T) {
 		s := newPostgres(t).dlock
 		require.Equal(t, pause{told: true, lateWrite: false, thirdOne: false}, pausedHolder(t, s, s))

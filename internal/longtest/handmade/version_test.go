@@ -28,13 +28,12 @@ func read(t testing.TB, db *sql.DB, id int) (row versioned) {
 	return row
 }
 
-// update reports whether the row still had the version that was read.
+// update changes a row unless its version has changed since it was read.
 func update(t testing.TB, db *sql.DB, id, value int, read versioned) bool {
 	t.Helper()
 	return changed(t, db, "UPDATE item SET value = $1, version = version + 1 WHERE id = $2 AND version = $3", value, id, read.version)
 }
 
-// changed reports whether a statement has changed a row.
 func changed(t testing.TB, db *sql.DB, statement string, args ...any) bool {
 	t.Helper()
 	result, err := db.ExecContext(t.Context(), statement, args...)
@@ -44,7 +43,6 @@ func changed(t testing.TB, db *sql.DB, statement string, args ...any) bool {
 	return n == 1
 }
 
-// newItems creates the table with rows 1 and 2, both of value 1.
 func newItems(t testing.TB, store sqlStore) *sql.DB {
 	db := store.connect(t, createOrder)
 	_, err := db.ExecContext(t.Context(), "INSERT INTO item (id, value, version) VALUES (1, 1, 1), (2, 1, 1)")
@@ -57,8 +55,8 @@ func reset(t testing.TB, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// lockInBackground asks for the lock, and returns once its node waits in the
-// queue.
+// lockInBackground calls Lock in a goroutine, and returns when the call has to
+// wait.
 func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{}) <-chan *dlock.Lock {
 	t.Helper()
 	granted := make(chan *dlock.Lock, 1)
@@ -73,8 +71,8 @@ func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{})
 	return granted
 }
 
-// contenders returns two clients of a lock, and a channel that receives when
-// the second one waits.
+// contenders returns two clients of one lock. waits receives a value when the
+// second has to wait.
 func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan struct{}) {
 	t.Helper()
 	waiting := make(chan struct{}, 100)
@@ -197,7 +195,7 @@ func TestASlowWriterLosesByItsVersion(t *testing.T) {
 				}
 				next <- lock
 			}()
-			second := <-granted // granted before the fast one's next turn
+			second := <-granted // before the fast one's next turn
 			require.NoError(t, second.Unlock())
 			third := <-next
 			require.Greater(t, third.Token(), second.Token())
