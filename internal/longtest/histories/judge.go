@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// searchLimit is the time limit of a search. A search that exceeds it counts as
-// a failure.
+// searchLimit bounds a search. One that takes longer counts as a failure.
 var searchLimit = time.Minute
 
 // search looks for an order of the operations that the model allows.
@@ -25,7 +24,7 @@ func search(r *histories.Record) (porcupine.CheckResult, porcupine.Linearization
 }
 
 // judge fails the test if the history is not linearizable or breaks another
-// rule. It draws such a history.
+// rule. It then draws the history.
 func judge(t testing.TB, r *histories.Record, dir string) {
 	t.Helper()
 	result, info := search(r)
@@ -40,13 +39,11 @@ func judge(t testing.TB, r *histories.Record, dir string) {
 	}
 }
 
-// refused reports whether a history breaks any rule.
 func refused(r *histories.Record) bool {
 	result, _ := search(r)
 	return result != porcupine.Ok || len(r.Wrong) > 0
 }
 
-// draw writes a picture of a history and returns its file name.
 func draw(t testing.TB, r *histories.Record, info porcupine.LinearizationInfo, dir string) string {
 	t.Helper()
 	var notes []porcupine.Annotation

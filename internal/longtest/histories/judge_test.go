@@ -13,14 +13,14 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// stores are the stores in a complete set of records.
+// stores lists the stores that a complete set of records covers.
 var stores = []string{
 	"memory", "shared nodes", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",
 }
 
-// broken is the number of deliberately broken locks in a complete set of
-// records.
+// broken is how many deliberately broken locks a complete set of records
+// covers.
 const broken = 22
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
@@ -33,7 +33,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := histories.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // by broken lock: number of histories still to be refused
+	missing := make(map[string]int) // by broken lock: histories that the judge must still refuse
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {
@@ -63,7 +63,8 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	t.Logf("%d histories: %v", len(records), judged)
 }
 
-// mute is a testing.TB that collects errors instead of failing.
+// mute is a testing.TB that collects errors, so that a test can expect a
+// failure.
 type mute struct {
 	testing.TB
 	text string
@@ -71,8 +72,8 @@ type mute struct {
 
 func (m *mute) Errorf(format string, args ...any) { m.text += fmt.Sprintf(format, args...) + "\n" }
 
-// judged requires that judge draws the history and fails with a text that
-// contains verdict. It returns the picture.
+// judged requires that judge fails with a text that contains verdict, and
+// returns the picture that it draws.
 func judged(t *testing.T, r *histories.Record, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +115,8 @@ func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
 	judged(t, &histories.Record{Wrong: []string{"the client was closed at 2"}}, "the client was closed at 2")
 }
 
-// An unfinished search proves nothing.
+// A search that was not finished must count as a failure, because it proves
+// nothing.
 func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
 	defer func(was time.Duration) { searchLimit = was }(searchLimit)
 	searchLimit = 20 * time.Millisecond

@@ -11,13 +11,14 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// resume is an extra kind of operation that sets the state (see segments).
+// resume is an artificial operation that sets the state at the start of a
+// segment (see segments).
 const resume = histories.Clearing + 1
 
-// operation is an operation of a history, for Porcupine.
+// operation is an operation as Porcupine sees it.
 type operation struct {
 	histories.Operation
-	from state // of a resume: the state left by the operations before it
+	from state // for resume: the state left by the operations before it
 }
 
 func forPorcupine(o histories.Operation) porcupine.Operation {
@@ -47,13 +48,13 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
-// holder is a *dlock.Lock that is held. A contender that has re-entered has
-// several, and loses all of them with its node.
+// holder is a *dlock.Lock that is held. Re-entry gives a contender several,
+// which it loses together.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
 	token        int64 // of the grant; 0 for a re-entry
-	sharer       int   // number of the client if its actors share the node; 0 otherwise and for a re-entry
+	sharer       int   // number of the client if its actors share nodes; else 0, as for a re-entry
 }
 
 func (h holder) compare(o holder) int {
@@ -64,11 +65,11 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // sorted by contender and then by Lock
 	top     int64    // highest token granted
-	// sharer is the number of the client that was granted the token top, or
-	// 0 unless its actors share nodes. It may be granted the token again.
+	// sharer is the client with the highest token, if its actors share
+	// nodes. That client may be granted the same token again. Otherwise 0.
 	sharer  int
 	fence   int64 // highest exclusive token granted
-	cleared int64 // highest token of a node removed with its queue; new nodes must have higher ones
+	cleared int64 // highest token removed with its whole queue; later nodes have higher ones
 }
 
 func (s state) String() string {
@@ -86,7 +87,6 @@ func (s state) equal(o state) bool {
 	return s.top == o.top && s.sharer == o.sharer && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
-// hash returns equal numbers for equal states.
 func (s state) hash() uint64 {
 	h := uint64(s.top)*31 + uint64(s.sharer)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
@@ -105,7 +105,6 @@ func (s state) mode(hold int) (mode dlock.Mode) {
 	return mode
 }
 
-// locks returns the number of Locks that a contender holds.
 func (s state) locks(hold int) (n int) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -129,8 +128,8 @@ func (s state) add(o operation) state {
 	return s
 }
 
-// step returns whether the model allows an operation in state s, and the state
-// after it.
+// step applies an operation to s. It returns false if the model does not allow
+// it.
 func (s state) step(o operation) (bool, state) {
 	switch o.Kind {
 	case histories.Grant:
@@ -155,11 +154,10 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.Mode, s
 }
 
-// turn reports whether o may be a repeated grant on a node that the goroutines
-// of its client share. That requires the node's token to be the highest granted
-// so far, or another goroutine of the client to hold the lock with that node.
-// In the second case other clients' readers may have higher tokens, granted
-// after a downgrade.
+// turn reports whether o may reuse the token of a shared node. Either no higher
+// token was granted since, or another goroutine of the client still holds the
+// lock with that node. In the second case other clients' readers may have
+// higher tokens, because a downgrade let them in.
 func (s state) turn(o operation) bool {
 	if o.Sharer == 0 {
 		return false
@@ -168,8 +166,7 @@ func (s state) turn(o operation) bool {
 		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.Sharer && h.token == o.Token })
 }
 
-// grant grants the lock to a contender with a node of its own or a shared one
-// (see turn).
+// grant grants the lock with a new token or, on a shared node, with an old one.
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
 	if s.exclusive() || o.Token <= s.fence && !turn || o.Token <= s.cleared {
@@ -180,7 +177,7 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.granted(o).add(o)
 }
 
-// granted returns the state with the token of a grant recorded.
+// granted records the token of a grant.
 func (s state) granted(o operation) state {
 	if o.Token > s.top {
 		s.top, s.sharer = o.Token, o.Sharer
@@ -191,8 +188,7 @@ func (s state) granted(o operation) state {
 	return s
 }
 
-// reenter gives a contender one more Lock. A shared lock cannot be re-entered
-// exclusively.
+// reenter gives a contender one more Lock. It refuses an upgrade.
 func (s state) reenter(o operation) (bool, state) {
 	switch held := s.mode(o.Hold); {
 	case held == 0:
@@ -203,10 +199,8 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower applies an Unlock, which takes a Lock from a contender, or a Downgrade,
-// which makes the Lock shared. With o.Maybe the lock may have been lost before
-// the Unlock; lower then leaves the contender's last Lock to the operation of
-// the loss.
+// lower applies an Unlock or a Downgrade. With o.Maybe set, the lock may be
+// lost already, so the contender's last Lock is left for its loss to remove.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {
@@ -224,7 +218,6 @@ func (s state) lower(o operation) (bool, state) {
 	return true, s
 }
 
-// model is the model of a lock. Porcupine checks each queue separately.
 var model = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },

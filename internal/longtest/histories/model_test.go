@@ -16,8 +16,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// The functions below make operations on the queue "q". The parameters call and
-// ret are the ticks of a call and of its return.
+// The functions below make operations on one queue. call and ret are the ticks
+// at which a call began and ended.
 
 func at(call, ret int64, o histories.Operation) porcupine.Operation {
 	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret
@@ -28,7 +28,7 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
-// turn makes a grant on a node that the goroutines of a client share.
+// turn makes a grant on a node that goroutines of a client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
 }
@@ -156,7 +156,7 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 	}
 }
 
-// A history cut at quiet instants gets the same verdict as the whole.
+// Cutting a history at quiet instants must not change the verdict.
 func TestCutsChangeNoVerdict(t *testing.T) {
 	whole := operations{
 		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // may be cut here: hold 1 is shared

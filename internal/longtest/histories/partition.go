@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// partition separates the queues, because linearizability is local, and cuts
-// each queue's history at instants without an operation in flight.
+// partition splits a history by queue and, within each queue, at quiet
+// instants. Smaller parts are much faster to search.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
 	for _, o := range history {
@@ -24,14 +24,14 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// segmentSize is the minimum number of operations in a segment, enough for a
-// picture to show what led to a failure.
+// segmentSize is the minimum size of a segment. A picture must show what led to
+// a failure.
 const segmentSize = 200
 
-// segments cuts a history wherever no operation is in flight. The verdict stays
-// the same: no valid order moves an operation across such a cut, and the state
-// at the cut, held Locks and highest token, is the same for every order. Each
-// segment begins with the state that its predecessors must have left.
+// segments cuts a history wherever no operation is in flight. That does not
+// change the verdict, because no valid order moves an operation across such a
+// cut. Each segment starts with the state that the operations before it must
+// have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -50,8 +50,7 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 	return append(parts, part)
 }
 
-// after returns the state after the operations of a segment, without checking
-// that the model allows them.
+// after returns the state after a segment, assuming that the model allows it.
 func (s state) after(part []porcupine.Operation) state {
 	lost := make(map[int]bool)
 	var lowered []operation
