@@ -27,8 +27,8 @@ import (
 // that was created again under the same name.
 type Node struct {
 	Path        string
-	Transaction int64 // id of the transaction that created the node
-	Session     int64 // id of the owning session; 0 for the node of a queue
+	Transaction int64 // ID of the transaction that created the node
+	Session     int64 // ID of the owning session; 0 for a queue
 }
 
 func (n Node) String() string {
@@ -49,7 +49,6 @@ const (
 	Pause = 5 * time.Second
 )
 
-// sessionTimeout is the timeout of the sessions that ask the servers.
 const sessionTimeout = 4 * time.Second
 
 // Differences returns the lasting differences: nodes that one server shows in
@@ -132,7 +131,7 @@ func Ask(e *zktest.Ensemble, queues []string) Survey {
 	return all
 }
 
-// viewOf lists queues on one server after it has caught up with the leader.
+// viewOf lists queues on one server once it has caught up with the leader.
 func viewOf(server *zktest.Server, queues []string) (View, error) {
 	conn, end, err := zktest.Connect(sessionTimeout, server.Addr())
 	if err != nil {
@@ -160,7 +159,7 @@ func viewOf(server *zktest.Server, queues []string) (View, error) {
 	return view, nil
 }
 
-// add adds the node to the view if the server still has it.
+// add adds the node unless the server no longer has it.
 func (v View) add(conn *zk.Conn, path string) error {
 	exists, stat, err := conn.Exists(path)
 	if err == nil && exists {
@@ -169,7 +168,7 @@ func (v View) add(conn *zk.Conn, path string) error {
 	return err
 }
 
-// String lists the nodes of each server, one per line.
+// String lists the nodes that each server shows, one per line.
 func (s Survey) String() string {
 	var b strings.Builder
 	for i, view := range s {
