@@ -10,18 +10,17 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// counter is a number that only the lock protects: two writers that increment it at
-// the same time overwrite each other's value. The counter also counts its writes in
-// a way that never loses one. If the lock excludes, both numbers are equal whenever
-// a holder reads them.
+// counter shows whether the lock excludes. Two simultaneous writers overwrite
+// each other's value, but never lose a count in writes. Both numbers must be
+// equal whenever a holder reads them.
 type counter interface {
 	read() (value, writes int64, err error)
 	write(value int64) error
 	close()
 }
 
-// fileCounter keeps the value in one file. The size of another is the number of
-// writes.
+// fileCounter keeps the value in one file. The size of the other file is the
+// number of writes.
 type fileCounter struct{ value, writes *os.File }
 
 func openCounter(name string) (_ counter, err error) {
@@ -36,7 +35,6 @@ func openCounter(name string) (_ counter, err error) {
 	return c, nil
 }
 
-// read returns zero for empty files.
 func (c *fileCounter) read() (value, writes int64, err error) {
 	var b [8]byte
 	if _, err := c.value.ReadAt(b[:], 0); err != nil && err != io.EOF {
@@ -53,7 +51,7 @@ func (c *fileCounter) write(value int64) error {
 	if _, err := c.value.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(value)), 0); err != nil {
 		return err
 	}
-	_, err := c.writes.Write([]byte{'.'}) // appends, which loses no write
+	_, err := c.writes.Write([]byte{'.'}) // appending cannot lose a write
 	return err
 }
 
@@ -62,12 +60,11 @@ func (c *fileCounter) close() {
 	c.writes.Close()
 }
 
-// incrementsPerHold is how often a writer increments the counter in one hold.
 const incrementsPerHold = 10
 
-// use makes incrementsPerHold steps. In each step a writer pauses, and then writes
-// what it read before the pause, plus one, so that it overwrites what another
-// worker wrote during the pause. use stops early if the lock is lost or ctx ends.
+// use increments or reads the counter several times during a hold. A writer
+// pauses between reading and writing, so that two simultaneous writers are sure
+// to lose an increment. use stops early if the lock is lost or ctx ends.
 func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	value, ok := w.read(t, h)
 	for range incrementsPerHold {
@@ -97,7 +94,7 @@ func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	}
 }
 
-// read returns false if the counter cannot be read or the lock is lost.
+// read returns false if the lock is lost or the counter cannot be read.
 func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	value, writes, err := w.counter.read()
 	if err != nil {
@@ -113,7 +110,8 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	return value, true
 }
 
-// noteAnomaly records the first anomaly. Later ones follow from it.
+// noteAnomaly records the first anomaly only, because later ones follow from
+// it.
 func (t *attempt) noteAnomaly(format string, args ...any) {
 	if t.Anomaly == "" {
 		t.Anomaly = fmt.Sprintf(format, args...)

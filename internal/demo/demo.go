@@ -52,7 +52,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
-// run is Main with the locks that open returns. Child processes ignore open.
+// run is Main with a replaceable lock. Child processes ignore open.
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	fail := func(status int, err error) int {
 		// The data source name may come from the environment.
@@ -69,8 +69,9 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 	if err != nil {
 		return fail(statusBad, err)
 	}
-	// Removed as soon as every process has opened the files, so that a kill leaves
-	// nothing behind; the last call succeeds where open files cannot be removed.
+	// Remove the directory as soon as all processes have opened its files,
+	// so that even a kill leaves nothing behind. Some systems cannot remove
+	// open files, so it is removed at the end, too.
 	removeDir := func() { _ = os.RemoveAll(dir) }
 	defer removeDir()
 	s.CounterFile = filepath.Join(dir, "counter")
@@ -117,8 +118,8 @@ come, first served. Writers increment a counter that only the lock protects.
 	fmt.Fprintln(w)
 }
 
-// list returns the first few texts, each on a line with the prefix, and how many
-// more there are.
+// list formats the first few texts, one per line, and says how many it leaves
+// out.
 func list(prefix string, texts []string) string {
 	const most = 3
 	var b strings.Builder

@@ -22,7 +22,7 @@ type result struct {
 	stdout, stderr string
 }
 
-// play runs the demo. A nil opener means the real lock.
+// play runs the demo, with the real lock if open is nil.
 func play(t *testing.T, ctx context.Context, open opener, args ...string) (r result) {
 	t.Helper()
 	s, err := parse(args)
@@ -138,8 +138,8 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 		defer interrupt()
 		r := play(t, ctx, nil, "-driver", "mem", "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
 		assert.Equal(t, statusOK, r.status, r.stdout)
-		// A waiter may still get the lock and release it before the interrupt
-		// reaches all workers.
+		// A waiter may still use the lock before the interrupt reaches
+		// all workers.
 		assert.Equal(t, 10, strings.Count(r.stdout, "  releases\n")+strings.Count(r.stdout, "  leaves  "))
 		assert.Contains(t, r.stdout, "  releases\n")
 		assert.Contains(t, r.stdout, "none of 0 increments was lost")
@@ -163,7 +163,6 @@ func TestAnInterruptBeforeTheBeginningGivesNoVerdict(t *testing.T) {
 	assert.Contains(t, r.stderr, "interrupted before it began")
 }
 
-// unreachable is a client of a store that does not answer.
 type unreachable struct{ noLock }
 
 func (unreachable) Ping(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -178,7 +177,6 @@ func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// flaky fails to connect twice.
 type flaky struct {
 	noLock
 	tries int
@@ -202,7 +200,6 @@ func TestConnectingIsTriedAgainWhileTheErrorMayPass(t *testing.T) {
 	})
 }
 
-// lossy is a lock that is lost some time after it was granted.
 type lossy struct {
 	noLock
 	after time.Duration

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// endWithin is how long a child may take to end in good order before it is killed.
+// endWithin is how long a child may take to exit before it is killed.
 const endWithin = 30 * time.Second
 
-// group runs the workers in child processes. The parent prints, keeps the
-// attempts, kills one child, and judges.
+// group runs the workers in child processes. The parent prints all events,
+// kills one child on purpose, and judges the outcome.
 type group struct {
 	log      *journal
 	opened   func() // called once all children have opened the counter
@@ -25,9 +25,9 @@ type group struct {
 
 	mu      sync.Mutex
 	ready   int    // children whose workers have sessions
-	failure error  // of the first child that failed; the others follow from it
-	dead    *child // nil until a child is killed
-	victim  string // the worker that held the lock
+	failure error  // of the first child that failed; later ones follow from it
+	dead    *child // the child that was killed on purpose, if any
+	victim  string // worker that held the lock in the killed child
 	died    time.Duration
 }
 
@@ -41,11 +41,11 @@ type child struct {
 	orders  *json.Encoder // guarded by sending
 }
 
-// victim returns the number of the process that is killed.
+// victim returns the number of the process to kill.
 func (s *settings) victim() int { return 1 + int(s.Seed%uint64(s.Processes)) }
 
-// run returns when all children have ended. If ctx ends or a child fails, run
-// stops the other children.
+// run runs all children until they exit. If one fails or ctx ends, it stops the
+// others.
 func (g *group) run(ctx context.Context, s *settings) error {
 	for i := range s.Processes {
 		own := *s
@@ -91,8 +91,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// start starts the process. It gets its settings through a pipe, because every user
-// of the machine can see arguments.
+// start starts the process. Its settings go through a pipe, because any user of
+// the machine can see arguments.
 func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	c.cmd = exec.CommandContext(ctx, program, "demo", childArgument)
 	c.cmd.Cancel = func() error {
 		c.send(order{Do: doStop})
-		return os.ErrProcessDone // a child that ends in good order has not failed
+		return os.ErrProcessDone // a child that exits by itself has not failed
 	}
 	c.cmd.WaitDelay = endWithin
 	c.cmd.Stderr = os.Stderr // for a panic only
@@ -121,15 +121,16 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	return out, nil
 }
 
-// send ignores errors: the child has ended then, which follow reports.
+// send ignores errors: they mean that the child has exited, which follow
+// reports.
 func (c *child) send(line any) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	_ = c.orders.Encode(line)
 }
 
-// follow answers the child until it has ended. It returns an error if the child
-// has failed, unless the parent has killed it.
+// follow answers the child's messages until it exits. It returns an error if
+// the child failed and was not killed on purpose.
 func (c *child) follow(ctx context.Context, out io.Reader) error {
 	lines := json.NewDecoder(out)
 	var failure error
@@ -156,7 +157,6 @@ func (c *child) follow(ctx context.Context, out io.Reader) error {
 	return err
 }
 
-// take handles a message and returns its time.
 func (c *child) take(ctx context.Context, m message) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 			t.Outcome = killed
 			c.dead, c.victim = c, t.Worker
 			c.died = c.log.say(processName(c.number), "KILLED", fmt.Sprintf("while %s held the lock", t.label()))
-			_ = c.cmd.Process.Kill() // fails only if the process has ended
+			_ = c.cmd.Process.Kill() // fails only if the process has exited
 		}
 		c.log.finished(t)
 	}
@@ -188,7 +188,7 @@ func (g *group) tellAll(do string) {
 	}
 }
 
-// report adds how long the killed process blocked the others.
+// report tells how long the killed process blocked the others.
 func (g *group) report(v *verdict) {
 	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > g.died })
 	switch {

@@ -22,7 +22,7 @@ var examples = map[string]struct {
 	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379"},
 }
 
-// allDrivers is the path of the program that has every driver.
+// allDrivers is the import path of the program that includes every driver.
 const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 
 func available() string { return strings.Join(dlock.Drivers(), ", ") }

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// attempt is one attempt of a worker to take and use the lock. Times are relative to
-// the start of the run.
+// attempt records how a worker acquired and used the lock. Times count from the
+// start of the run.
 type attempt struct {
 	Worker     string
 	Mode       dlock.Mode
@@ -27,7 +27,7 @@ type attempt struct {
 	Outcome    outcome
 	Err        string // why the attempt ended early
 	Increments int
-	Anomaly    string // the first value that the counter cannot have if the lock excludes
+	Anomaly    string // first sign in the counter that the lock did not exclude
 }
 
 type outcome int
@@ -48,17 +48,15 @@ func kind(m dlock.Mode) string {
 	return "W"
 }
 
-// label begins each line of output about the attempt.
 func (t *attempt) label() string { return t.Worker + " " + kind(t.Mode) }
 
-// reporter records what workers do. Its clock starts with the run. It is safe for
-// concurrent use.
+// reporter prints and keeps what workers do. It is safe for concurrent use.
 type reporter interface {
-	// begin reports that all workers have sessions. It returns true once the run
-	// begins, or false if it never will.
+	// begin waits until all workers have sessions. It returns false if that
+	// will never happen.
 	begin(ctx context.Context) bool
 	now() time.Duration
-	// say prints an event and returns the time that it prints.
+	// say prints an event and returns its time.
 	say(who, verb, what string) time.Duration
 	// finished keeps an attempt that has ended.
 	finished(t *attempt)
@@ -102,8 +100,8 @@ func (j *journal) finished(t *attempt) {
 	j.attempts = append(j.attempts, t)
 }
 
-// clean makes text from outside the program, such as another client's node name, safe
-// to print on a terminal, on one line.
+// clean makes foreign text, such as a node name, safe to print on one line of a
+// terminal.
 func clean(text string) string {
 	const most = 2048
 	text = strings.Join(strings.Fields(text), " ")

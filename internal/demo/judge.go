@@ -12,22 +12,21 @@ import (
 
 // verdict is the result of a run.
 type verdict struct {
-	held        []*attempt // that held the lock, in the order of their grants
+	held        []*attempt // attempts that held the lock, in the order of their grants
 	counts      [killed + 1]int
 	checks      []check
-	errs        []string // of the store, and of the run itself
+	errs        []string // errors of the store and of the run itself
 	note        string
 	interrupted bool
 }
 
-// check is a rule, with the text to print if it was kept, or the faults found.
+// check is the result of checking one rule.
 type check struct {
 	name, fine string
 	faults     []string
 }
 
-// judge returns the rules that the attempts and the counter violate, and the errors
-// of failed attempts.
+// judge checks all rules. It also reports the errors of failed attempts.
 func judge(attempts []*attempt, count counter) *verdict {
 	v := new(verdict)
 	var made int64
@@ -62,9 +61,9 @@ func judge(attempts []*attempt, count counter) *verdict {
 	return v
 }
 
-// conflicts calls check for each hold that is excluded by earlier holds in the
-// order, with the one of these that has the greatest key. A writer is excluded by
-// all holds, a reader by writers. It returns the faults found.
+// conflicts calls check for each hold and the conflicting earlier hold with the
+// greatest key. It returns the faults that check finds. A reader conflicts with
+// writers, a writer with all.
 func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier *attempt) string) (faults []string) {
 	var writer, last *attempt
 	for _, t := range order {
@@ -87,7 +86,7 @@ func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier
 	return faults
 }
 
-// overlaps returns the holds that began before a hold that excludes them ended.
+// overlaps describes holds that began before a conflicting one had ended.
 func overlaps(held []*attempt) []string {
 	return conflicts(held, func(t *attempt) int64 { return int64(t.Ended) }, func(t, earlier *attempt) string {
 		if t.Granted >= earlier.Ended {
@@ -98,7 +97,7 @@ func overlaps(held []*attempt) []string {
 	})
 }
 
-// queueJumps returns the holds that began before a hold that excludes them and was
+// queueJumps describes holds that began before a conflicting hold that was
 // ahead in the queue. Sequences of different epochs are not comparable.
 func queueJumps(held []*attempt) (faults []string) {
 	queues := make(map[int64][]*attempt)
@@ -118,8 +117,8 @@ func queueJumps(held []*attempt) (faults []string) {
 	return faults
 }
 
-// staleTokens returns the tokens not above those of all earlier writers, whose late
-// writes a resource could not refuse.
+// staleTokens describes tokens that are not above those of all earlier writers.
+// A resource could not use them to refuse a late write.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range held {
@@ -139,7 +138,8 @@ func (v *verdict) violated() bool {
 	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// status is not OK if no worker held the lock, because nothing was checked then.
+// Status is not OK if no worker held the lock, because nothing was checked
+// then.
 func (v *verdict) status() int {
 	if v.violated() || len(v.errs) > 0 || len(v.held) == 0 {
 		return statusBad

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hold returns an attempt that held the lock. Times are in milliseconds. place is
-// both the node's sequence and its token.
+// hold returns an attempt that held the lock, with times in milliseconds. Its
+// place in the queue is also its token.
 func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 	t := &attempt{Worker: "w" + string(rune('0'+place)), Mode: mode, Held: true, Token: place}
 	t.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(t.Worker+"-"+kind(mode)+"-", place), Seq: place, Epoch: 1}, Token: place}
@@ -27,7 +27,6 @@ func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// right returns attempts that keep every rule.
 func right() []*attempt {
 	return []*attempt{
 		hold(dlock.Shared, 1, 0, 1, 100),
@@ -35,7 +34,7 @@ func right() []*attempt {
 		hold(dlock.Exclusive, 3, 5, 150, 250),
 		hold(dlock.Exclusive, 4, 6, 250, 350),
 		hold(dlock.Shared, 5, 7, 351, 450),
-		hold(dlock.Shared, 6, 8, 350, 450), // readers need not get the lock in order
+		hold(dlock.Shared, 6, 8, 350, 450), // readers need not be granted the lock in order
 	}
 }
 
@@ -46,7 +45,6 @@ func counted(n int64) counter {
 	return c
 }
 
-// faultsOf returns the reported faults by rule.
 func faultsOf(v *verdict) map[string][]string {
 	m := make(map[string][]string)
 	for _, c := range v.checks {

@@ -9,15 +9,14 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. Tests have lockers that do not exclude, which the
-// verdict must report.
+// locker is a worker's client. Tests replace it by locks that do not exclude,
+// which the demo must notice.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)
 	Close() error
 }
 
-// held has the methods of [dlock.Lock] that the demo uses.
 type held interface {
 	Token() int64
 	Err() error
@@ -25,7 +24,7 @@ type held interface {
 	Unlock() error
 }
 
-// opener returns a locker for the worker with that host name. It does no I/O.
+// opener opens a worker's client. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
 type client struct {
@@ -35,10 +34,10 @@ type client struct {
 
 var stores atomic.Int64
 
-// open is the opener for the real lock.
+// open opens a client of the real lock.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.Driver == inMemory && (s.DSN == "" || strings.HasPrefix(s.DSN, "?")) {
-		// Without a name each client would have a store of its own.
+		// Clients share an in-memory store by name.
 		s.DSN = fmt.Sprintf("demo-%d%s", stores.Add(1), s.DSN)
 	}
 	c, err := dlock.Open(s.Driver, s.DSN, dlock.WithHostname(host), dlock.WithTimeout(s.Timeout), dlock.WithTrace(trace))

@@ -18,22 +18,21 @@ import (
 // childArgument is the only argument of "dlock demo" in a child process.
 const childArgument = "child-process"
 
-// A child and its parent exchange JSON values, one a line. The parent first sends
-// the child's settings, and then answers each message with an order that has only
-// the time.
+// A child and its parent exchange JSON values, one per line. The parent first
+// sends the settings, and then answers each message with the time.
 
-// message is sent by a child. An empty one asks for the time.
+// message is what a child sends. An empty one asks for the time.
 type message struct {
 	Event   *event   `json:",omitempty"` // to print
 	Attempt *attempt `json:",omitempty"` // has ended
-	Kill    bool     `json:",omitempty"` // kill this process: the attempt holds the lock
+	Kill    bool     `json:",omitempty"` // asks to be killed, because the attempt holds the lock
 	Ready   bool     `json:",omitempty"` // all workers have sessions
 	Failed  string   `json:",omitempty"` // why the child ends
 }
 
 type event struct{ Who, Verb, What string }
 
-// order is sent by the parent.
+// order is the parent's answer.
 type order struct {
 	Do string        `json:",omitempty"`
 	At time.Duration `json:",omitempty"` // of the event, or the present
@@ -45,8 +44,8 @@ const (
 	doGoOn  = "go on" // the victim is dead
 )
 
-// parent is the reporter of a child's workers. All times come from the parent's
-// clock, so that holds in different processes can be compared.
+// parent is the reporter in a child process. All times come from the parent's
+// clock, so that holds in different processes are comparable.
 type parent struct {
 	mu      sync.Mutex // held from a message to its answer
 	out     *json.Encoder
@@ -83,7 +82,7 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	return statusOK
 }
 
-// obey ends the process when the parent has ended.
+// obey exits the process when the parent has gone.
 func (p *parent) obey(orders *json.Decoder, stop func()) {
 	for {
 		var o order
@@ -103,8 +102,8 @@ func (p *parent) obey(orders *json.Decoder, stop func()) {
 	}
 }
 
-// send returns the time in the answer. It ends the process if the parent has
-// ended.
+// send returns the time of the answer. It exits the process if the parent has
+// gone.
 func (p *parent) send(m message) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

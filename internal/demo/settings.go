@@ -28,12 +28,11 @@ type settings struct {
 	ConnectTimeout    time.Duration
 	Seed              uint64
 	CounterFile       string
-	Victim            bool // this process is killed while it holds the lock
+	Victim            bool // this process will be killed while it holds the lock
 
 	args []string // as typed
 }
 
-// dsnVariable is the environment variable that is read if -dsn is not given.
 const dsnVariable = "DLOCK_DSN"
 
 const (

@@ -24,20 +24,20 @@ const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up
 const maxRows = 200
 
 // timeline maps times to columns. A column shows the state at the middle of its
-// time, so that two consecutive holds never share a column.
+// time span, so that consecutive holds never share one.
 type timeline struct {
 	columns int
 	column  time.Duration
 }
 
-// drawTimeline prints a row of at most width characters for each attempt, in queue
-// order. Attempts that never joined the queue come last.
+// drawTimeline prints one row per attempt, in queue order. Attempts without a
+// place in the queue come last.
 func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 	if len(attempts) == 0 {
 		return
 	}
 	rows := slices.SortedStableFunc(slices.Values(attempts), func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(uint64(a.Place.Token-1), uint64(b.Place.Token-1)), cmp.Compare(a.Asked, b.Asked)) // a token of 0 is the greatest
+		return cmp.Or(cmp.Compare(uint64(a.Place.Token-1), uint64(b.Place.Token-1)), cmp.Compare(a.Asked, b.Asked)) // a token of 0 sorts last
 	})
 	labels := 0
 	for _, t := range attempts {
@@ -86,7 +86,7 @@ func (l timeline) row(t *attempt) string {
 		mark = markExclusive
 	}
 	if t.Held && !l.fill(marks, t.Granted, t.Ended, mark) {
-		marks[l.at(t.Granted)] = mark // a hold shows even if it is short
+		marks[l.at(t.Granted)] = mark // even a short hold must be visible
 	}
 	if t.Outcome != served && t.Outcome != interrupted {
 		marks[l.at(t.Ended)] = markEnd
@@ -94,8 +94,8 @@ func (l timeline) row(t *attempt) string {
 	return strings.TrimRight(string(marks), " ")
 }
 
-// fill marks the columns whose middle is between the two times, and reports whether
-// there are any.
+// fill marks the columns whose middle lies between two times, and reports
+// whether there are any.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune) (some bool) {
 	for i := range marks {
 		if middle := l.column*time.Duration(i) + l.column/2; from <= middle && middle < to {

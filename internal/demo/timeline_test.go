@@ -19,7 +19,7 @@ func drawn(attempts []*attempt, terminal int) string {
 
 func TestTheTimeLineShowsEachHold(t *testing.T) {
 	attempts := []*attempt{
-		hold(dlock.Shared, 3, 10, 200, 290), // drawn after w1 and w2: rows are in the order of the queue
+		hold(dlock.Shared, 3, 10, 200, 290), // rows are in queue order, so this comes after w1 and w2
 		hold(dlock.Shared, 1, 0, 0, 100),
 		hold(dlock.Exclusive, 2, 20, 100, 200),
 		{Worker: "w9", Mode: dlock.Exclusive, Asked: ms(150), Ended: ms(250), Outcome: timedOut},
@@ -55,7 +55,7 @@ func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 
 func TestNoTwoHoldsThatFollowEachOtherShowInOneColumn(t *testing.T) {
 	var attempts []*attempt
-	for i := range 9 { // most of these holds end within a column, and not at its edge
+	for i := range 9 { // most of these holds end within a column, not at its edge
 		attempts = append(attempts, hold(dlock.Exclusive, int64(i+1), 0, i*37, (i+1)*37))
 	}
 	l := newTimeline(attempts, 55)

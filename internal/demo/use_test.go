@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// use lets a worker use a lock and a counter for 100 ms.
 func use(t *testing.T, c counter, mode dlock.Mode, h held) *attempt {
 	w := &worker{name: "w1", hold: 100 * time.Millisecond, counter: c, log: newJournal(io.Discard)}
 	attempt := &attempt{Worker: "w1", Mode: mode, Held: true}
@@ -49,8 +48,8 @@ func TestAWriterMakesTenIncrements(t *testing.T) {
 	})
 }
 
-// contested is a counter that another worker changes during the third read, when the
-// lock is lost.
+// contested is a counter that another worker changes during the third read,
+// when the lock is lost.
 type contested struct {
 	memoryCounter
 	lost  chan struct{}

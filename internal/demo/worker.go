@@ -19,15 +19,15 @@ const betweenTries = 50 * time.Millisecond
 // longestPause limits the random pauses that keep workers from arriving all at once.
 const longestPause = 100 * time.Millisecond
 
-// intent is one step of a worker's plan.
+// intent is a planned attempt of a worker.
 type intent struct {
 	mode    dlock.Mode
 	after   time.Duration
-	await   <-chan struct{}  // if not nil, wait until it is closed
-	holding func(t *attempt) // if not nil, called before the release
+	await   <-chan struct{}  // closed when the attempt may begin; nil for at once
+	holding func(t *attempt) // called before the release, unless nil
 }
 
-// worker takes the lock, with a client and a host name of its own.
+// worker acquires the lock with its own client and host name.
 type worker struct {
 	name    string
 	hold    time.Duration
@@ -35,13 +35,13 @@ type worker struct {
 	locker  locker
 	counter counter
 	log     reporter
-	attempt *attempt // the current or last one
+	attempt *attempt // the current or last attempt
 }
 
 type workers []*worker
 
-// runWorkers runs the workers of this process, and then last as a step of the first
-// worker. It returns an error if the workers could not begin.
+// runWorkers runs the workers of this process. Afterwards the first worker
+// takes the steps in last. It returns an error if the workers could not begin.
 func runWorkers(ctx context.Context, s *settings, open opener, count counter, log reporter, last ...intent) error {
 	all, err := newWorkers(s, open, count, log)
 	defer all.close()
@@ -58,7 +58,8 @@ func runWorkers(ctx context.Context, s *settings, open opener, count counter, lo
 	return nil
 }
 
-// newWorkers returns workers with random plans, also after an error. It does no I/O.
+// newWorkers returns workers with random plans, even after an error. It does no
+// I/O.
 func newWorkers(s *settings, open opener, count counter, log reporter) (all workers, err error) {
 	random := rand.New(rand.NewPCG(s.Seed, s.Seed))
 	digits := max(2, len(strconv.Itoa(s.Workers)))
@@ -80,7 +81,7 @@ func newWorkers(s *settings, open opener, count counter, log reporter) (all work
 	return all, nil
 }
 
-// connect returns nil once every worker has a session. The first worker connects
+// connect waits until every worker has a session. The first worker connects
 // alone, so that only one client tries a store that is down.
 func (all workers) connect(ctx context.Context, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -100,8 +101,8 @@ func (all workers) connect(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// connect retries while the store is unavailable, because many workers connect at
-// once.
+// connect retries while the store is unavailable, because many workers connect
+// at once.
 func (w *worker) connect(ctx context.Context) error {
 	var last error
 	for {
@@ -118,7 +119,6 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 }
 
-// close closes all clients and records those that fail.
 func (all workers) close() {
 	for _, w := range all {
 		if err := w.locker.Close(); err != nil {
@@ -128,7 +128,7 @@ func (all workers) close() {
 	}
 }
 
-// each calls f for all workers concurrently and returns the first worker's error.
+// each calls f for all workers concurrently and returns the first error.
 func (all workers) each(f func(*worker) error) error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -139,7 +139,7 @@ func (all workers) each(f func(*worker) error) error {
 	return cmp.Or(errs...)
 }
 
-// run makes an attempt for each step, until ctx ends or an attempt fails.
+// run carries out a plan, until ctx ends or an attempt fails.
 func (w *worker) run(ctx context.Context, plan []intent) {
 	for _, next := range plan {
 		if next.await != nil {
@@ -191,8 +191,8 @@ func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	}
 }
 
-// stillHeld records that the lock was held until at, which must be past, or that it
-// is lost.
+// stillHeld reports whether the lock is still held. If so, it was held until
+// at, a time in the past.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.stop(t, lost, err)
@@ -202,8 +202,8 @@ func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	return true
 }
 
-// stop records and prints why the attempt ends early, and returns the time. It is a
-// no-op after a loss.
+// stop records why an attempt ends early and returns the time. After a loss it
+// is a no-op.
 func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	if t.Outcome == lost {
 		return t.Ended
@@ -213,7 +213,7 @@ func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	return w.log.say(t.label(), verb, clean(t.Err))
 }
 
-// trace returns hooks that print what happens within Lock.
+// trace returns hooks that print what happens during Lock.
 func (w *worker) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Queued: func(_ context.Context, i dlock.QueuedInfo) { w.attempt.Place = i.Place },
@@ -231,7 +231,7 @@ func (w *worker) trace() *dlock.Trace {
 	}
 }
 
-// pause waits for d. It returns false at once if ctx ends or stop is closed.
+// pause waits for d. It returns false if ctx ends or stop is closed first.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {
 	if d <= 0 {
 		runtime.Gosched()
