@@ -15,7 +15,7 @@ const (
 	OpQuery = int32('Q')
 )
 
-// Protocol is the protocol of PostgreSQL for a [testenv.Proxy]. The first message of
+// Protocol makes a [testenv.Proxy] understand PostgreSQL. The first message of
 // a connection has no type, and counts as operation 0.
 func Protocol() (requests, replies testenv.FrameReader) {
 	began := false
@@ -29,12 +29,12 @@ func Protocol() (requests, replies testenv.FrameReader) {
 	}, testenv.ReadBytes
 }
 
-// maxMessage is longer than any message of a test. A length above it shows that the
-// bytes are not of this protocol: the first bytes of TLS give such a length.
+// maxMessage is longer than any message of a test. A greater length means
+// another protocol, such as TLS.
 const maxMessage = 16 << 20
 
-// readMessage reads a message. A message begins with a type of typeSize bytes
-// and a length of four bytes.
+// readMessage reads a message, which begins with a type of typeSize bytes and
+// its length in four bytes.
 func readMessage(r io.Reader, typeSize int) (testenv.Frame, error) {
 	head := make([]byte, typeSize+4)
 	if n, err := io.ReadFull(r, head); err != nil {

@@ -13,10 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Pgbouncer starts PgBouncer, a proxy that pools transactions, in front of the
-// server, and returns the address for clients. The proxy keeps at most the
-// given number of connections to the server. When the test ends, the proxy is
-// killed.
+// Pgbouncer starts PgBouncer in front of the server and returns its address. It
+// pools transactions over at most the given number of server connections. It is
+// killed when the test ends.
 func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")
@@ -61,7 +60,6 @@ func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
 	return addr
 }
 
-// answers reports whether a program accepts connections at addr.
 func answers(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	password  = "correct-horse"
 )
 
-// Option changes how a server is set up.
+// Option configures a server.
 type Option func(*settings)
 
 type settings struct {
@@ -32,24 +32,25 @@ type settings struct {
 	primary *process
 }
 
-// WithConfig sets parameters of the server, such as "max_connections=20". The tests
-// kill processes, and never the machine, so fsync is off unless the test sets
-// "fsync=on", as benchmarks should.
+// WithConfig sets server parameters, such as "max_connections=20". fsync is off
+// by default, because tests kill only processes. Benchmarks should set
+// "fsync=on".
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
 
-// WithTLS makes the server offer TLS with this certificate.
+// WithTLS makes the server offer TLS with the given certificate.
 func WithTLS(server testenv.Pair) Option {
 	return func(s *settings) { s.tls = &server }
 }
 
-// WithClock makes [Server.SetClock] possible. Call [RequireClock] first.
+// WithClock enables [Server.SetClock]. Call [RequireClock] first.
 func WithClock() Option {
 	return func(s *settings) { s.clock = true }
 }
 
-// process is one server with its port. It does not depend on a test.
+// process is a server that does not depend on a test. Its methods return
+// errors.
 type process struct {
 	proc    tree
 	account *account
@@ -96,7 +97,6 @@ func newProcess(opts []Option) (p *process, err error) {
 	return p, err
 }
 
-// initialize makes the directory of the data.
 func (p *process) initialize(dir string) error {
 	initdb, err := program("initdb")
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *process) initialize(dir string) error {
 	return nil
 }
 
-// copy makes the directory of the data of a standby server.
+// copy creates the data directory of a standby server from its primary.
 func (p *process) copy(primary *process, dir string) error {
 	backup, err := program("pg_basebackup")
 	if err != nil {
@@ -139,9 +139,9 @@ func (p *process) copy(primary *process, dir string) error {
 	return nil
 }
 
-// scramSecret returns the password in the form in which PostgreSQL stores it, as of
-// RFC 5803, with one iteration of the hash. The usual 4096 iterations take much
-// processor time under the race detector, and a test makes many connections.
+// scramSecret returns the password as PostgreSQL stores it (RFC 5803), with a
+// single hash iteration. The usual 4096 are slow under the race detector, and
+// tests make many connections.
 func scramSecret() string {
 	salt := "0123456789abcdef"
 	mac := func(key []byte, text string) []byte {
@@ -184,8 +184,8 @@ func (p *process) command(dir string, s *settings) ([]string, error) {
 	return p.account.command(args...), nil
 }
 
-// copyTLS copies the certificate to the server's directory, because PostgreSQL
-// refuses a key that another user owns.
+// copyTLS copies the certificate, because PostgreSQL refuses a key that belongs
+// to another user.
 func (p *process) copyTLS(dir string, pair *testenv.Pair) error {
 	for from, to := range map[string]string{pair.Cert: "server.crt", pair.Key: "server.key"} {
 		text, err := os.ReadFile(from)
@@ -199,30 +199,32 @@ func (p *process) copyTLS(dir string, pair *testenv.Pair) error {
 	return p.account.own(dir)
 }
 
-// launch starts the server and waits until it accepts connections. The error
-// matches [testenv.ErrPortTaken] if another try with other ports would help.
+// launch starts the server and waits until it accepts connections. After an
+// error that matches [testenv.ErrPortTaken] the caller should retry with other
+// ports.
 func (p *process) launch() error {
 	return p.proc.Start(testenv.Startup{
 		Ready:     p.ready,
 		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
 		Exiting: func(log string) bool {
-			// A process of the killed server may be left for a moment.
+			// A child process of the killed server may linger for a
+			// moment.
 			return strings.Contains(log, "is still in use") ||
 				strings.Contains(log, "FATAL:  ") && strings.Contains(log, "database system is shut down")
 		},
 	})
 }
 
-// ready reads the server's own file: its first line is the process id, and its
-// eighth line is the state.
+// ready reads postmaster.pid, whose first line is the process ID and whose
+// eighth is the state.
 func (p *process) ready() bool {
 	text, err := os.ReadFile(filepath.Join(p.data, "postmaster.pid"))
 	lines := strings.Split(string(text), "\n")
 	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(p.proc.Pid()) && strings.TrimSpace(lines[7]) == "ready"
 }
 
-// relaunch launches the server again after a kill. Its old processes may need a
-// moment to end.
+// relaunch restarts the server after a kill. It retries, because child
+// processes of the killed one may linger.
 func (p *process) relaunch() (err error) {
 	for range 100 {
 		if err = p.launch(); err == nil {

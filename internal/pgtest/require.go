@@ -36,15 +36,15 @@ func Require(t testing.TB) {
 	}
 }
 
-// RequireClock ends the test if [WithClock] cannot be used on this machine.
+// RequireClock ends the test if [WithClock] does not work on this machine.
 func RequireClock(t testing.TB) {
 	t.Helper()
 	Require(t)
 	testenv.RequireClock(t, postgres)
 }
 
-// program returns the path of a program of PostgreSQL. Debian installs the
-// programs of the server outside of the PATH.
+// program returns the path of a PostgreSQL program. Debian installs the
+// server's programs outside the PATH.
 func program(name string) (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if err == nil && len(found) > 0 {

@@ -13,16 +13,16 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one PostgreSQL server for a test. It listens on a loopback port, and
-// asks for a password.
+// Server is a PostgreSQL server for a test. It listens on a loopback port and
+// requires a password.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server for the test and returns when the server answers. When
-// the test ends, the server is killed and its directory removed.
+// Start starts a server and waits until it is ready. It is killed and its
+// directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -38,15 +38,15 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.relaunch), t: t}
 }
 
-// Standby starts a server that follows this one, and takes no changes before
+// Standby starts a server that replicates this one. It is read-only until
 // [Server.Promote].
 func (s *Server) Standby(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return Start(t, append(opts, func(o *settings) { o.primary = s.process })...)
 }
 
-// Promote makes a standby server a primary one. The test kills the old primary server
-// before that.
+// Promote turns a standby server into a primary. The old primary must have been
+// killed.
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	if s.SQL(t, "SELECT pg_promote()") != "t" {
@@ -54,8 +54,7 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// startProcess starts a server. If another program has taken the server's port,
-// startProcess tries again with another port.
+// startProcess starts a server, with another port if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
@@ -72,12 +71,12 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the one server that all tests of a binary share. The first call
-// starts it. Each test uses a schema of its own, see [Server.Schema]. No test
-// stops this server.
+// Shared returns the server shared by all tests of a binary, and starts it on
+// the first call. Each test must use its own schema (see [Server.Schema]) and
+// must not stop the server.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary also
-// waits until the server has ended.
+// The server ends with the test binary. If TestMain calls [Main], the binary
+// waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -95,26 +94,25 @@ func Main(m *testing.M) int {
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// DSN returns the URL with which the superuser reaches the server's database.
-// The URL has the given parameters, such as "schema=t1".
+// DSN returns a URL by which the superuser reaches the database. params are
+// added to it, such as "schema=t1".
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
-// DSNAt is like DSN, but the host and the port are those of a proxy.
+// DSNAt is like DSN for another address, such as that of a proxy.
 func (s *Server) DSNAt(addr string, params ...string) string {
 	query := strings.Join(append([]string{"sslmode=disable"}, params...), "&")
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: addr, Path: "/postgres", RawQuery: query}
 	return u.String()
 }
 
-// Password returns the password of the superuser.
+// Password returns the superuser's password.
 func (s *Server) Password() string { return password }
 
-// Schema returns the name of a schema that no other call has returned. It does
-// not create the schema.
+// Schema returns a unique schema name. It does not create the schema.
 func (s *Server) Schema() string { return fmt.Sprintf("t%d", s.schemas.Add(1)) }
 
-// SQL runs statements with psql, and returns the rows that they print, without
-// headers, with a bar between columns.
+// SQL runs statements with psql and returns the resulting rows, without headers
+// and with a bar between columns.
 func (s *Server) SQL(t testing.TB, statements string) string {
 	t.Helper()
 	psql, err := program("psql")
@@ -130,8 +128,8 @@ func (s *Server) SQL(t testing.TB, statements string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// SetClock sets the wall clock of the server to a time that is offset ahead of the
-// clock of this machine, or behind if offset is negative. The server needs [WithClock].
+// SetClock sets the server's wall clock to the machine's clock plus offset. It
+// requires [WithClock].
 func (s *Server) SetClock(offset time.Duration) {
 	s.t.Helper()
 	s.Must(testenv.SetClock(s.proc.Dir(), offset))

@@ -20,7 +20,7 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
 }
 
-// A server does not start while a process of the killed one is left.
+// A server refuses to start while a process of its killed predecessor is left.
 func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
 	s := Start(t)
 	rest := children(s.proc.Pid())
@@ -53,7 +53,8 @@ func TestAStandbyFollowsAndCanBePromoted(t *testing.T) {
 	standby.SQL(t, "INSERT INTO followed VALUES (1)")
 }
 
-// Process 1 is a child of 0.
+// In a container processes may have the parent 0, which is also the pid of a
+// server that is down.
 func TestAServerThatDoesNotRunHasNoProcesses(t *testing.T) {
 	require.Empty(t, children(0))
 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// No server runs on this system, so these numbers are not used.
+// These placeholders only make the package compile: this system runs no
+// servers.
 const (
 	sigStop     = syscall.Signal(0)
 	sigContinue = syscall.Signal(0)

@@ -14,21 +14,21 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// tree is a server's first process with its children, which serve the clients.
+// tree is a server's first process with its child processes, which serve the
+// clients.
 type tree struct {
 	*testenv.Process
 	addr string
 }
 
-// Kill ends all processes with SIGKILL, and returns when nothing listens any
-// more. It pauses the first process before that, which would start others.
+// Kill kills all processes with SIGKILL and waits until the port is closed. It
+// first pauses the parent, so that it starts no more children.
 func (t tree) Kill() error {
 	_ = t.Process.Pause() // fails if the process has ended
 	rest := children(t.Pid())
 	return errors.Join(t.Process.Kill(), signal(rest, syscall.SIGKILL), t.awaitSilence())
 }
 
-// Close kills the server and removes its directory.
 func (t tree) Close() error {
 	if t.Down() {
 		return t.Process.Close()
@@ -36,7 +36,6 @@ func (t tree) Close() error {
 	return errors.Join(t.Kill(), t.Process.Close())
 }
 
-// Pause stops all processes with SIGSTOP.
 func (t tree) Pause() error {
 	return errors.Join(t.Process.Pause(), signal(children(t.Pid()), sigStop))
 }
@@ -55,8 +54,9 @@ func signal(pids []int, sig syscall.Signal) (err error) {
 	return err
 }
 
-// children returns the processes whose parent is pid. It returns none for the pid 0 of
-// a server that does not run: in a container, the parent of some processes is 0.
+// children returns the child processes of pid. For a server that is down, whose
+// pid is 0, it returns none, although processes in a container may have the
+// parent 0.
 func children(pid int) (found []int) {
 	if pid <= 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// account is the user that runs a server. It is nil if the tests do not run as
-// root: then the server runs as the same user as the tests.
+// account is the user that runs a server, because PostgreSQL refuses to run as
+// root. Nil means the current user.
 type account struct{ uid, gid int }
 
 func serverAccount() (*account, error) {
@@ -28,7 +28,6 @@ func serverAccount() (*account, error) {
 	return &account{uid, gid}, err
 }
 
-// command returns a command line that runs args as the account.
 func (a *account) command(args ...string) []string {
 	if a == nil {
 		return args
@@ -37,7 +36,7 @@ func (a *account) command(args ...string) []string {
 	return append([]string{"setpriv", "--reuid=" + uid, "--regid=" + gid, "--clear-groups", "--"}, args...)
 }
 
-// own gives a directory, with everything in it, to the account.
+// own makes the account the owner of a directory and everything in it.
 func (a *account) own(dir string) error {
 	if a == nil {
 		return nil
