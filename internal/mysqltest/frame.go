@@ -6,9 +6,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Operations of a client, for [testenv.Proxy.Counts]: the commands of MySQL's protocol.
-// The client waits for the reply to each of them, but not to those that close a
-// statement or the connection. The messages of the log-in count as OpOther.
+// Operations for [testenv.Proxy.Counts]: commands of the MySQL protocol. The
+// client waits for a reply to each, except to those that close a statement or
+// the connection. Messages of the log-in count as OpOther.
 const (
 	OpOther   = int32(-1)
 	OpQuit    = int32(1)
@@ -18,15 +18,15 @@ const (
 	OpExecute = int32(23)
 )
 
-// Protocol is the protocol of MySQL without TLS and compression, for a
-// [testenv.Proxy].
+// Protocol makes a [testenv.Proxy] understand MySQL without TLS and
+// compression.
 func Protocol() (requests, replies testenv.FrameReader) {
 	return readPacket, testenv.ReadBytes
 }
 
-// readPacket reads a packet: three bytes of length, one byte that counts the packets of
-// an exchange, and the content. A command begins an exchange, and its first byte says
-// which command it is.
+// readPacket reads a packet: three bytes of length, a sequence number of one
+// byte, and the content. The first packet of an exchange is a command, named by
+// its first byte.
 func readPacket(r io.Reader) (testenv.Frame, error) {
 	head := make([]byte, 4)
 	if n, err := io.ReadFull(r, head); err != nil {

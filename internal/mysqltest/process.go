@@ -16,13 +16,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The user of every server, with all rights.
+// Every server has this user, with all rights.
 const (
 	superuser = "dlock"
 	password  = "correct-horse"
 )
 
-// Option changes how a server is set up.
+// Option configures a server.
 type Option func(*settings)
 
 type settings struct {
@@ -30,20 +30,21 @@ type settings struct {
 	tls    *testenv.Pair
 }
 
-// WithConfig sets options of the server, such as "max_connections=20". The tests kill
-// processes, and never the machine, so the server does not wait for the disk unless the
-// test sets "innodb_flush_method=O_DIRECT", as benchmarks should. The server writes its
-// log at every commit, as innodb_flush_log_at_trx_commit=1 says.
+// WithConfig sets server options, such as "max_connections=20". The server
+// writes its log at every commit (innodb_flush_log_at_trx_commit=1) but does
+// not wait for the disk, because tests kill only processes. Benchmarks should
+// set "innodb_flush_method=O_DIRECT".
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
 
-// WithTLS makes the server offer TLS with this certificate.
+// WithTLS makes the server offer TLS with the given certificate.
 func WithTLS(server testenv.Pair) Option {
 	return func(s *settings) { s.tls = &server }
 }
 
-// process is one server with its port. It does not depend on a test.
+// process is a server that does not depend on a test. Its methods return
+// errors.
 type process struct {
 	proc      *testenv.Process
 	dir       string
@@ -81,7 +82,7 @@ func newProcess(opts []Option) (p *process, err error) {
 	return p, err
 }
 
-// initialize makes the directory of the data, with the user of the tests.
+// initialize creates the data directory and the test user.
 func (p *process) initialize() error {
 	install, err := program("mariadb-install-db")
 	if err != nil {
@@ -91,7 +92,7 @@ func (p *process) initialize() error {
 	if err != nil {
 		return err
 	}
-	// The server runs as the same user as the tests, which may be root.
+	// The server runs as the current user, which may be root.
 	args := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + p.data(), "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--innodb-flush-method=nosync"}
 	if err := os.Mkdir(p.temp(), 0o700); err != nil {
@@ -111,8 +112,8 @@ func (p *process) data() string    { return filepath.Join(p.dir, "data") }
 func (p *process) users() string   { return filepath.Join(p.dir, "users.sql") }
 func (p *process) pidFile() string { return filepath.Join(p.dir, "pid") }
 
-// temp returns the directory for temporary files. A server that starts removes the
-// tables of all servers there, so each server needs a directory of its own.
+// temp returns the server's own directory for temporary files. In a shared one,
+// a starting server would remove the tables of others.
 func (p *process) temp() string { return filepath.Join(p.dir, "tmp") }
 
 func (p *process) command(s *settings) ([]string, error) {
@@ -138,8 +139,9 @@ func (p *process) command(s *settings) ([]string, error) {
 	return args, nil
 }
 
-// launch starts the server and waits until it accepts connections. The error matches
-// [testenv.ErrPortTaken] if another try with other ports would help.
+// launch starts the server and waits until it accepts connections. After an
+// error that matches [testenv.ErrPortTaken] the caller should retry with other
+// ports.
 func (p *process) launch() error {
 	return p.proc.Start(testenv.Startup{
 		Ready:     p.ready,
@@ -148,7 +150,8 @@ func (p *process) launch() error {
 	})
 }
 
-// ready reports whether the server has written its process id, and greets its clients.
+// ready reports whether the server has written its process ID and greets
+// clients.
 func (p *process) ready() bool {
 	text, err := os.ReadFile(p.pidFile())
 	if err != nil || strings.TrimSpace(string(text)) != strconv.Itoa(p.proc.Pid()) {

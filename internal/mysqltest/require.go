@@ -28,8 +28,8 @@ func Require(t testing.TB) {
 	}
 }
 
-// program returns the path of a program of MariaDB. Debian installs the server outside
-// of the PATH of most users.
+// program returns the path of a MariaDB program. Debian installs the server
+// outside most users' PATH.
 func program(name string) (string, error) {
 	for _, candidate := range []string{name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(candidate); err == nil {

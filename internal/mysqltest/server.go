@@ -11,16 +11,16 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one MariaDB server for a test. It listens on a loopback port, and asks
-// for a password.
+// Server is a MariaDB server for a test. It listens on a loopback port and
+// requires a password.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server for the test and returns when the server answers. When the test
-// ends, the server is killed and its directory removed.
+// Start starts a server and waits until it is ready. It is killed and its
+// directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -36,8 +36,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server. If another program has taken the server's port,
-// startProcess tries again with another port.
+// startProcess starts a server, with another port if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
@@ -54,12 +53,12 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the one server that all tests of a binary share. The first call starts
-// it. Each test uses a database of its own, see [Server.Database]. No test stops this
-// server.
+// Shared returns the server shared by all tests of a binary, and starts it on
+// the first call. Each test must use its own database (see [Server.Database])
+// and must not stop the server.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary also waits
-// until the server has ended.
+// The server ends with the test binary. If TestMain calls [Main], the binary
+// waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -77,13 +76,13 @@ func Main(m *testing.M) int {
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// DSN returns the data source name with which a user with all rights reaches a
-// database. It has the given parameters, such as "session_timeout=1s".
+// DSN returns a data source name by which a user with all rights reaches a
+// database. params are added to it, such as "session_timeout=1s".
 func (s *Server) DSN(database string, params ...string) string {
 	return s.DSNAt(s.Addr(), database, params...)
 }
 
-// DSNAt is like DSN, but the host and the port are those of a proxy.
+// DSNAt is like DSN for another address, such as that of a proxy.
 func (s *Server) DSNAt(addr, database string, params ...string) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s?%s", superuser, password, addr, database, strings.Join(params, "&"))
 }
@@ -91,8 +90,7 @@ func (s *Server) DSNAt(addr, database string, params ...string) string {
 // Password returns the password of the user in [Server.DSN].
 func (s *Server) Password() string { return password }
 
-// Database creates an empty database, and returns its name. No other call has returned
-// this name.
+// Database creates an empty database and returns its unique name.
 func (s *Server) Database() string {
 	s.t.Helper()
 	name := fmt.Sprintf("t%d", s.databases.Add(1))
@@ -100,8 +98,9 @@ func (s *Server) Database() string {
 	return name
 }
 
-// SQL runs statements with the program mariadb in a database, which may be empty. It
-// returns the rows that they print, without headers, with a tab between columns.
+// SQL runs statements with the mariadb client and returns the resulting rows,
+// without headers and with a tab between columns. The name of the database may
+// be empty.
 func (s *Server) SQL(t testing.TB, database, statements string) string {
 	t.Helper()
 	client, err := program("mariadb")

@@ -26,8 +26,8 @@ func TestDatabasesAreNew(t *testing.T) {
 	require.NotEqual(t, s.Database(), s.Database())
 }
 
-// A server that starts removes temporary tables from its directory for temporary files,
-// whatever server has made them. Otherwise a server that starts at the same time fails.
+// A starting server removes all temporary tables from its temporary directory.
+// With a shared directory, that would break another server that is starting.
 func TestNoServerRemovesTheTemporaryTablesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
