@@ -25,7 +25,7 @@ type Proxy struct {
 	silence int // number of calls of SilenceSubscriptions
 }
 
-// capture records the bytes of the next matching request.
+// capture keeps the next matching request, so that it can be sent later.
 type capture struct {
 	match   func(op int32) bool
 	request []byte
@@ -82,14 +82,14 @@ func (p *Proxy) SilenceSubscriptions() {
 	p.silence++
 }
 
-// subscription is the state of a connection's subscriptions.
+// subscription tracks whether a connection has subscribed to messages.
 type subscription struct {
 	begun bool
 	since int // value of Proxy.silence when the client subscribed
 }
 
 // protocol returns the readers for a new connection. Redis replies in order, so
-// a counter per direction assigns the same ID to a request and its reply.
+// counting matches replies to requests.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu
@@ -156,7 +156,6 @@ func reader(frame func(bytes []byte, value any) testenv.Frame) testenv.FrameRead
 	}
 }
 
-// texts returns the strings in an array.
 func texts(value any) (found []string) {
 	values, _ := value.([]any)
 	for _, v := range values {
@@ -166,8 +165,8 @@ func texts(value any) (found []string) {
 	return found
 }
 
-// isMessage reports whether the value was pushed by a subscription, rather than
-// being the reply to a request.
+// isMessage reports whether the value is a subscription's message, not the
+// reply to a request.
 func isMessage(value any) bool {
 	t := texts(value)
 	return len(t) > 1 && (t[0] == "message" || t[0] == "pmessage" || t[0] == "smessage")

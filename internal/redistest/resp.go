@@ -13,11 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// maxLength limits the length of a string or array. Anything longer is taken
-// for another protocol.
+// maxLength limits a string or array. A longer one means another protocol.
 const maxLength = 64 << 20
 
-// maxDepth limits the nesting of arrays.
 const maxDepth = 8
 
 // readValue reads one value of the Redis protocol, version 2 or 3, and copies
@@ -112,7 +110,6 @@ func (s *Server) TryDo(args ...string) (any, error) {
 	return send(s.Addr(), request.Bytes())
 }
 
-// send sends a request on a new connection and returns the reply.
 func send(addr string, request []byte) (any, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {

@@ -122,12 +122,12 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	return s
 }
 
-// use makes errors of the server fail t.
+// use makes later errors of the server fail t.
 func (s *Server) use(t testing.TB) {
 	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
 }
 
-// start starts a server, and retries with other ports if one is taken.
+// start starts a server, with other ports if one was taken.
 func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
 	t.Helper()
 	Require(t)
@@ -174,7 +174,6 @@ func newServer(program, ready string, options []Option) (s *Server, err error) {
 	return s, err
 }
 
-// command returns the command line, without the configuration file.
 func (c *configuration) command(program, dir string) ([]string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil || !c.clock {
@@ -184,7 +183,6 @@ func (c *configuration) command(program, dir string) ([]string, error) {
 	return append(command, path), err
 }
 
-// file returns the text of the configuration file.
 func (s *Server) file(c *configuration, dir string) string {
 	lines := []string{"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + dir, "daemonize no", `logfile ""`}
 	if s.program == "redis-server" {
