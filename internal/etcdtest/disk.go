@@ -16,7 +16,8 @@ import (
 //go:embed testdata/hangdisk.c
 var hangDiskSource []byte
 
-// hangDisk compiles hangDiskSource once and checks that it works.
+// hangDisk compiles the program that can block a server's disk, and checks that
+// it works.
 var hangDisk = sync.OnceValues(func() ([]byte, error) {
 	program, err := testenv.Compile("hangdisk", hangDiskSource)
 	if err != nil {
@@ -60,8 +61,6 @@ func RequireHangingDisk(t testing.TB) {
 // because otherwise the server may fail to start.
 func WithHangingDisk() Option { return func(s *settings) { s.hangingDisk = true } }
 
-// hangDiskCommand returns the command with which to prefix the command line of
-// a server in dir.
 func hangDiskCommand(dir string) ([]string, error) {
 	program, err := hangDisk()
 	if err != nil {

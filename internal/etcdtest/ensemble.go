@@ -35,8 +35,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble that the caller must close, even if it also
-// returns an error.
+// startEnsemble returns an ensemble that the caller must close, even after an
+// error.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	var processes []*process
@@ -58,7 +58,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts the servers concurrently, because they wait for each other.
+// launch starts all servers at once, because each waits for the others.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -128,7 +128,6 @@ func (e *Ensemble) MoveLeader(t testing.TB) {
 	}
 }
 
-// id returns the server ID as printed by etcdctl.
 func (s *Server) id(t testing.TB) string {
 	t.Helper()
 	status := strings.Split(s.Etcdctl("endpoint", "status"), ", ")

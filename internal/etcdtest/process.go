@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is a server that is not tied to a test.
+// process is a server that does not depend on a test. Its methods return
+// errors.
 type process struct {
 	proc     *testenv.Process
 	settings settings
@@ -25,15 +26,14 @@ type process struct {
 	prefixes atomic.Int64
 }
 
-// Short intervals allow short leases: etcd's minimum is one and a half election
-// timeouts, rounded up to whole seconds.
+// Short intervals allow for short leases: the minimum in etcd is one and a half
+// election timeouts, in whole seconds.
 const (
 	heartbeatInterval = 50 * time.Millisecond
 	electionTimeout   = 500 * time.Millisecond
 )
 
-// newProcess chooses the ports of a server without starting it. Call prepare
-// next.
+// newProcess chooses a server's ports. Call prepare next, then launch.
 func newProcess(name string, opts []Option) (*process, error) {
 	p := &process{name: name, settings: settings{scheme: "http"}}
 	for _, opt := range opts {
@@ -52,7 +52,6 @@ func newProcess(name string, opts []Option) (*process, error) {
 // member returns the server's entry for --initial-cluster.
 func (p *process) member() string { return p.name + "=http://" + p.peer }
 
-// prepare creates the server's directory and command line.
 func (p *process) prepare(members string) error {
 	dir, err := os.MkdirTemp("", "etcdtest-")
 	if err != nil {
@@ -96,7 +95,7 @@ func (p *process) launch() error {
 
 func (p *process) close() {
 	if p.proc != nil {
-		_ = p.proc.Close() // the server is dead, so at worst its directory is left
+		_ = p.proc.Close() // at worst this leaves the directory of a dead server
 	}
 }
 
@@ -118,8 +117,8 @@ func (p *process) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get sends a GET request to the metrics port, which has no TLS and does not
-// affect the server's request counters.
+// get sends a GET request to the metrics port, which does not count as a
+// client's request.
 func (p *process) get(path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.metrics + path)

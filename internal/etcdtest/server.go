@@ -37,7 +37,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server, and retries with other ports if one is taken.
+// startProcess starts a server, with other ports if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess("single", opts)
