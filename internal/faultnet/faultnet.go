@@ -119,7 +119,7 @@ type conn struct {
 
 	// Guarded by network.mu.
 	broken  bool
-	notices bool // the session has sent Notices
+	notices bool // whether the session has sent Notices here
 	silent  bool
 }
 
@@ -130,7 +130,7 @@ func (c *conn) state() (delay time.Duration, lost bool) {
 	return c.network.delay, c.network.cut != nil || c.broken || c.silent
 }
 
-// Read drops bytes that arrive during a cut or on a silenced connection.
+// Read discards what arrives during a cut or on a silenced connection.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		size, err := c.Conn.Read(p)
@@ -142,7 +142,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write drops bytes sent during a cut.
+// Write pretends to send, but discards everything during a cut.
 func (c *conn) Write(p []byte) (int, error) {
 	c.network.mu.Lock()
 	cut := c.network.cut != nil

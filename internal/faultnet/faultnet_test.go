@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// server accepts the connections made by dial.
 type server struct {
 	t *testing.T
 	net.Listener
@@ -29,7 +28,6 @@ func newServer(t *testing.T) server {
 	return server{t, l}
 }
 
-// dial returns both ends of a new connection.
 func (s server) dial(n *faultnet.Network) (session, store net.Conn) {
 	s.t.Helper()
 	session, err := n.Dial(s.t.Context(), "tcp", s.Addr().String())
@@ -41,7 +39,6 @@ func (s server) dial(n *faultnet.Network) (session, store net.Conn) {
 	return session, store
 }
 
-// passes sends text and checks that it arrives.
 func passes(t *testing.T, from, to net.Conn, text string) {
 	t.Helper()
 	_, err := from.Write([]byte(text))
