@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// timeLimit limits how long goroutines may take to exit after the last test.
-// Those of a closed connection need a moment.
+// timeLimit is how long goroutines may take to exit after the last test. Closed
+// connections need a moment.
 var timeLimit = 10 * time.Second
 
-// known lists functions whose goroutines tests cannot or need not end.
+// known lists functions whose goroutines are not leaks, because tests cannot or
+// need not end them.
 var known = []string{
 	"os/signal.loop(",          // never ends after signal.Notify
 	"os/signal.signal_recv(",   // innermost frame of the same goroutine
@@ -48,8 +49,7 @@ func After(code int) int {
 	return 1
 }
 
-// others returns the stacks of all goroutines except the caller's and the known
-// ones.
+// others returns the stacks of all goroutines that should not be there.
 func others() []string {
 	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
 	return slices.DeleteFunc(stacks[1:], func(stack string) bool {
@@ -57,7 +57,6 @@ func others() []string {
 	})
 }
 
-// all returns the stacks of all goroutines, starting with the caller's.
 func all() string {
 	for size := 1 << 16; ; size *= 2 {
 		buf := make([]byte, size)

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// scenarioVariable makes the test binary run one scenario instead of the tests.
+// scenarioVariable makes the test binary leave something behind on purpose
+// instead of running the tests.
 const scenarioVariable = "LEAKCHECK_SCENARIO"
 
-// scenarios are things that tests may leave behind.
 var scenarios = map[string]func(){
 	"nothing":              func() {},
 	"a goroutine":          func() { go staysForEver(make(chan int)) },
