@@ -21,9 +21,8 @@ const (
 	usageStatus  = 2 // invalid command line
 )
 
-// command is a subcommand, such as "demo" in "dlock demo". main gets the
-// arguments after the name, stops when ctx is done, and returns the exit
-// status.
+// command is a subcommand, such as "demo". Its main function gets the remaining
+// arguments and returns the exit status. It stops when ctx is done.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
@@ -39,7 +38,7 @@ var commands = []command{
 // because programs such as timeout, and shells whose terminal closes, send them
 // more than once.
 func Main() {
-	signal.Ignore(syscall.SIGPIPE) // writing to stdout returns EPIPE instead
+	signal.Ignore(syscall.SIGPIPE) // makes writes to stdout return EPIPE instead
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	ctx, _ = signal.NotifyContext(ctx, endings()...)
@@ -55,8 +54,8 @@ func Main() {
 	os.Exit(status)
 }
 
-// endings returns the signals, besides an interrupt, that end the program.
-// SIGHUP is left out if it is ignored, as under nohup.
+// endings returns the signals that end the program besides an interrupt. Under
+// nohup SIGHUP is ignored and must stay so.
 func endings() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{syscall.SIGTERM}

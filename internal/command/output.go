@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// output is the program's standard output. It records the first write error and
-// then ends the command.
+// output is the program's standard output. The first failed write ends the
+// command.
 type output struct {
 	file *os.File
 	end  func()
