@@ -16,7 +16,7 @@ import (
 
 var sabotage = flag.Bool("sabotage", false, "plant each mistake and check that its test fails")
 
-// planted is an environment variable that is set while a mistake is planted.
+// planted is set in the environment while a mistake is planted.
 const planted = "DLOCK_PLANTED_MISTAKE"
 
 // Mistake is a name, a file, the correct text in it, the wrong text to replace
@@ -52,8 +52,8 @@ func Run(t *testing.T, require func(testing.TB), all []Mistake) {
 	}
 }
 
-// seeItFail runs a test with the file replaced by text and checks that it
-// fails. The replacement is an overlay, so the file itself does not change.
+// seeItFail checks that a test fails if the file has the given text. It uses an
+// overlay, so the file itself does not change.
 func seeItFail(t *testing.T, file, text, test string) {
 	t.Helper()
 	original, err := filepath.Abs(file)
