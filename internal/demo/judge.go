@@ -138,7 +138,7 @@ func (v *verdict) violated() bool {
 	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// Status is not OK if no worker held the lock, because nothing was checked
+// status is not OK if no worker held the lock, because nothing was checked
 // then.
 func (v *verdict) status() int {
 	if v.violated() || len(v.errs) > 0 || len(v.held) == 0 {
