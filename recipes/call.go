@@ -10,8 +10,7 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// call is one call that contends, until its grant or error. A cohort makes one
-// for its goroutines.
+// call is one attempt to take a lock, from its start to its grant or error.
 type call struct {
 	*queue
 	want  *want
@@ -19,15 +18,14 @@ type call struct {
 	began time.Time
 
 	retries  *engine.Retries // nil until a request fails
-	vanished bool            // an entry's node vanished; the second time is an error
+	vanished bool            // set once the node vanished; a second time is an error
 	slow     *time.Timer     // logs that the call still waits; nil until it waits
-	share    chan struct{}   // closed when want.downgraded is enough from now on; nil: never
+	share    chan struct{}   // closed when a shared grant suffices (see want.downgraded)
 	progress progress        // for errors and logs
 }
 
 func newCall(q *queue, w *want) *call { return &call{queue: q, want: w, began: time.Now()} }
 
-// acquire makes a call for the want, and reports if it fails.
 func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	c := newCall(q, w)
 	c.try = try
@@ -41,7 +39,6 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	return l, err
 }
 
-// usable returns why a call with that context cannot use the queue, or nil.
 func (q *queue) usable(ctx context.Context) error {
 	if ctx == nil {
 		return lockError(q.name, errors.New("nil context"))
@@ -82,8 +79,9 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	return l, nil
 }
 
-// contend makes one entry after another until one is unblocked and own grants
-// it. After an error no node stays.
+// contend waits for the lock until own accepts the granted entry. If the
+// session or node is lost meanwhile, it rejoins the queue. On error no node is
+// left behind.
 func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
 	defer func() {
 		if c.slow != nil {
@@ -101,8 +99,8 @@ func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error
 	}
 }
 
-// contendOnce contends with one entry. If it returns an error or panics, the
-// entry's node is removed or being removed.
+// contendOnce is a single attempt of contend. If it fails or panics, the node
+// is removed, if necessary in the background.
 func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
@@ -140,8 +138,8 @@ func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) e
 	return err
 }
 
-// newEntry joins the queue. A call of TryLock first makes sure that the queue is
-// free, so that a failing one seldom leaves a node to remove.
+// newEntry joins the queue. TryLock lists the queue first, so that it rarely
+// creates a node only to delete it.
 func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 	err = c.client.onSession(ctx, func(s *session) error {
 		if c.try {
@@ -165,10 +163,9 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 	return e, err
 }
 
-// prefix returns what the names of a contender's nodes begin with.
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn returns nil once no node blocks the entry.
+// awaitTurn blocks until no other node is ahead of the entry.
 func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	if e.Alone() {
 		return nil
@@ -183,8 +180,8 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// waitDowngraded goes on waiting, at the same position, for want.downgraded. If
-// the driver cannot rename the node, the call has to make another.
+// waitDowngraded keeps waiting as a reader, at the writer's position in the
+// queue. It fails if the driver cannot rename the node.
 func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
 	c.want = c.want.downgraded
 	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
@@ -196,7 +193,8 @@ func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
 
 var errNotRenamed = errors.New("the writer's node cannot become a reader's")
 
-// Interrupt ends a wait that goes on in waitDowngraded.
+// Interrupt returns a channel that closes when a waiting writer should continue
+// as a reader.
 func (c *call) Interrupt() <-chan struct{} {
 	if c.want.downgraded == nil {
 		return nil
@@ -204,8 +202,8 @@ func (c *call) Interrupt() <-chan struct{} {
 	return c.share
 }
 
-// retry returns nil if the call has to contend once more after err, in most
-// cases after a pause, and otherwise the error with which the call ends.
+// retry decides whether the call tries again after err. It returns nil after
+// any pause that is due, or the error to return to the caller.
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
@@ -228,16 +226,15 @@ func (c *call) retry(ctx context.Context, err error) error {
 			return lockError(c.name, unavailable(err))
 		}
 		if errors.Is(err, driver.ErrSessionEnded) {
-			err = unavailable(err) // if the call ends before it has another session
+			err = unavailable(err) // in case ctx ends before there is a new session
 		}
 		return c.Pause(ctx, err)
 	}
 	return lockError(c.name, err)
 }
 
-// Pause waits after an error of the store, for as long as the back-off says. It
-// returns an error if the call has to end, because the back-off gives up, ctx
-// has ended, or the client is closed.
+// Pause sleeps between retries of a failed request. It returns an error if the
+// call must not retry: the back-off gives up, ctx ends or the client is closed.
 func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
 	if c.retries == nil {
@@ -260,8 +257,7 @@ func (c *call) Pause(ctx context.Context, err error) error {
 	}
 }
 
-// Answered forgets the last error of the store. The next one begins a new
-// back-off.
+// Answered resets the back-off after a request that succeeded.
 func (c *call) Answered() {
 	if c.retries != nil {
 		c.noteError(nil)
@@ -269,7 +265,7 @@ func (c *call) Answered() {
 	}
 }
 
-// holdAlone grants an entry to a new hold, which shares it with no other hold.
+// holdAlone grants the entry to a hold of its own (no retention).
 func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e, nil)
 	return l, e.Grant(h.tellLoss)
@@ -285,8 +281,8 @@ func (c *call) reportQueued(ctx context.Context, p driver.Place) {
 	}
 }
 
-// reportGranted reports a Lock that the call is about to return. If a hook
-// panics, the Lock is unlocked.
+// reportGranted runs the Granted hook for a Lock about to be returned. If the
+// hook panics, the Lock is unlocked because no caller will get it.
 func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned := false
 	defer func() {
@@ -298,8 +294,9 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned = true
 }
 
-// traceGranted calls the hook Granted of the call's own queue. With retention,
-// the queue of the hold may be that of another RWMutex with the same name.
+// traceGranted runs the Granted hook with the options of this call. With
+// retention, those may differ from the options of the call that created the
+// node.
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()

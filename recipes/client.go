@@ -15,33 +15,32 @@ import (
 )
 
 const (
-	// closeTimeout is how long Close waits for the calls in flight to return.
 	closeTimeout = 5 * time.Second
-	// sessionsTimeout is how long Close waits for the sessions to end in the
-	// store. Drivers need a few seconds for that.
+	// sessionsTimeout limits how long Close waits for the store to end the
+	// sessions. Drivers may need several seconds.
 	sessionsTimeout = 15 * time.Second
-	// giveUpTimeout is how long a call that gives up waits for work that it has
-	// begun: a Connect that it cancels, or the Unlock of a lock that came too late.
+	// giveUpTimeout is how long a cancelled call waits for its own cleanup,
+	// such as a Connect in flight, before it returns.
 	giveUpTimeout = 50 * time.Millisecond
 )
 
-// Client is a client of one store. It has one session at a time. It connects on
-// first use, and again after a session has ended. An attempt to connect goes on
-// for up to 30 s if the call that began it gives up, and later calls share it.
-// Each lock is bound to the session on which it was granted.
+// Client is a client of one store. It connects on first use and has one session
+// at a time; after a session ends, it connects again. If a call gives up while
+// the client connects, the attempt continues for up to 30 s, and later calls
+// share it. A lock is bound to the session in which it was granted.
 //
-// One Client serves a whole program. It is safe for use by many goroutines and
-// must not be copied. Close ends it.
+// One Client can serve a whole program. It is safe for concurrent use and must
+// not be copied. Close ends it.
 //
-// A Client comes from dlock.Open or [NewClient]. The zero value and a nil
-// *Client behave like a closed client: a call that needs the store returns an
-// error that matches [ErrClosed].
+// Get a Client from dlock.Open or [NewClient]. The zero value and a nil *Client
+// behave like a closed client: a call that needs the store returns an error
+// that matches [ErrClosed].
 type Client struct {
 	_         noCopy
 	connector driver.Connector
 	options   options
 
-	live    atomic.Pointer[session] // the last session that has begun; nil before the first
+	live    atomic.Pointer[session] // the latest session; nil before the first
 	dialing dialing
 
 	done  chan struct{} // closed when Close begins
@@ -51,15 +50,14 @@ type Client struct {
 	engine  engine.Client
 
 	mu       sync.Mutex
-	sessions map[*session]struct{} // the sessions that the store may still keep
-	begun    chan struct{}         // closed when the next session begins, and then replaced
+	sessions map[*session]struct{} // sessions that may still exist in the store
+	begun    chan struct{}         // closed and replaced when a session begins
 	closing  bool
-	finished chan struct{} // closed when Close has returned
-	result   error         // what Close returns; set before finished is closed
+	finished chan struct{}
+	result   error // the result of Close; set before finished is closed
 }
 
-// NewClient returns a client of the store that the connector leads to. It does
-// no I/O.
+// NewClient returns a client that connects through c. It does no I/O.
 func NewClient(c driver.Connector, opts ...Option) *Client {
 	o := defaults().with(opts)
 	client := &Client{
@@ -76,16 +74,17 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 	return client
 }
 
-// opened returns c, or a closed client if c is nil or the zero value.
+// opened returns c, or a closed client if c is nil or the zero value, so that
+// methods need no nil checks.
 func (c *Client) opened() *Client {
 	if c == nil || c.done == nil {
 		c = NewClient(nil)
-		_ = c.Close() // this does no I/O, because the new client has no session
+		_ = c.Close() // no I/O, as there is no session yet
 	}
 	return c
 }
 
-// Ping makes sure that there is a session and that the store answers.
+// Ping checks that the store can be reached, and connects if necessary.
 func (c *Client) Ping(ctx context.Context) error {
 	c = c.opened()
 	if ctx == nil {
@@ -105,10 +104,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// requestError returns the error of Ping or Queue, which wait for no lock. If
-// the deadline of ctx has passed or the session has ended, the store has not
-// answered in time, and the result matches driver.ErrUnavailable. After a
-// failed attempt to connect, it says why.
+// requestError returns the error to report for a failed Ping or Queue. If the
+// deadline passed or the session ended, the result matches
+// driver.ErrUnavailable and includes the last connection error, if any.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
 	case ctx.Err() != nil && last != nil:
@@ -119,8 +117,8 @@ func (c *Client) requestError(ctx context.Context, err error) error {
 	return c.closedOr(engine.WithCause(ctx, err))
 }
 
-// String returns one line for people: the client's session, its server and its
-// timeout, or why there is none. It may be called at any time and does no I/O.
+// String describes the client on one line: its session, server and session
+// timeout, or why it has no session. It does no I/O.
 func (c *Client) String() string {
 	c = c.opened()
 	if c.closedOr(nil) != nil {
@@ -137,20 +135,16 @@ func (c *Client) String() string {
 	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
 }
 
-// GoString returns "dlock.Client(...)" with the result of String in the
-// brackets.
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
-// Close ends the client and releases everything that it holds. Calls in flight
-// return [ErrClosed], and Lost of every lock closes. Then the client ends its
-// session in the store, which removes the nodes. It also ends sessions that
-// were lost before, because the store may still keep them. Close waits for all
-// this, for 20 s at most.
+// Close ends the client and releases all its locks. Calls in flight return
+// [ErrClosed], and the Lost channel of every lock closes. Close then ends the
+// client's sessions in the store, including lost ones that may still exist
+// there, which removes their nodes. It waits for at most 20 s.
 //
-// An error that matches driver.ErrUnavailable means that the store could not be
-// reached. The nodes then stay until the session times out in the store, and
-// may block other clients until then. The error says how long that takes. A
-// second Close returns the result of the first one.
+// If the store cannot be reached, the error matches driver.ErrUnavailable. The
+// nodes then stay until the session times out, and may block other clients. The
+// error says how long that takes. Further calls return the result of the first.
 func (c *Client) Close() error {
 	c = c.opened()
 	if c.beginClose() {
@@ -161,8 +155,8 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes every later call fail. It returns false after the first
-// call.
+// beginClose makes later calls fail. It reports whether Close is called for the
+// first time.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,9 +180,8 @@ func (c *Client) closeSessions() error {
 	return join(all...)
 }
 
-// endSessions waits until every session has ended here and in the store, or
-// could not be ended in the store. The sessions notice by themselves that the
-// client is being closed.
+// endSessions waits for all sessions to end, and returns the errors of those
+// that could not be ended in the store.
 func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
@@ -208,8 +201,8 @@ func (c *Client) endSessions() (errs []error) {
 	return errs
 }
 
-// beginCall registers a call that Close waits for. After nil, the caller has to
-// call endCall.
+// beginCall registers a call for Close to wait for. If it returns nil, the
+// caller must call endCall.
 func (c *Client) beginCall() error {
 	if !c.calls.begin() {
 		return ErrClosed
@@ -219,8 +212,8 @@ func (c *Client) beginCall() error {
 
 func (c *Client) endCall() { c.calls.end() }
 
-// spawn runs f on a goroutine that Close waits for. Once Close has begun, it
-// returns false.
+// spawn runs f on a goroutine that Close waits for. It returns false once Close
+// has begun.
 func (c *Client) spawn(f func()) bool {
 	if c.beginCall() != nil {
 		return false
@@ -232,8 +225,8 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// closedOr returns ErrClosed if the client was closed, because that explains
-// every other error, and otherwise err.
+// closedOr returns ErrClosed if the client is closed, and otherwise err. Errors
+// of a closed client are only consequences of Close.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:
@@ -249,17 +242,17 @@ func (c *Client) endedBy(cause error) {
 	}
 }
 
-// calls counts what Close has to wait for. After close no call begins.
+// calls tracks the operations that Close waits for. Unlike a sync.WaitGroup, it
+// refuses new ones after close.
 type calls struct {
 	mu     sync.Mutex
 	active int
 	closed bool
-	ended  chan struct{} // closed when closed is set and the last call has ended
+	ended  chan struct{} // closed after close, once the last call has ended
 }
 
 func newCalls() *calls { return &calls{ended: make(chan struct{})} }
 
-// begin reports whether a call may begin. If so, the caller has to call end.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +272,7 @@ func (c *calls) end() {
 	}
 }
 
-// close must be called only once.
+// close refuses further calls. It must be called only once.
 func (c *calls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,7 +282,6 @@ func (c *calls) close() {
 	}
 }
 
-// await reports whether the last call has ended within the limit.
 func (c *calls) await(limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -2,32 +2,28 @@ package recipes
 
 import "sync"
 
-// cohort is the goroutines of one client that use one lock with retention. They
-// share an entry in the queue, and wait for it in the order of arrival. Through
-// the entry, one of them holds the lock exclusively, or several shared, or none
-// for a while. The cohort contends only while it has no entry.
+// cohort is the goroutines of one client that share a lock's node in the store
+// (see WithRetention). They take turns in order of arrival, and the client
+// joins the queue only when the cohort has no node.
 //
-// A goroutine that holds mu may lock the mutex of a hold or of an entry, but
-// not the other way round.
+// Lock order: mu before the mutex of a hold or entry.
 type cohort struct {
 	queue *queue
-	users int // how many calls and entries use the cohort; guarded by cohorts.mu
+	users int
 
 	mu         sync.Mutex
-	waiters    []*waiter    // in the order of arrival
-	contending *cohortCall  // contends for an entry; nil: none
-	shared     *sharedEntry // the entry of the cohort; nil: none
+	waiters    []*waiter // in order of arrival
+	contending *cohortCall
+	shared     *sharedEntry
 }
 
-// cohorts holds the cohorts of a client by the name of their lock. A cohort
-// without users is dropped.
+// cohorts holds a client's cohorts by lock name. A cohort that is no longer
+// used is removed.
 type cohorts struct {
 	mu     sync.Mutex
 	byName map[string]*cohort
 }
 
-// use returns the cohort of a queue, and makes it if there is none. The caller
-// has to call unuse.
 func (cs *cohorts) use(q *queue) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -43,7 +39,7 @@ func (cs *cohorts) use(q *queue) *cohort {
 	return c
 }
 
-// addUser keeps the cohort from being dropped until unuse.
+// addUser keeps the cohort in the map until unuse is called.
 func (c *cohort) addUser() {
 	cs := &c.queue.client.cohorts
 	cs.mu.Lock()
@@ -60,10 +56,10 @@ func (c *cohort) unuse() {
 	}
 }
 
-// The methods below are called with mu held.
+// The methods below require c.mu.
 
-// admitWaiters gives Locks to the waiters in their order, up to the first one
-// that may not hold the entry now.
+// admitWaiters grants the lock to waiters in order, up to the first that cannot
+// have it yet.
 func (c *cohort) admitWaiters() {
 	for len(c.waiters) > 0 && c.shared != nil {
 		l := c.shared.admit(c.waiters[0].want)
@@ -77,17 +73,17 @@ func (c *cohort) admitWaiters() {
 	c.detachIfOthersWait()
 }
 
-// detachIfOthersWait is called when a contender outside the cohort is seen, and
-// when a hold has ended or has become shared.
+// detachIfOthersWait stops the sharing of the entry if another client waits for
+// it.
 func (c *cohort) detachIfOthersWait() {
 	if c.shared != nil && c.shared.others == waiting {
 		c.detach()
 	}
 }
 
-// detach gives up an entry that only readers hold, without waiting until they
-// unlock: it admits no further hold, the store is told that the entry is
-// shared, and the last hold removes it. The waiters contend for another entry.
+// detach gives up an entry held only by readers, because another client waits.
+// No further reader is admitted, the store learns that the entry is shared, and
+// the last Unlock removes it.
 func (c *cohort) detach() {
 	s := c.shared
 	if held, exclusively := s.inUse(); !held || exclusively || s.entry.Loss() != nil {
@@ -100,7 +96,7 @@ func (c *cohort) detach() {
 	}
 }
 
-// drop makes the cohort forget its entry, so that it can contend for another
+// drop detaches the entry from the cohort, which may then contend for a new
 // one.
 func (c *cohort) drop() {
 	s := c.shared
@@ -109,12 +105,12 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
-// removeUnused removes, in the background, an entry that no goroutine holds and
-// that was of no use to a call: a writer cannot hold a reader's entry.
-// Otherwise the call would wait for Retention.Idle, although no contender holds
-// the lock.
+// removeUnused removes an idle reader's entry that would block the first
+// waiter, a writer. Otherwise the writer would wait for Retention.Idle although
+// nobody holds the lock.
 //
-// removed closes when the removal has ended. It is nil if nothing is removed.
+// The result closes when the removal has ended. It is nil if there is nothing
+// to remove.
 func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	s := c.shared
 	if s == nil || len(s.holds) > 0 {
@@ -122,7 +118,7 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	}
 	c.drop()
 	done := make(chan struct{})
-	// While the client is being closed, no goroutine starts, and no call waits.
+	// If the client is being closed, nothing is spawned; no call waits then.
 	c.queue.client.spawn(func() {
 		defer close(done)
 		_ = s.removeNode()
@@ -130,10 +126,9 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	return done
 }
 
-// passOn admits waiters after a hold has ended, or when the entry is new. It
-// keeps an entry without holds for a while if no contender waits and
-// Retention.Turns is not used up. If it returns true, the caller has to remove
-// the entry, without mu.
+// passOn hands the entry to waiters after a hold has ended. With no waiters, it
+// keeps the entry idle unless another client waits or the turns are used up. If
+// it returns true, the caller must remove the entry after releasing mu.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.admitWaiters()
@@ -141,7 +136,7 @@ func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	switch {
 	case len(s.holds) > 0:
 		return false
-	case c.shared != s: // the entry does not belong to the cohort any more
+	case c.shared != s: // dropped by the cohort
 		return true
 	case !s.spent() && len(c.waiters) == 0 && s.others != waiting && !s.entry.IsRenamed():
 		s.keepIdle()

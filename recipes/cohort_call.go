@@ -8,23 +8,21 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// waiter is a call that waits for an entry of its cohort.
 type waiter struct {
 	want    *want
-	granted chan *Lock // receives the Lock if the call gets it; capacity 1
-	failed  chan error // receives the error if the call fails; capacity 1
+	granted chan *Lock
+	failed  chan error
 }
 
-// cohortCall contends on behalf of the waiters of a cohort, for as long as
-// there are any, so that a waiter that gives up does not cost the others their
-// position in the queue.
+// cohortCall contends for a node on behalf of all waiters of a cohort. A waiter
+// that gives up therefore does not cost the others their position in the queue.
 type cohortCall struct {
 	*call
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when the call has ended
+	ended  chan struct{}
 
 	// Guarded by cohort.mu:
-	wanted    *want // what the call contends for, or was told to contend for
+	wanted    *want // the mode it contends for
 	cancelled bool
 }
 
@@ -40,7 +38,7 @@ func (c *cohort) enter(ctx context.Context, call *call) (*Lock, error) {
 	}
 }
 
-// enterOnce waits until the cohort admits the call.
+// enterOnce waits until the cohort grants the lock to the call.
 func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, call.interrupted(ctx)
@@ -70,15 +68,15 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	}
 	w := &waiter{want: call.want, granted: make(chan *Lock, 1), failed: make(chan error, 1)}
 	c.waiters = append(c.waiters, w)
-	if removed == nil { // otherwise the waiters contend when the entry is removed
+	if removed == nil { // otherwise contend after the removal
 		c.contendForAll()
 	}
 	c.mu.Unlock()
 	return c.awaitLock(ctx, call, w)
 }
 
-// awaitRemoval waits until removed closes, or the call ends. It returns at once
-// if removed is nil.
+// awaitRemoval waits for removed to close or the call to end. A nil channel
+// returns at once.
 func (c *cohort) awaitRemoval(ctx context.Context, call *call, removed <-chan struct{}) error {
 	if removed == nil {
 		return nil
@@ -122,8 +120,8 @@ func slowTimer(ctx context.Context, call *call) (c <-chan time.Time, stop func()
 	return t.C, t.Stop
 }
 
-// logSlow logs that a call waits for another one of the same client. While the
-// cohort has no entry, it logs nothing: cohortCall does.
+// logSlow logs a long wait for another goroutine of the same client. Waits for
+// other clients are logged by cohortCall.
 func (c *cohort) logSlow(call *call) {
 	c.mu.Lock()
 	shared := c.shared
@@ -136,9 +134,9 @@ func (c *cohort) logSlow(call *call) {
 		"waited", call.waited())
 }
 
-// giveUp removes a waiter whose context has ended, and discards a Lock that it
-// was granted meanwhile. After the last waiter, it gives the cohort
-// giveUpTimeout to remove its node.
+// giveUp removes a waiter whose context has ended, and unlocks the Lock if one
+// was granted meanwhile. The last waiter briefly waits for the cohort's node to
+// be removed.
 func (c *cohort) giveUp(call *call, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)
@@ -154,7 +152,7 @@ func (c *cohort) giveUp(call *call, w *waiter) {
 	c.noteProgress(call, i)
 	c.waiters = slices.Delete(c.waiters, i, i+1)
 	c.fitCall()
-	c.admitWaiters() // the waiter may have blocked the waiters behind it
+	c.admitWaiters() // it may have blocked those behind it
 	ended := c.unwanted()
 	c.mu.Unlock()
 	if ended != nil {
@@ -162,15 +160,15 @@ func (c *cohort) giveUp(call *call, w *waiter) {
 	}
 }
 
-// noteProgress notes for the error of a call what it has waited for. i is the
-// index of its waiter. It is called with mu held.
+// noteProgress records what waiter i has been waiting for, to be included in
+// its error. It is called with mu held.
 func (c *cohort) noteProgress(call *call, i int) {
 	var p snapshot
 	switch {
 	case c.contending != nil:
 		p = c.contending.progress.now()
 		if p.view.Behind == "" && p.last == nil {
-			p.last = errNoAnswer // its Create is not answered yet
+			p.last = errNoAnswer // its Create has not been answered yet
 		}
 		p.view.Position += i
 	case c.shared != nil:
@@ -180,15 +178,16 @@ func (c *cohort) noteProgress(call *call, i int) {
 	call.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// discard unlocks a Lock that no call returns. Unlock goes on in the background
-// after giveUpTimeout.
+// discard unlocks a Lock that arrived after its caller gave up. It waits only
+// briefly for the Unlock, which continues in the background.
 func (c *cohort) discard(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {
 		defer close(unlocked)
 		_ = l.Unlock()
 	}
-	// While the client is being closed, Unlock does not wait for the store.
+	// When the client is being closed, Unlock returns without waiting for the
+	// store.
 	if !c.queue.client.spawn(unlock) {
 		unlock()
 		return
@@ -196,9 +195,8 @@ func (c *cohort) discard(l *Lock) {
 	awaitBriefly(unlocked)
 }
 
-// confirm checks once more whether the caller may have the Lock, as contendOnce
-// does before a grant. If the Lock was lost meanwhile, confirm returns neither
-// a Lock nor an error, and the call waits for another one.
+// confirm rechecks the context and the lease just before a Lock is returned. If
+// the Lock was lost meanwhile, it returns nil, nil, and the caller waits again.
 func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
@@ -218,8 +216,8 @@ func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error
 	return l, nil
 }
 
-// contendForAll makes a cohortCall if the cohort needs one. It is called with
-// mu held.
+// contendForAll starts a cohortCall if waiters have no entry to wait for. It is
+// called with mu held.
 func (c *cohort) contendForAll() {
 	if c.shared != nil || c.contending != nil || len(c.waiters) == 0 {
 		return
@@ -237,7 +235,7 @@ func (c *cohort) contendForAll() {
 		s, err := c.contendShared(ctx, call)
 		c.callEnded(ctx, s, err)
 	})
-	// Otherwise the client is being closed, which ends the calls of the waiters.
+	// Otherwise the client is closing, which ends the waiters' calls too.
 	if !spawned {
 		cancel()
 		close(shared.ended)
@@ -245,7 +243,6 @@ func (c *cohort) contendForAll() {
 	}
 }
 
-// contendAgain is contendForAll without mu held.
 func (c *cohort) contendAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,9 +257,9 @@ func (c *cohort) contendShared(ctx context.Context, call *call) (*sharedEntry, e
 	return s, nil
 }
 
-// callEnded takes the result of the cohortCall. Its entry is granted to
-// waiters, and its error fails all of them. If the entry was lost already or
-// the call was cancelled, the waiters that are left contend again.
+// callEnded handles the result of a cohortCall: a granted entry goes to the
+// waiters, an error fails them all. If the entry is already lost or the call
+// was cancelled, remaining waiters contend again.
 func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,10 +281,10 @@ func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	}
 }
 
-// install makes s the entry of the cohort, unless s was lost already. It is
-// called with mu held.
+// install makes s the cohort's entry, unless it is already lost. It is called
+// with mu held.
 func (c *cohort) install(s *sharedEntry) bool {
-	if s.entry.Loss() != nil { // after this check, tellHolds drops the entry
+	if s.entry.Loss() != nil { // a loss after this check reaches tellHolds
 		return false
 	}
 	c.addUser()
@@ -296,9 +293,9 @@ func (c *cohort) install(s *sharedEntry) bool {
 	return true
 }
 
-// fitCall is called, with mu held, when a waiter has given up. A call for a
-// writer goes on for a reader, at its position, if a reader is first now. A
-// call that is of no use to the first waiter is cancelled.
+// fitCall adapts the contending call after a waiter has given up. It continues
+// as a reader if the first waiter now is one, and is cancelled if it no longer
+// serves that waiter. It is called with mu held.
 func (c *cohort) fitCall() {
 	call := c.contending
 	switch {
@@ -313,8 +310,8 @@ func (c *cohort) fitCall() {
 	}
 }
 
-// unwanted returns a channel that closes when the call that was cancelled for
-// lack of waiters has ended, or nil. It is called with mu held.
+// unwanted returns a channel that closes when the call cancelled for lack of
+// waiters has ended. It is nil if there is none. It is called with mu held.
 func (c *cohort) unwanted() <-chan struct{} {
 	if call := c.contending; call != nil && call.cancelled && len(c.waiters) == 0 {
 		return call.ended
@@ -322,9 +319,9 @@ func (c *cohort) unwanted() <-chan struct{} {
 	return nil
 }
 
-// tryEnter contends for a call of TryLock or TryRLock, unless the cohort has an
-// entry or contends already (taken). The entry stays with the cohort if the
-// cohort has got none meanwhile.
+// tryEnter is the TryLock path: it fails if the cohort already has an entry or
+// contends (taken). An entry it wins is installed in the cohort, unless the
+// cohort got another meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(call.name, ErrLocked)

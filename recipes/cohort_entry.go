@@ -9,40 +9,37 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry is an entry that the goroutines of a cohort share. Their holds
-// borrow it. cohort.mu guards the fields.
+// sharedEntry is a queue entry that the goroutines of a cohort use in turns.
+// Its fields are guarded by cohort.mu.
 //
-// A turn is a time in which one goroutine holds the entry exclusively, or in
-// which goroutines hold it shared without a gap.
+// A turn lasts while one goroutine holds the lock exclusively, or while readers
+// hold it without a gap.
 type sharedEntry struct {
 	cohort *cohort
 	entry  *engine.Entry
-	want   *want // what the node was created for
+	want   *want // what the node was created for; the mode of use may be weaker
 
-	holds  []*hold            // the holds that use the entry now
-	turns  int                // that count towards Retention.Turns, with the present one
-	others others             // as the last list of the queue showed
-	idle   *time.Timer        // removes the entry when it has had no holds for Retention.Idle
+	holds  []*hold            // holds that currently use the entry
+	turns  int                // turns taken while others wait, including the current one
+	others others             // as of the last list of the queue
+	idle   *time.Timer        // removes the entry once idle for Retention.Idle
 	cancel context.CancelFunc // stops lookForOthers
 }
 
-// others says whether a contender outside the cohort waits for the lock.
+// others is whether contenders outside the cohort wait for the lock.
 type others int
 
 const (
-	unknown others = iota // the queue has not been listed yet, or cannot be watched any more
+	unknown others = iota // not listed yet, or the watch has failed
 	none
 	waiting
 )
 
-// ownEntry grants an unblocked entry to the cohort.
 func (s *sharedEntry) ownEntry(w *want, e *engine.Entry) error {
 	s.entry, s.want = e, w
 	return e.Grant(s.tellHolds)
 }
 
-// inUse reports whether a goroutine holds the entry now, and whether one holds
-// it exclusively.
 func (s *sharedEntry) inUse() (held, exclusively bool) {
 	for _, h := range s.holds {
 		some, exclusive := h.heldNow()
@@ -51,8 +48,8 @@ func (s *sharedEntry) inUse() (held, exclusively bool) {
 	return held, exclusively
 }
 
-// spent reports whether Retention.Turns is used up. Until the queue was listed,
-// it assumes that no other contender waits, but for no longer than
+// spent reports whether the cohort must pass the lock to another client. While
+// it is unknown whether one waits, the cohort may keep the lock for up to
 // Retention.Idle.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.queue.options.retention
@@ -62,8 +59,8 @@ func (s *sharedEntry) spent() bool {
 	return s.turns >= retention.Turns
 }
 
-// admit returns a Lock of a new hold, or nil if the caller has to wait. A
-// reader that joins other readers begins no new turn.
+// admit grants the lock through this entry, or returns nil if the caller must
+// wait. A reader joining other readers does not count as a new turn.
 func (s *sharedEntry) admit(w *want) *Lock {
 	held, exclusively := s.inUse()
 	if s.entry.Loss() != nil || exclusively {
@@ -92,8 +89,7 @@ func (s *sharedEntry) lend(w *want) *Lock {
 	return l
 }
 
-// keepIdle removes the entry after Retention.Idle, unless a goroutine holds it
-// again by then.
+// keepIdle schedules the removal of the unused entry after Retention.Idle.
 func (s *sharedEntry) keepIdle() {
 	d := s.cohort.queue.options.retention.Idle
 	if s.idle == nil {
@@ -103,7 +99,7 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// retire stops what runs only while the cohort has the entry.
+// retire stops the entry's idle timer and queue watch.
 func (s *sharedEntry) retire() {
 	if s.idle != nil {
 		s.idle.Stop()
@@ -113,7 +109,8 @@ func (s *sharedEntry) retire() {
 	}
 }
 
-// watchOthers is called with cohort.mu held.
+// watchOthers starts watching the queue for other clients. It is called with
+// cohort.mu held.
 func (s *sharedEntry) watchOthers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -123,7 +120,7 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// admitReaders is called when a hold has become shared.
+// admitReaders lets waiting readers in after a downgrade.
 func (s *sharedEntry) admitReaders() {
 	c := s.cohort
 	c.mu.Lock()
@@ -133,8 +130,8 @@ func (s *sharedEntry) admitReaders() {
 	}
 }
 
-// takeBack takes back what a hold that has ended has borrowed. The entry then
-// goes to waiters, is kept for a while, or is removed: see passOn.
+// takeBack returns the entry to its cohort when a hold ends. The entry is then
+// reused, kept idle or removed.
 func (s *sharedEntry) takeBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()
@@ -155,18 +152,17 @@ func (s *sharedEntry) takeBack(h *hold) error {
 	return s.removeNode()
 }
 
-// removeNode removes an entry that the cohort has dropped. Its waiters then
-// contend for another one.
 func (s *sharedEntry) removeNode() error {
-	defer s.cohort.contendAgain() // runs also if a hook panics
+	defer s.cohort.contendAgain()
 	return s.entry.Remove(unlockTimeout)
 }
 
-// removeIdle removes the entry if it has no holds.
+// removeIdle removes the entry when its idle time is over, unless it is in use
+// again.
 func (s *sharedEntry) removeIdle() {
 	c := s.cohort
 	if c.queue.client.beginCall() != nil {
-		return // the client is being closed; the store removes the node with the session
+		return // the session is ending, which removes the node
 	}
 	defer c.queue.client.endCall()
 	c.mu.Lock()
@@ -180,20 +176,20 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// tellShared tells the store that a detached entry is shared. The reaper
-// repeats the request if it fails.
+// tellShared renames the node so that readers of other clients can get the
+// lock. On failure the reaper retries.
 func (s *sharedEntry) tellShared() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	_ = s.entry.Rename(ctx)
 }
 
-// tellHolds tells the holds that the entry was lost. The waiters contend for
-// another one.
+// tellHolds reports the loss of the entry to its holds, and lets the waiters
+// contend for a new one.
 func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	c := s.cohort
 	c.mu.Lock()
-	holds := slices.Clone(s.holds) // no hold is added to a lost entry
+	holds := slices.Clone(s.holds)
 	c.mu.Unlock()
 	var reports []func()
 	for _, h := range holds {
@@ -212,7 +208,7 @@ func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	return func() { callAll(reports) }
 }
 
-// callAll calls all functions, also if one of them panics.
+// callAll calls every function, even if one of them panics.
 func callAll(fs []func()) {
 	if len(fs) > 0 {
 		defer callAll(fs[1:])
@@ -220,9 +216,9 @@ func callAll(fs []func()) {
 	}
 }
 
-// lookForOthers watches the queue until another contender waits. It may notice
-// one so late that it has given up again. The cohort then gives its entry up for
-// nothing, which costs another node and does no other harm.
+// lookForOthers watches the queue until another contender waits. If that
+// contender gives up before it is noticed, the cohort gives up its entry for
+// nothing, which costs only a new node.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	waits := false
 	s.entry.Observe(ctx, func(nodes []driver.Node, err error) (more bool) {
@@ -238,9 +234,9 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	}
 }
 
-// forgetOthers makes turns count again, as before the first list. Otherwise a
-// client that cannot watch the queue would keep the lock for as long as its
-// goroutines take it.
+// forgetOthers marks the state of the queue as unknown, so that turns count
+// again. Otherwise a client that cannot watch the queue could keep the lock
+// forever.
 func (s *sharedEntry) forgetOthers() {
 	s.cohort.mu.Lock()
 	defer s.cohort.mu.Unlock()
@@ -249,9 +245,9 @@ func (s *sharedEntry) forgetOthers() {
 	}
 }
 
-// noteOthers notes whether a list of the queue shows that a contender outside
-// the cohort waits. If none does, the count of turns begins anew. If one does,
-// the cohort gives up an entry that only readers hold.
+// noteOthers records whether a list of the queue shows waiters of other
+// clients. Without any, the turn count restarts. With some, an entry held only
+// by readers is given up.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()
@@ -267,11 +263,11 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	return s.others
 }
 
-// othersIn reports whether a contender waits behind the entry. If the list does
-// not show the entry, it returns what was known before.
+// othersIn reports whether another contender waits behind the entry. If the
+// entry is not listed, the previous answer stands.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	i := engine.Index(nodes, s.entry.Place().Node)
-	// The node was renamed or removed, and its own watch finds out which.
+	// The node was renamed or removed; the watch of the node finds out which.
 	if i < 0 {
 		return s.others
 	}

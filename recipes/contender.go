@@ -13,26 +13,26 @@ import (
 // Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows
 // it.
 type Contender struct {
-	Node  string // the name of its node
-	Host  string // the host name as it stands in Node, see [WithHostname]; empty if dlock did not make that name
+	Node  string
+	Host  string // the host name in Node (see [WithHostname]); empty for nodes not made by dlock
 	Mode  Mode
-	Holds bool // true if it holds the lock, false if it waits
-	// HeldSince is when this client was granted the lock, by this client's
-	// clock. It is zero if this client does not hold the lock on this node.
-	// With retention it is when the client got the node.
+	Holds bool // false if it waits
+	// HeldSince is when this client got the lock on this node, by its own
+	// clock. It is zero if this client does not hold the lock on it. With
+	// retention, it is when the client got the node.
 	HeldSince time.Time
-	// Owner, Token, Created and Record are zero if the driver cannot read
-	// nodes, or has no permission to read this one. Any client that may write
-	// to the store can have written Node, Host, Token and Record, so they prove
-	// nothing. Quote them before you print them on a terminal, as String does.
-	Owner   string // the session, in the store's terms
+	// Owner, Token, Created and Record are zero if the driver cannot read nodes
+	// or lacks permission for this one. Node, Host, Token and Record may be
+	// forged by any client with write access. Quote them before printing to a
+	// terminal, as String does.
+	Owner   string // the session, as the store names it
 	Token   int64
-	Created time.Time // when the node was created, by the store's clock; zero if unknown
+	Created time.Time // by the store's clock; zero if unknown
 	Record  Record
 }
 
-// String returns one line for people. It quotes texts of the node that would
-// not print, and cuts texts that are very long.
+// String describes the contender on one line. Unprintable text is quoted, and
+// very long text is cut.
 func (c Contender) String() string {
 	verb := "waits"
 	if c.Holds {
@@ -60,10 +60,9 @@ func (c Contender) String() string {
 	return line
 }
 
-// Queue returns the holders of the lock and the contenders that wait for it, in
-// the order of the queue. It makes one request, and one more for each contender
-// if the driver can read nodes. The queue may have changed when Queue returns:
-// the result is for people, and not for decisions.
+// Queue returns the lock's holders and waiters in queue order. It makes one
+// request, plus one per contender if the driver can read nodes. It is meant for
+// diagnosis: the queue may have changed by the time Queue returns.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
@@ -97,8 +96,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		w := wantOf(n)
 		c := Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Holds: len(w.rule(nodes[:i])) == 0, HeldSince: since[n]}
 		switch err := s.describe(ctx, queue, &c); {
-		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
-		case errors.Is(err, fs.ErrPermission): // this contender is shown without the fields that describe fills in
+		case errors.Is(err, driver.ErrGone): // removed since the list
+		case errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
 			contenders = append(contenders, c)
 		case err != nil:
 			return nil, err
@@ -109,8 +108,6 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	return contenders, nil
 }
 
-// describe fills in the fields that are known only if the driver can read
-// nodes.
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
 	info, err := driver.Read(ctx, s.ofDriver(), queue, c.Node)
 	switch {

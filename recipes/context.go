@@ -8,17 +8,15 @@ import (
 )
 
 // Context returns a child of parent that is cancelled when the lock is lost or
-// unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Work that
-// the lock protects should run under this context.
+// unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Run the
+// work that the lock protects under this context.
 //
-// Re-entry: a call of Lock or RLock of the same lock and client with this
-// context, or with a child of it, takes the lock again, at once and without a
-// request. A shared Lock cannot be taken again exclusively: that returns
-// [ErrUpgrade].
+// Calls of Lock or RLock for the same lock and client with this context, or a
+// child of it, re-enter the lock: they succeed at once and without a request. A
+// shared lock cannot be re-entered exclusively; that returns [ErrUpgrade].
 //
-// Each goroutine that has the context can take the lock again. So goroutines
-// that share the context do not exclude each other, even if each of them calls
-// Lock:
+// Goroutines that share the context do not exclude each other, even if each of
+// them calls Lock:
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {
@@ -26,13 +24,13 @@ import (
 //		workers.Go(func() error { return m.WithLock(ctx, item.save) })
 //	}
 //
-// Give a goroutine that must not take the lock again a context of
+// To make a goroutine compete for the lock, give it a context of
 // [WithoutReentry].
 //
-// Calls with the same parent return the same context. The lock keeps it until
-// parent ends or until Unlock. So during a long hold, a parent that was made
-// for one piece of work has to be cancelled afterwards, as every result of
-// context.WithCancel has to be. A nil parent counts as context.Background.
+// Calls with the same parent return the same context, which the lock keeps
+// until the parent ends or Unlock is called. During a long hold, cancel parents
+// made for one piece of work when that work is done. A nil parent counts as
+// context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -64,8 +62,6 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep makes the Lock cancel a context when it ends, unless the parent ends
-// first. It is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -76,12 +72,12 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// lockContext is a context that a Lock has to cancel. A Lock keeps one for each
-// parent, so that the memory of a long hold does not grow.
+// lockContext is a context that ends with its Lock. The Lock keeps only one per
+// parent, so that a long hold does not leak memory.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	stop   func() bool // stops waiting for the parent to end
+	stop   func() bool // unregisters from the parent
 }
 
 func (c *lockContext) cancelWith(cause error) {
@@ -91,7 +87,8 @@ func (c *lockContext) cancelWith(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns the parent, or a new key if it is not comparable.
+// contextKey returns a map key for parent: a fresh one if parent is not
+// comparable.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent
@@ -99,14 +96,14 @@ func contextKey(parent context.Context) any {
 	return new(byte)
 }
 
-// takeContexts is called with mu held.
+// takeContexts removes and returns all contexts for the caller to cancel. It is
+// called with mu held.
 func (l *Lock) takeContexts() []*lockContext {
 	contexts := slices.Collect(maps.Values(l.contexts))
 	l.contexts = nil
 	return contexts
 }
 
-// forget drops the context of a parent that has ended.
 func (l *Lock) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

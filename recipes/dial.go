@@ -21,30 +21,29 @@ var (
 	errStartsAnew  = errors.New("no call waits any more, and the client connects anew")
 )
 
-// dialing is the state of a client's attempts to connect.
+// dialing is a client's connection state, shared by its attempts to connect.
 type dialing struct {
-	err     atomic.Pointer[error] // the last error of Connect; nil if Connect has succeeded since
-	pace    pace                  // the pauses between attempts; one attempt at a time uses it
-	attempt *dialAttempt          // guarded by Client.mu; nil: none is under way
+	err     atomic.Pointer[error] // the last error of Connect; nil after a success
+	pace    pace                  // spaces attempts; used by one attempt at a time
+	attempt *dialAttempt
 }
 
 // dialAttempt is one attempt to connect, shared by all calls that need a
-// session meanwhile. Once it has called Connect, it goes on when they give up,
-// because calls with deadlines shorter than a connect would never get a session
-// otherwise. It ends with Connect, after dialTimeout, or with Close.
+// session. It continues when its callers give up, because calls with deadlines
+// shorter than a connect would otherwise never get a session.
 type dialAttempt struct {
-	ended   chan struct{} // closed when session and err are set
+	ended   chan struct{}
 	session *session
 	err     error
 
 	// Guarded by Client.mu:
-	callers int                     // how many calls wait for the attempt
-	cancel  context.CancelCauseFunc // cancels the Connect under way; nil: none is
-	anew    chan struct{}           // closed when the Connect that giveUp has cancelled has returned; nil: there was none
+	callers int                     // number of calls waiting for it
+	cancel  context.CancelCauseFunc // cancels the Connect in flight; nil if there is none
+	anew    chan struct{}           // closed when a cancelled Connect has returned; nil if none was
 }
 
-// joinAttempt returns the attempt under way, or begins one. Once Close has
-// begun, it returns nil.
+// joinAttempt returns the attempt in flight, or starts one. It returns nil once
+// Close has begun.
 func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,10 +70,9 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp is called when a call stops waiting for the attempt. If no call knows
-// yet why there is no session, the last one cancels Connect to find out, and
-// waits for the error for giveUpTimeout. That happens once in an attempt, which
-// then calls Connect anew.
+// giveUp ends a call's wait for the attempt. If the reason for the missing
+// session is still unknown, the last caller cancels Connect once to obtain its
+// error, and the attempt then connects again.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--
@@ -88,7 +86,7 @@ func (c *Client) giveUp(a *dialAttempt) {
 	awaitBriefly(a.anew)
 }
 
-// awaitBriefly waits until done is closed, for giveUpTimeout at most.
+// awaitBriefly waits for done to close, for at most giveUpTimeout.
 func awaitBriefly(done <-chan struct{}) {
 	t := time.NewTimer(giveUpTimeout)
 	defer t.Stop()
@@ -98,7 +96,6 @@ func awaitBriefly(done <-chan struct{}) {
 	}
 }
 
-// unreached returns the error of the last attempt to connect, or nil.
 func (c *Client) unreached() error {
 	if err := c.dialing.err.Load(); err != nil {
 		return *err
@@ -106,8 +103,8 @@ func (c *Client) unreached() error {
 	return nil
 }
 
-// dial connects. The hook Connected gets ctx, which has the values of the
-// context of the call that began the attempt.
+// dial connects until it succeeds or the attempt ends. The Connected hook gets
+// ctx, with the values of the call that started the attempt.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
@@ -138,7 +135,6 @@ func (c *Client) startsAnew(a *dialAttempt) (anew chan struct{}) {
 	return a.anew
 }
 
-// connect calls Connect once, and reports the result.
 func (c *Client) connect(ctx context.Context, a *dialAttempt) (driver.Session, error) {
 	began := time.Now()
 	ds, err := c.connectOnce(a)
@@ -170,7 +166,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
-	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt; it is not the context of a caller
+	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, not to a caller
 		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -179,8 +175,8 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	return s, err
 }
 
-// beginConnect returns why Connect must not be called, or nil. If all callers
-// gave up in the pause before, later calls begin another attempt.
+// beginConnect returns nil if Connect may be called. It fails if all callers
+// gave up during the pause; a later call then starts a new attempt.
 func (c *Client) beginConnect(a *dialAttempt, cancel context.CancelCauseFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +211,7 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 	}
 }
 
-// pace spaces out attempts to connect that follow failures.
+// pace spaces out attempts to connect after failures.
 type pace struct {
 	engine.Retries
 	until time.Time
@@ -230,7 +226,7 @@ func (p *pace) record(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// sleep waits until the next attempt may begin. It returns false if stop closes
+// sleep waits until the next attempt is due. It returns false if stop closes
 // first.
 func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {

@@ -1,16 +1,16 @@
-// Package recipes holds the algorithms of dlock. It builds locks on the
-// interfaces and rules of package driver only, so that a lock works on every
-// store that has a driver.
+// Package recipes implements dlock's locks. It uses only the interfaces and
+// guarantees of package driver, so the locks work with every store that has a
+// driver.
 //
-// The read-write lock is the classic one of ephemeral sequential nodes. It is
+// The read-write lock is the classic recipe of ephemeral sequential nodes,
 // described in "ZooKeeper: Wait-free coordination for Internet-scale systems"
-// (Hunt et al., USENIX ATC 2010), section 2.4, and on the page "Recipes and
-// Solutions" of ZooKeeper's manual. Each contender appends a node, host-R-seq or
-// host-W-seq, to the queue of the lock. A writer holds the lock when no node is
-// ahead of its own. A reader holds it when no writer's node is ahead of its own.
-// A waiter watches one node only: its predecessor, which is the last node that it
-// waits for. So a release wakes one writer, or the readers to which it grants the
-// lock, and no other waiter.
+// (Hunt et al., USENIX ATC 2010), section 2.4, and in "Recipes and Solutions"
+// of the ZooKeeper manual. Each contender appends a node to the queue of the
+// lock: host-W-seq for a writer, host-R-seq for a reader. A writer holds the
+// lock when no node is ahead of its own, a reader when no writer's node is.
+// Each waiter watches only its predecessor, the last node that it must wait
+// for. A release therefore wakes only the contenders that it grants the lock
+// to.
 //
 // Applications use package dlock, which exports every name of this package.
 package recipes

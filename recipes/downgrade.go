@@ -8,20 +8,20 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Downgrade turns an exclusive lock into a shared one, and the caller holds it
-// without a gap. Waiting readers may then get the lock, up to the first waiting
-// writer. The token stays. If the lock is shared already, and the store has
-// been told so or need not be told, Downgrade returns nil at once.
+// Downgrade turns an exclusive lock into a shared one, without releasing it in
+// between. Waiting readers may then get the lock, up to the first waiting
+// writer. The token stays the same. Downgrade is a no-op if the lock is already
+// shared and the store need not be told.
 //
 // If other Locks hold the same node exclusively by re-entry, the store is told
-// when the last of them unlocks or downgrades. A driver without a Replacer
-// cannot tell the store at all: readers then wait until Unlock.
+// when the last of them unlocks or downgrades. With a driver that is no
+// Replacer, readers wait until Unlock.
 //
-// After an error of the store or of ctx the lock counts as shared all the same,
-// because the store may have granted it to readers. The error matches
-// driver.ErrUnavailable. The client tries again in the background, and another
-// Downgrade waits for that. If the lock is lost or unlocked already, the error
-// matches [ErrLost] or [ErrNotHeld].
+// If the store or ctx fails, the lock counts as shared anyway, because the
+// store may already have granted it to readers. The error matches
+// driver.ErrUnavailable. The client retries in the background, and another
+// Downgrade waits for the result. If the lock is already lost or unlocked, the
+// error matches [ErrLost] or [ErrNotHeld].
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -49,8 +49,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, lockError)
 }
 
-// downgradeRest downgrades a hold whose last exclusive Lock was unlocked while
-// shared Locks remain.
+// downgradeRest makes a hold shared when its last exclusive Lock was unlocked
+// but shared Locks remain.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
@@ -59,13 +59,13 @@ func (l *Lock) downgradeRest() error {
 	case errors.Is(err, ErrLost):
 		l.noteEnd(err)
 	case errors.Is(err, ErrNotHeld):
-		return nil // all Locks of the hold, now shared, were unlocked meanwhile; so the node is gone
+		return nil // all Locks were unlocked meanwhile, so the node is gone
 	}
 	return err
 }
 
-// markShared is called, with mu held, when a Lock was downgraded or unlocked.
-// It reports whether the hold is shared now and its node has to be renamed.
+// markShared reports whether the hold has become shared and its node must be
+// renamed. It is called with mu held, after a Lock was downgraded or unlocked.
 func (h *hold) markShared() bool {
 	if h.want.downgraded == nil || len(h.locks) == 0 || h.exclusive() {
 		return false
@@ -74,9 +74,8 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade tells the cohort and the store that a hold is shared. It returns
-// why the hold has ended, or the error of the store as the function failed
-// wraps it.
+// downgrade makes the hold shared in the cohort and in the store. An error of
+// the store is wrapped by failed.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	if h.shared != nil {
 		h.shared.admitReaders()

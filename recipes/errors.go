@@ -14,51 +14,49 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Errors to match with errors.Is. Every error names the lock that it is about.
+// Errors to match with errors.Is. Each error message names the lock.
 var (
 	// ErrLocked is returned by TryLock and TryRLock if they would have to wait
 	// for another contender.
 	ErrLocked = errors.New("locked by another contender")
 
-	// ErrTimeout is returned if the deadline of the context or the time of
-	// WithTimeout has passed before the lock was granted. The error also
-	// matches context.DeadlineExceeded. It matches driver.ErrUnavailable, too,
-	// if by then the store could not be reached or had not answered a request.
-	// Its message names the holder that the waiter saw when it last listed the
-	// queue. A waiter at the end of a long queue lists it seldom.
+	// ErrTimeout is returned if the deadline of the context or the limit of
+	// WithTimeout passes before the lock is granted. The error also matches
+	// context.DeadlineExceeded, and driver.ErrUnavailable if the store was not
+	// reachable or a request was unanswered. The message names the holder as of
+	// the last time the waiter listed the queue, which may be long ago in a
+	// long queue.
 	ErrTimeout error = timeout{}
 
-	// ErrLost means that the lock was held and then lost, because its session
-	// ended or because its node was removed by an operator or another client.
-	// Another contender may hold the lock by now.
+	// ErrLost means that the lock was held and then lost: its session ended, or
+	// an operator or another client removed its node. Another contender may
+	// hold the lock by now.
 	ErrLost = errors.New("lock lost")
 
-	// ErrNotHeld means that the lock is not held any more, because it was
-	// unlocked.
+	// ErrNotHeld means that the lock was unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
-	// ErrNotRun is returned by WithLock and WithRLock if the lock was not
-	// granted, so that the function was not called. The error also matches what
-	// Lock or RLock returned.
+	// ErrNotRun is returned by WithLock and WithRLock if they did not call the
+	// function, because the lock was not granted. The error also matches the
+	// one from Lock or RLock.
 	ErrNotRun = errors.New("the function was not called")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
-	// held to the end and given back, but the store has not confirmed that its
-	// node is removed. The node may block other contenders for a while. If the
-	// reason is that the store did not answer in time, the error matches
-	// driver.ErrUnavailable, and neither ErrTimeout nor an error of a context.
+	// released but the store has not confirmed that the node is removed. The
+	// node may block other contenders for a while. If the store did not answer
+	// in time, the error also matches driver.ErrUnavailable, but never
+	// ErrTimeout or a context error.
 	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
 
-	// ErrUpgrade is returned to a caller that holds the lock shared and wants
-	// it exclusively. To wait for that would be a deadlock.
+	// ErrUpgrade is returned if the holder of a shared lock asks for it
+	// exclusively. Waiting would deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
-	// ErrClosed is returned by every call of a closed client, of its locks
-	// included.
+	// ErrClosed is returned by all calls on a closed client and its locks.
 	ErrClosed = errors.New("client closed")
 
-	// ErrBadName is returned by every use of a lock whose name breaks the rules
-	// of [Client.RWMutex].
+	// ErrBadName is returned by every use of a lock with an invalid name; see
+	// [Client.RWMutex].
 	ErrBadName = driver.ErrBadName
 )
 
@@ -68,7 +66,6 @@ func (timeout) Error() string        { return "timed out" }
 func (timeout) Timeout() bool        { return true }
 func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// lockError says which lock an error is about.
 func lockError(lock string, err error) error { return &namedError{lock, err} }
 
 type namedError struct {
@@ -79,11 +76,11 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer takes the place of the store's error if the time of a call ran
-// out while a request was under way.
+// errNoAnswer is reported if a call's time runs out while a request is in
+// flight.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// unavailable returns an error that matches err and driver.ErrUnavailable.
+// unavailable makes err match driver.ErrUnavailable, too.
 func unavailable(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) {
 		return err
@@ -91,7 +88,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked hides some of the targets that err matches.
+// masked is an error that does not match some of the targets it wraps.
 type masked struct {
 	err error
 	not []error
@@ -105,7 +102,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns err with the same text, without matching the targets in not.
+// mask returns an error with the same text that does not match the targets in
+// not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -113,22 +111,23 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError returns an error that matches ErrUnlock and cause, but no error
-// of a context: the limit that has passed is that of Unlock, not the caller's.
+// unlockError returns an error that matches ErrUnlock and cause, but no context
+// error: the expired limit is Unlock's own, not the caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError says who holds the lock that a call has timed out for.
+// timeoutError is returned when a call times out. It names the holder it waited
+// for.
 type timeoutError struct {
 	lock   string
 	after  time.Duration
-	holder string        // the holder's node; empty if the call had no node itself
-	mine   bool          // whether this client is the holder
-	asOf   time.Duration // how long ago the holder was seen; 0 if its node is watched
-	ahead  int           // number of nodes before the call's own
-	last   error         // the last error of the store, or nil
+	holder string        // the holder's node; empty if unknown
+	mine   bool          // whether this client holds the lock
+	asOf   time.Duration // age of the information about the holder; 0 if watched
+	ahead  int           // number of nodes ahead in the queue
+	last   error         // last error of the store, or nil
 }
 
 func (e *timeoutError) Error() string {
@@ -171,8 +170,7 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join returns an error that matches all targets of the errors that are not
-// nil.
+// join combines the non-nil errors into one that matches all their targets.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {
@@ -181,8 +179,7 @@ func join(errs ...error) error {
 	case 1:
 		return all[0]
 	}
-	// This does not use multierror.Append, which would take apart an error that
-	// is itself a multierror.
+	// multierror.Append would flatten an error that is itself a multierror.
 	return &multierror.Error{Errors: all, ErrorFormat: oneLine}
 }
 
@@ -194,15 +191,13 @@ func oneLine(errs []error) string {
 	return strings.Join(texts, "; ")
 }
 
-// maxPrinted is the length in bytes from which printable cuts a name. Every
-// name that dlock makes is shorter.
+// maxPrinted limits the length of names in messages, in bytes. Names made by
+// dlock are shorter.
 const maxPrinted = 1024
 
-// printable returns a name for messages, which any client of the store may have
-// chosen. It quotes a name that would not print, and cuts one that is too long.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // how many bytes at the end of the name are kept, the sequence among them
+		const end = 32 // bytes kept at the end, including the sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

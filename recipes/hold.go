@@ -12,29 +12,27 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one contender's hold of an entry: the Lock of its grant, and those of
+// hold is one grant of a lock: the Lock returned for it and those of
 // re-entries. It ends with the last Unlock.
 type hold struct {
 	queue  *queue
 	want   *want
 	entry  *engine.Entry
-	shared *sharedEntry // lends the entry and takes it back; nil without retention
+	shared *sharedEntry // the entry's owner with retention; nil without
 	since  time.Time
 
 	mu    sync.Mutex
-	locks []*Lock // guarded by mu; without the unlocked ones
-	lost  error   // guarded by mu; nil until the Locks know of a loss
-	hooks *ending // guarded by mu; nil until the hook Granted has returned
+	locks []*Lock // guarded by mu; Locks not yet unlocked
+	lost  error   // guarded by mu; set once the Locks are marked lost
+	hooks *ending // guarded by mu; nil until the Granted hook has returned
 }
 
-// ending is how to report the end of a hold.
+// ending holds what is needed to report the end of a hold to its hooks.
 type ending struct {
-	trace *Trace          // has the hooks Released and Lost
+	trace *Trace
 	ctx   context.Context // for these hooks
 }
 
-// unreported is the ending of a hold without hooks. It is shared, so that such
-// a hold allocates none.
 var unreported = &ending{new(Trace), context.Background()}
 
 func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *Lock) {
@@ -47,8 +45,8 @@ func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *L
 	return h, h.addLock(w.exclusive)
 }
 
-// addLock adds a Lock to the hold. It is called with mu held, or before other
-// goroutines know the hold.
+// addLock adds a Lock to the hold. It is called with mu held, or before the
+// hold is published.
 func (h *hold) addLock(exclusive bool) *Lock {
 	l := newLock(lockState{hold: h, exclusive: exclusive})
 	h.locks = append(h.locks, l)
@@ -64,18 +62,18 @@ func newLock(state lockState) *Lock {
 	return &made.lock
 }
 
-// check reads the clocks of the session. If the entry was lost, the Locks have
-// been told of the loss when check returns. It is called without mu.
+// check detects an expired lease. If the entry is lost, all Locks are marked as
+// lost when it returns. It must be called without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.tellLoss(*loss)()
 	}
 }
 
-// tellLoss tells the Locks that they are lost. Only the first loss counts, and
-// none after the last Unlock. The contexts of the Locks end before Lost closes,
-// so a caller that has seen Lost closed finds them ended. report logs the loss
-// and calls the hook Lost.
+// tellLoss marks the Locks as lost, unless they already are or all were
+// unlocked. Contexts are cancelled before Lost closes, so a caller that has
+// seen Lost closed never passes a live context on. The returned function logs
+// the loss and runs the Lost hook.
 func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	err := h.lostError(loss)
 	for {
@@ -92,9 +90,10 @@ func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	}
 }
 
-// markLost returns the contexts of the Locks that have not ended. If there are
-// none, it marks the Locks as lost. granted reports whether the hook Granted has
-// returned, and counts whether the loss counts.
+// markLost marks the Locks as lost, unless some of their contexts have not
+// ended: then it returns those for the caller to cancel first. granted reports
+// whether the Granted hook has returned, counts whether this is the first loss
+// of a held lock.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,8 +123,8 @@ func (h *hold) lostError(loss engine.Loss) *lostError {
 	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 
-// reportLoss logs a loss. It calls the hook Lost, unless the hook Granted has
-// not returned: then reportsEnd calls Lost.
+// reportLoss logs a loss and runs the Lost hook. If the Granted hook is still
+// running, reportsEnd runs Lost afterwards.
 func (h *hold) reportLoss(err *lostError, granted bool) {
 	h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
 	if granted {
@@ -139,9 +138,9 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// reportsEnd calls granted, which calls the hook Granted. From then on the hold
-// reports its end to the trace, also if granted panics. If the hold was lost
-// meanwhile, reportsEnd calls the hook Lost.
+// reportsEnd runs the Granted hook and from then on reports the end of the hold
+// to the trace, even if the hook panics. If the hold was lost meanwhile, it
+// runs the Lost hook.
 func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
 	defer func() {
 		h.mu.Lock()
@@ -167,21 +166,19 @@ func (h *hold) ending() *ending {
 	return h.hooks
 }
 
-// exclusive reports whether one of the Locks is exclusive. It is called with mu
-// held.
+// exclusive reports whether any Lock is exclusive. It is called with mu held.
 func (h *hold) exclusive() bool {
 	return slices.ContainsFunc(h.locks, func(l *Lock) bool { return l.exclusive })
 }
 
-// heldNow reports whether a Lock of the hold is not unlocked, and whether one of
-// these is exclusive.
+// heldNow reports whether any Lock is still held, and whether any of those is
+// exclusive.
 func (h *hold) heldNow() (held, exclusive bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.locks) > 0, h.exclusive()
 }
 
-// ended returns why the hold has ended, or nil. It reads the clocks.
 func (h *hold) ended() error {
 	h.check()
 	h.mu.Lock()
@@ -195,7 +192,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// dropLock is called with mu held.
+// dropLock removes l and its copies. It is called with mu held.
 func (h *hold) dropLock(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }

@@ -5,46 +5,44 @@ import (
 	"fmt"
 )
 
-// Lock is a lock that is held until Unlock, or until it is lost. A call that
-// takes the lock again by re-entry returns a Lock of its own. The node in the
-// store is removed by the last Unlock.
+// Lock is a held lock. It is held until Unlock, or until it is lost. A re-entry
+// returns a Lock of its own, and the last Unlock removes the node from the
+// store.
 //
-// A Lock comes from a call of an RWMutex that returned no error. The zero value
-// and nil come from no call. They behave like a Lock that was unlocked: errors
-// match [ErrNotHeld], and the other results are zero. A Lock is safe for use by
-// many goroutines.
+// Locks are returned by the methods of RWMutex. The zero value and nil behave
+// like an unlocked Lock: errors match [ErrNotHeld], and other results are zero.
+// A Lock is safe for concurrent use.
 //
-// A copy of a Lock is the same lock: if one of the two is unlocked, both are.
-// Pass a pointer all the same, because go vet reports copies.
+// A copy of a Lock is the same lock: unlocking one unlocks both. Pass pointers
+// all the same, because go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState
 }
 
-// noCopy makes go vet report copies of the struct that it is in.
+// noCopy makes go vet report copies of the struct that embeds it.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// lockState is what a Lock and its copies have in common.
 type lockState struct {
 	hold *hold
 
 	// Guarded by hold.mu:
 	exclusive bool
 	unlocked  bool
-	end       error                // what a second Unlock returns
-	lost      chan struct{}        // what Lost returns; made by the first call of Lost
-	contexts  map[any]*lockContext // the contexts to cancel when this Lock ends; the key is contextKey(parent)
+	end       error                // the result of further Unlocks
+	lost      chan struct{}        // returned by Lost; created on first use
+	contexts  map[any]*lockContext // cancelled when this Lock ends; by contextKey(parent)
 }
 
-// errNoLock is the error of a Lock that is the zero value or nil.
+// errNoLock is returned by methods of a nil or zero Lock.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
 func (l *Lock) fromNoCall() bool { return l == nil || l.lockState == nil }
 
-// Mode returns [Shared] or [Exclusive]: how the lock is held at this moment.
+// Mode reports how the lock is held now: [Shared] or [Exclusive].
 func (l *Lock) Mode() Mode {
 	if l.fromNoCall() {
 		return 0
@@ -54,7 +52,6 @@ func (l *Lock) Mode() Mode {
 	return l.mode()
 }
 
-// mode does what Mode does. It is called with mu held.
 func (l *Lock) mode() Mode {
 	if l.exclusive {
 		return Exclusive
@@ -62,8 +59,8 @@ func (l *Lock) mode() Mode {
 	return Shared
 }
 
-// Node returns the present name of the lock's node, such as
-// "web1-W-0000000007". A downgrade changes it.
+// Node returns the current name of the lock's node, such as
+// "web1-W-0000000007". Downgrade changes the name.
 func (l *Lock) Node() string {
 	if l.fromNoCall() {
 		return ""
@@ -71,19 +68,19 @@ func (l *Lock) Node() string {
 	return l.hold.entry.Place().Name
 }
 
-// Token returns the fencing token. Send it to the resource that the lock
-// protects, and let the resource refuse a token that is smaller than the
-// greatest one that it has seen. Nothing else keeps out a holder that has lost
-// the lock and does not know it yet.
+// Token returns the fencing token. Send it with every request to the protected
+// resource, and have the resource reject any token smaller than the greatest it
+// has seen. Nothing else stops a holder that has lost the lock and does not
+// know it yet.
 //
 // The token of an exclusive lock is greater than that of every earlier
-// exclusive lock of this name, within one history of one store. After a change to
-// another store, or to one that was restored or set up anew, tokens may be
-// smaller, and the resource would refuse them: docs/use/guarantees.md says what to do.
-// The token of a shared lock is
-// compared with the greatest exclusive token and never raises it, because
-// readers hold the lock together. A re-entry has the token of the lock that it
-// takes again.
+// exclusive lock of this name in the same store. After a move to another store,
+// or after a store was restored or set up anew, tokens may be smaller;
+// docs/use/guarantees.md says what to do.
+//
+// Shared locks are held together, so their tokens must be compared with the
+// greatest exclusive token but must not raise it. A re-entry has the token of
+// the lock it re-enters.
 func (l *Lock) Token() int64 {
 	if l.fromNoCall() {
 		return 0
@@ -95,9 +92,9 @@ func (l *Lock) Token() int64 {
 // ended, or an operator or another client removed its node. It never closes
 // after Unlock.
 //
-// A session counts as ended before the store grants the lock to another
-// session. But a request that was sent to a resource before the loss may reach
-// the resource after it: see Token.
+// The session counts as ended before the store can grant the lock to another
+// one. However, a request sent before the loss may still reach the resource
+// after it; see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -114,13 +111,13 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err returns nil while the lock is held, which means that its lease runs and
-// that no loss was noticed. Err reads the clocks. So a process that was paused
-// learns of a loss from Err even before Lost has closed. But in a virtual machine
-// that was paused the clocks may have stood still: only the token helps then.
+// Err returns nil while the lock is held: its lease has not expired and no loss
+// was noticed. Err reads the clock, so after a pause of the process it reports
+// a loss even before Lost closes. In a virtual machine that was paused, clocks
+// may have stood still; only the token helps then.
 //
 // After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and
-// after an Unlock that came after a loss both.
+// after a loss followed by Unlock both.
 func (l *Lock) Err() error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -134,7 +131,8 @@ func (l *Lock) Err() error {
 	return l.hold.lost
 }
 
-// notHeld is called with mu held.
+// notHeld returns the error of a Lock that was unlocked. It is called with mu
+// held.
 func (l *Lock) notHeld() error {
 	if l.end == l.hold.queue.notHeld {
 		return l.end
@@ -142,7 +140,7 @@ func (l *Lock) notHeld() error {
 	return bothError{l.hold.queue.notHeld, l.end}
 }
 
-// bothError has the text of its first error, and matches both.
+// bothError matches two errors but prints only the first.
 type bothError struct {
 	error
 	also error
@@ -150,16 +148,14 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// noteEnd sets what a second Unlock returns.
 func (l *Lock) noteEnd(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	l.end = err
 }
 
-// String returns one line for people: the lock's name, its mode, its node, its
-// token, and whether it is held, unlocked or lost. It may be called at any
-// time.
+// String describes the lock on one line: name, mode, node, token, and whether
+// it is held, unlocked or lost.
 func (l *Lock) String() string {
 	if l.fromNoCall() {
 		return "no lock"

@@ -2,7 +2,7 @@ package recipes
 
 import "fmt"
 
-// Mode is how a lock is held or wanted.
+// Mode is how a lock is held or requested.
 type Mode int
 
 const (
@@ -23,8 +23,7 @@ func (m Mode) String() string {
 	return "no mode"
 }
 
-// ParseMode returns the mode for "shared" or "exclusive", and an error for any
-// other text.
+// ParseMode parses "shared" or "exclusive". Any other text is an error.
 func ParseMode(s string) (Mode, error) {
 	for _, m := range []Mode{Shared, Exclusive} {
 		if s == m.String() {
@@ -34,8 +33,8 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("dlock: %q is no mode of a lock (want %q or %q)", s, Shared, Exclusive)
 }
 
-// MarshalText returns "shared" or "exclusive", an empty text for the zero
-// value, and an error for any other value.
+// MarshalText returns "shared" or "exclusive", or an empty text for the zero
+// value. Other values are an error.
 func (m Mode) MarshalText() ([]byte, error) {
 	if m == 0 {
 		return nil, nil
@@ -44,8 +43,7 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(m.String()), err
 }
 
-// UnmarshalText reverses MarshalText: it sets the mode that the text names.
-// After an error the mode is as before.
+// UnmarshalText is the inverse of MarshalText. On error the mode is unchanged.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = 0

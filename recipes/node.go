@@ -21,17 +21,16 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// isReader reports whether a listed node is a reader's. It reads the name from
-// the right, because the host name may itself look like a kind and a sequence.
-// Any other node counts as a writer's, so that no contender is granted the lock
-// beside a node of unknown kind.
+// isReader reports whether the node belongs to a reader. It parses the name
+// from the right, because a host name may itself look like a kind and sequence.
+// Nodes of unknown kind count as writers, so that they block every contender.
 func isReader(n driver.Node) bool {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
-// hostOf returns the host in the name of a listed node, or an empty string if
-// dlock does not make such names.
+// hostOf extracts the host from a node name, or returns an empty string for
+// names not made by dlock.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {
@@ -55,9 +54,9 @@ var systemHostname = sync.OnceValue(func() string {
 	return encodeHostname(name)
 })
 
-// encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that
-// different host names stay different. It cuts the result at 200 bytes, but
-// never within an encoded byte.
+// encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that distinct
+// host names stay distinct. The result is cut at 200 bytes, but never within an
+// encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -79,8 +78,8 @@ func encodeHostname(name string) string {
 	return b.String()
 }
 
-// Record is what a node says of the process that made it, for people who look
-// at a queue. The store keeps the record as a small JSON object.
+// Record describes the process that created a node, for people inspecting a
+// queue. It is stored in the node as a small JSON object.
 type Record struct {
 	ID      string    `json:"id"`              // random, and different in every node
 	PID     int       `json:"pid"`             // the number of the process
@@ -94,7 +93,6 @@ func (r Record) empty() bool {
 	return r.ID == "" && r.PID == 0 && r.Program == "" && r.Since.IsZero() && r.Data == "" && r.Bytes == nil
 }
 
-// String returns one line for people; see [Contender.String].
 func (r Record) String() string {
 	line := fmt.Sprintf("pid %d, program %s, since %s", r.PID, printable(r.Program), r.Since.Format(time.RFC3339Nano))
 	switch {
@@ -106,7 +104,8 @@ func (r Record) String() string {
 	return line
 }
 
-// recordTail returns the part of a record that all nodes of a lock share.
+// recordTail encodes the part of a record that is the same for all nodes of a
+// lock, so that it is computed only once.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`
@@ -121,12 +120,12 @@ func recordTail(data []byte) []byte {
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // this never happens, because a struct of numbers, strings and bytes can be marshalled
+		panic(err) // unreachable: such a struct can always be marshalled
 	}
 	return b[1:]
 }
 
-// newRecord returns the data of a node of a call that began at now.
+// newRecord returns the node data for a call that began at now.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)
@@ -140,8 +139,8 @@ func newRecord(now time.Time, tail []byte) []byte {
 	return append(b, tail...)
 }
 
-// parseRecord reads data that any client of the store may have written. Data
-// that is no record gives an empty Record.
+// parseRecord parses node data, which any client of the store may have written.
+// Invalid data gives an empty Record.
 func parseRecord(data []byte) Record {
 	var r Record
 	if len(data) > maxRecord || json.Unmarshal(data, &r) != nil {
@@ -150,5 +149,4 @@ func parseRecord(data []byte) Record {
 	return r
 }
 
-// maxRecord is the greatest length of node data that is parsed, in bytes.
 const maxRecord = 1 << 20

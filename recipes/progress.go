@@ -12,14 +12,13 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// progress is what a call has found out about the queue and the store, for
-// errors and logs. In a cohort, the waiters read the progress of the
-// cohortCall.
+// progress is what a call has learned about the queue and the store, for use in
+// errors and logs. Waiters in a cohort use that of their cohortCall.
 type progress struct {
 	mu   sync.Mutex
-	node string      // the name of the last entry's node
-	view engine.View // the last view of the queue; zero before the queue was joined
-	last error       // the last error of the store; nil if the store has answered since
+	node string
+	view engine.View // latest view of the queue; zero before it was joined
+	last error       // last error of the store; nil after a success
 }
 
 type snapshot struct {
@@ -40,8 +39,8 @@ func (p *progress) set(change func(p *progress)) {
 	change(p)
 }
 
-// unanswered is called when the context of the call has ended. If a request was
-// in flight then, the error of the call says that the store has not answered.
+// unanswered records that a request was in flight when the call's context
+// ended, so that the error can say so.
 func (c *call) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
@@ -51,7 +50,7 @@ func (c *call) unanswered(err error) {
 	}
 }
 
-// noteError keeps an error until the store has answered.
+// noteError records an error of the store; nil clears it after a success.
 func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last = err }) }
 
 func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
@@ -61,7 +60,7 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 	}
 }
 
-// Waits notes what blocks the entry, and calls the hook Waiting.
+// Waits records what blocks the call, and runs the Waiting hook.
 func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
@@ -70,8 +69,8 @@ func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	}
 }
 
-// slowAfter is how long a call waits before it logs, once, for which node it
-// waits.
+// slowAfter is how long a call waits before it logs, once, what it is waiting
+// for.
 const slowAfter = 5 * time.Second
 
 func (c *call) logsSlow(ctx context.Context) bool {
@@ -91,9 +90,9 @@ func (c *call) logSlow() {
 		"waited", c.waited())
 }
 
-// interrupted returns the error of a call whose context has ended. The error
-// also matches the cause of the context: the context may come from another
-// lock, which was lost or unlocked.
+// interrupted returns the error of a call whose context has ended. It also
+// matches the context's cause, since the context may have ended because another
+// lock was lost or unlocked.
 func (c *call) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

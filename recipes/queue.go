@@ -8,24 +8,24 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// queue is the queue of one name, as one client uses it. An RWMutex is a face
-// of it.
+// queue is one client's handle on the lock queue of one name. It implements
+// RWMutex.
 type queue struct {
 	client  *Client
 	name    string
 	options options
 	engine  *engine.Queue
-	err     error // why no call can use the queue; nil if calls can
-	notHeld error // ErrNotHeld with the name; allocated once
-	key     any   // the holdsKey of the queue; allocated once
+	err     error // returned by every call; nil if the queue is usable
+	notHeld error
+	key     any
 }
 
-// want is what a contender asks of a queue. It never changes.
+// want is the mode in which a contender wants the lock. It is immutable.
 type want struct {
-	kind       string // ends the prefix of the contender's nodes
+	kind       string
 	rule       engine.Rule
 	exclusive  bool
-	downgraded *want // what a hold has after a downgrade; nil: it cannot be downgraded
+	downgraded *want // the mode after a downgrade; nil if none is possible
 }
 
 func newQueue(c *Client, name string, opts []Option) *queue {

@@ -6,35 +6,34 @@ import (
 	"fmt"
 )
 
-// Goroutines have no identity in Go. So a holder is recognised by a context
-// that [Lock.Context] has returned.
+// Goroutines have no identity, so a holder that takes its lock again is
+// recognised by a context from [Lock.Context].
 
-// holdsKey is the key of the value that a context of [Lock.Context] carries.
+// holdsKey is the context key under which [Lock.Context] stores the Lock.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is the value under a holdsKey. outer is the value of the parent
-// context, if that belongs to another Lock of the same name.
+// heldIn is the context value stored under a holdsKey. outer is set if the
+// parent context belongs to another Lock of the same name.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
 }
 
-// WithoutReentry returns a child of ctx with which no lock is taken again: a
-// call of Lock joins the queue and waits, even for the lock that ctx belongs
-// to. It is for goroutines that must not hold a lock together with the
-// goroutine that started them, or with each other.
+// WithoutReentry returns a child of ctx that does not re-enter locks: Lock
+// joins the queue and waits, even for the lock that ctx belongs to. Use it for
+// goroutines that must be excluded by the lock of the goroutine that started
+// them, or by each other.
 //
-// Otherwise the child is like ctx. A context of [Lock.Context] ends with its
-// lock, so a goroutine that waits for that lock needs context.WithoutCancel,
-// too. If [Lock.Context] is given the child, it returns a context with which
-// that Lock is taken again. A nil ctx counts as context.Background.
+// The child is otherwise like ctx. A context of [Lock.Context] ends with its
+// lock, so a goroutine that waits for that lock also needs
+// context.WithoutCancel. Calling [Lock.Context] with the child yields a context
+// that re-enters that Lock. A nil ctx counts as context.Background.
 //
-// If a goroutine waits for a lock, and the holder of the lock waits for the
-// goroutine, both wait for ever. Use TryLock or a deadline where that can
-// happen.
+// If a goroutine waits for a lock whose holder waits for the goroutine, both
+// wait forever. Use TryLock or a deadline where that can happen.
 func WithoutReentry(ctx context.Context) context.Context {
 	if ctx == nil {
 		ctx = context.Background()
@@ -42,7 +41,7 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside hides which Locks its parent belongs to.
+// outside hides the Locks that its parent context belongs to.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {
@@ -54,8 +53,8 @@ func (c outside) Value(key any) any {
 
 func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
-// reenter takes a lock again if ctx belongs to a Lock that is held. Otherwise
-// it returns neither a Lock nor an error.
+// reenter takes the lock again if ctx belongs to a Lock that is held. It
+// returns nil, nil if there is none.
 func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	in, _ := ctx.Value(q.key).(*heldIn)
 	for ; in != nil; in = in.outer {
@@ -76,8 +75,6 @@ func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	return nil, nil
 }
 
-// state reports whether the Lock is not unlocked, and how it was lost, even if
-// it was unlocked after that.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()
@@ -91,8 +88,8 @@ func (l *Lock) state() (lost error, held bool) {
 	return nil, false
 }
 
-// lockAgain returns another Lock of the same hold, without a request. If l is
-// unlocked, it returns neither a Lock nor an error.
+// lockAgain returns another Lock of the same hold, without a request. It
+// returns nil, nil if l is unlocked.
 func (l *Lock) lockAgain(w *want) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()

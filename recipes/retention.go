@@ -2,18 +2,17 @@ package recipes
 
 import "time"
 
-// Retention limits how long a client keeps the node of [WithRetention]. A field
-// of zero or less means its default.
+// Retention limits how long a client keeps a node for reuse; see
+// [WithRetention]. Zero or negative fields mean the default.
 type Retention struct {
-	// Idle is how long the client keeps the node after the last Unlock of its
-	// goroutines. The default is 100 ms.
+	// Idle is how long the client keeps an unused node after the last Unlock.
+	// The default is 100 ms.
 	Idle time.Duration
 
-	// Turns is how many turns in a row the client may take once it knows that
-	// another client waits, the present turn included. The default is 64. With
-	// 1 the lock goes to the other client next. A turn is the time in which one
-	// goroutine holds the lock exclusively, or in which goroutines hold it
-	// shared without a gap.
+	// Turns limits how many turns in a row the client takes once it knows that
+	// another client waits, including the current turn. The default is 64. With
+	// 1, the other client is next. A turn lasts while one goroutine holds the
+	// lock exclusively, or while goroutines hold it shared without a gap.
 	Turns int
 }
 
@@ -85,10 +84,9 @@ func WithRetention(r Retention) Option {
 	return func(o *options) { o.retention = &r }
 }
 
-// WithoutRetention undoes [WithRetention] for one lock of a client that has
-// WithRetention as an option of all locks. Each call of Lock then has a node of
-// its own. If other RWMutexes of the same client and name keep a node, the call
-// waits for that node as any other contender does.
+// WithoutRetention exempts one lock from the client's [WithRetention]. Each
+// call of Lock then has a node of its own, and waits like any other contender
+// for a node that the same client retains.
 func WithoutRetention() Option {
 	return func(o *options) { o.retention = nil }
 }

@@ -8,24 +8,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// RWMutex is a read-write lock that all clients of a store share under one
-// name. Any number of contenders hold it shared, or one holds it exclusively.
-// It is granted in the order of arrival. A reader that arrives after a waiting
-// writer waits behind that writer, so that readers do not starve a writer. A hold
-// has no time limit.
+// RWMutex is a read-write lock shared under one name by all clients of a store.
+// It is held by any number of readers or by one writer. It is granted in order
+// of arrival, so a reader waits behind a writer that arrived earlier, and
+// readers cannot starve writers. A hold has no time limit.
 //
-// An RWMutex keeps no state: two RWMutexes of one name are the same lock, and
-// each call of Lock is a contender of its own. An RWMutex is safe for use by
-// many goroutines.
+// An RWMutex has no state: two RWMutexes of one name are the same lock, and
+// every call of Lock contends separately. It is safe for concurrent use.
 //
-// An RWMutex comes from a client. The zero value and nil belong to no client:
-// every use of them returns an error that matches [ErrClosed].
+// RWMutexes come from [Client.RWMutex]. On the zero value and nil, every call
+// returns an error that matches [ErrClosed].
 type RWMutex struct {
 	_     noCopy
-	queue *queue // nil in the zero value
+	queue *queue
 }
 
-// What readers and writers ask of the queue.
+// The two kinds of contenders.
 var (
 	reader = &want{kind: sharedKind, rule: behindWriter}
 	writer = &want{kind: exclusiveKind, rule: behindAll, exclusive: true, downgraded: reader}
@@ -35,8 +33,8 @@ var (
 // own.
 func behindAll(ahead []driver.Node) []driver.Node { return ahead[max(0, len(ahead)-1):] }
 
-// behindWriter is the rule for readers: a reader waits for the last writer
-// before it.
+// behindWriter is the queueing rule for readers, who wait only for the last
+// writer ahead.
 func behindWriter(ahead []driver.Node) []driver.Node {
 	for i := len(ahead) - 1; i >= 0; i-- {
 		if !isReader(ahead[i]) {
@@ -46,7 +44,7 @@ func behindWriter(ahead []driver.Node) []driver.Node {
 	return nil
 }
 
-// wantOf returns what the contender of a listed node asks of the queue.
+// wantOf returns the mode of a listed contender.
 func wantOf(n driver.Node) *want {
 	if isReader(n) {
 		return reader
@@ -54,7 +52,6 @@ func wantOf(n driver.Node) *want {
 	return writer
 }
 
-// mode returns the Mode that hooks report for a contender.
 func (w *want) mode() Mode {
 	if w.exclusive {
 		return Exclusive
@@ -64,14 +61,13 @@ func (w *want) mode() Mode {
 
 // RWMutex returns the read-write lock of that name. It does no I/O.
 //
-// A name is one or more segments with slashes between them, such as "stock/42".
-// It has at most 512 bytes of printable UTF-8. A segment is not empty, not "."
-// and not ".."; any other segment is allowed, also "order-1234567890" or a
-// UUID. Locks of different names never block each other, even if one name is
-// the beginning of the other. If the name breaks these rules, every use of the
-// lock returns an error that matches [ErrBadName].
+// A name is one or more segments separated by slashes, such as "stock/42", of
+// at most 512 bytes of printable UTF-8 in all. A segment must not be empty, "."
+// or "..". Locks of different names never block each other, even if one name is
+// a prefix of the other. With an invalid name, every use of the lock returns an
+// error that matches [ErrBadName].
 //
-// The options are applied after those of the client, for this RWMutex only.
+// The options apply to this RWMutex only, after those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return &RWMutex{queue: newQueue(c.opened(), name, opts)}
 }
@@ -86,21 +82,20 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 //   - the error of ctx if ctx was cancelled.
 //   - [ErrClosed] if the client was closed.
 //   - [ErrUpgrade] if ctx belongs to a shared lock of this name.
-//   - the error of the store if it will not pass, or has not passed for as long
-//     as [WithBackOff] allows.
+//   - the error of the store if it is permanent, or has lasted for as long as
+//     [WithBackOff] allows.
 //
-// After an error the contender's node is removed. If the store does not answer
-// within 50 ms, that happens in the background.
+// On error the contender's node is removed, in the background if the store does
+// not answer within 50 ms.
 //
-// If the session ends while Lock waits, Lock joins the queue again, at its end,
-// on a new session. With a context of [Lock.Context], Lock takes the same lock
-// again: see there.
+// If the session ends while Lock waits, Lock rejoins the queue at its end, on a
+// new session. With a context of [Lock.Context], Lock re-enters the lock.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, writer, false)
 }
 
-// RLock waits until it holds the lock shared. Otherwise it is like Lock, but it
-// never returns [ErrUpgrade].
+// RLock is like Lock, but acquires the lock shared. It never returns
+// [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, reader, false)
 }
@@ -138,15 +133,14 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, reader, true)
 }
 
-// WithLock calls f while it holds the lock exclusively, and unlocks. If f
-// panics, WithLock unlocks, and the panic goes on.
+// WithLock calls f while holding the lock exclusively, and then unlocks, even
+// if f panics.
 //
-// The context of f is one of [Lock.Context]. It is cancelled when the lock is
-// lost, with a cause that matches [ErrLost]. A call that locks with this
-// context takes the same lock again, so that goroutines that share the context
-// do not exclude each other.
+// The context passed to f is one of [Lock.Context]. It is cancelled when the
+// lock is lost, with a cause that matches [ErrLost]. Taking the same lock with
+// it is a re-entry, so goroutines that share it do not exclude each other.
 //
-// The error says how far the call has come:
+// The error tells what happened:
 //
 //	nil         f has returned nil, and the lock was given back.
 //	ErrNotRun   The lock was not granted and f was not called. The error matches
@@ -157,16 +151,14 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 //	            but its node stays for a while.
 //	any other   It is the error of f. The lock was held to the end and given back.
 //
-// ErrLost and ErrUnlock are joined to the error of f, even if that is nil. The
-// result matches what the error of f matches, except ErrNotRun and ErrUnlock: f
-// may have got these two from another lock, and they would be mistaken for
-// errors of this lock.
+// ErrLost and ErrUnlock are joined to the error of f, even if that is nil.
+// ErrNotRun and ErrUnlock in the error of f itself are not matched, because they
+// come from another lock.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, writer, f)
 }
 
-// WithRLock calls f while it holds the lock shared, and unlocks. Otherwise it
-// is like WithLock.
+// WithRLock is like WithLock, but holds the lock shared.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, reader, f)
 }
@@ -193,14 +185,14 @@ func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context)
 	return l.do(ctx, f)
 }
 
-// do unlocks also if f panics or ends the goroutine.
+// do calls f and unlocks, even if f panics or ends the goroutine.
 func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	defer func() {
 		if unlock := l.Unlock(); unlock != nil {
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // f may have got these errors from another lock
+	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // such errors of f concern another lock
 }
 
 // Name returns the lock's name.
@@ -211,7 +203,7 @@ func (m *RWMutex) Name() string {
 	return m.queue.name
 }
 
-// String returns the lock's name, quoted if it would not print.
+// String returns the lock's name, quoted if unprintable.
 func (m *RWMutex) String() string {
 	if m.fromNoClient() {
 		return "no lock"
@@ -223,12 +215,12 @@ func (m *RWMutex) String() string {
 // brackets.
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
-// errNoClient is the error of an RWMutex that is the zero value or nil.
+// errNoClient is returned by methods of a nil or zero RWMutex.
 var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
 
 func (m *RWMutex) fromNoClient() bool { return m == nil || m.queue == nil }
 
-// valid returns why a call with that context cannot use the lock, or nil.
+// valid returns the reason why the lock cannot be used with ctx, or nil.
 func (m *RWMutex) valid(ctx context.Context) error {
 	if m.fromNoClient() {
 		return errNoClient

@@ -9,24 +9,25 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// session is a session that the store may still keep.
+// session is a session that may still exist in the store.
 type session struct {
 	*engine.Session
 	client *Client
 
 	ended  chan struct{} // closed when attend has returned
-	endErr error         // why the session could not be ended in the store; nil: it was
+	endErr error         // the error of ending the session in the store
 }
 
 func newSession(c *Client, ds driver.Session) *session {
 	return &session{Session: engine.NewSession(ds, &c.engine), client: c, ended: make(chan struct{})}
 }
 
-// ofDriver returns the driver's session, which may have optional methods.
+// ofDriver returns the driver's session, so that its optional interfaces can be
+// asserted.
 func (s *session) ofDriver() driver.Session { return s.Session.Session }
 
-// onSession calls f with the client's session, and once more with a new one if
-// f finds that the session has ended, as it may after a sleep of the machine.
+// onSession calls f with the client's session. If f finds it ended, for example
+// after the machine slept, f is called once more with a new one.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
@@ -40,7 +41,6 @@ func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err e
 	return err
 }
 
-// awaitSession returns the client's session, and connects if there is none.
 func (c *Client) awaitSession(ctx context.Context) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
@@ -73,7 +73,7 @@ func (c *Client) current() *session {
 	}
 }
 
-// adopt makes ds the session of the client, unless the client was closed
+// adopt makes ds the client's session, or closes it if the client was closed
 // meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
@@ -87,7 +87,6 @@ func (c *Client) adopt(ds driver.Session) (*session, error) {
 	return s, nil
 }
 
-// register makes s the live session. It returns false if Close has begun.
 func (c *Client) register(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +97,7 @@ func (c *Client) register(s *session) bool {
 	c.sessions[s] = struct{}{}
 	close(c.begun)
 	c.begun = make(chan struct{})
-	go s.attend() // Close waits until attend has returned
+	go s.attend()
 	return true
 }
 
@@ -109,15 +108,14 @@ func (c *Client) nextBegun() <-chan struct{} {
 	return c.begun
 }
 
-// forget drops a session that has ended in the store.
 func (c *Client) forget(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sessions, s)
 }
 
-// attend waits for the end of the session, tells the holders of its locks, and
-// ends it in the store.
+// attend runs for the lifetime of the session. At its end, it reports the loss
+// of all locks and then ends the session in the store.
 func (s *session) attend() {
 	defer close(s.ended)
 	select {
@@ -137,7 +135,7 @@ func (s *session) attend() {
 	}
 }
 
-// lost tells the holders of a loss. It returns once they have unlocked.
+// lost reports the loss to all holders, and waits until they have unlocked.
 func (s *session) lost(cause error) {
 	s.End(cause)
 	s.client.options.logger.Warn("dlock: session ended", "error", cause)
@@ -145,11 +143,9 @@ func (s *session) lost(cause error) {
 	s.AwaitLossesSeen(s.client.done)
 }
 
-// endInStore ends the session in the store, which may keep its nodes for a
-// while after the lease has run out here. They would block other contenders,
-// also of this client. endInStore tries again after pauses, and at once when a
-// new session has begun. It gives up only when the client is closed, after a
-// last try.
+// endInStore ends a lost session in the store, where its nodes would otherwise
+// block contenders until the session times out. It retries with pauses, and at
+// once when a new session begins, until it succeeds or the client is closed.
 func (s *session) endInStore() error {
 	pause := engine.Retries{New: s.client.options.backOff}
 	for {
@@ -174,8 +170,8 @@ func (s *session) sleep(d time.Duration, begun <-chan struct{}) {
 	}
 }
 
-// heldNode returns the node with which this client holds a lock now, or an
-// empty name.
+// heldNode returns the name of the node on which this client holds the lock, or
+// an empty string.
 func (c *Client) heldNode(lock string) string {
 	s := c.live.Load()
 	if s == nil {

@@ -7,39 +7,36 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// Unlock gives the lock back. It takes no context, so that a call that was
-// cancelled can still clean up.
+// Unlock releases the lock. It takes no context, so that cancelled work can
+// still clean up.
 //
-// Unlock returns nil once the lock's node is removed. It returns nil at once if
-// another Lock holds the same node by re-entry. If the lock was lost before,
-// the error matches [ErrLost]: what was done under the lock may have overlapped
-// with another holder.
+// Unlock returns nil once the lock's node is removed, or at once if another
+// Lock holds the same node by re-entry. If the lock was lost before, the error
+// matches [ErrLost]: work done under the lock may have overlapped with another
+// holder.
 //
 // Any other error of a first Unlock matches [ErrUnlock]. The lock was held
 // until now, but its node stays for a while:
 //
-//   - If the store does not answer within 2 s, the error matches
-//     driver.ErrUnavailable, too, and never ErrTimeout or
-//     context.DeadlineExceeded. The node is removed in the background as soon as
-//     possible.
-//   - If the client was closed meanwhile, the error matches [ErrClosed], too. The
+//   - If the store does not answer within 2 s, the error also matches
+//     driver.ErrUnavailable, and never ErrTimeout or context.DeadlineExceeded.
+//     The node is removed in the background as soon as possible.
+//   - If the client was closed meanwhile, the error also matches [ErrClosed]. The
 //     node is removed with the session.
-//   - If the store refuses to remove the node, for example because a permission is
-//     missing, Unlock does not try again. The error matches that of the driver: with
-//     zkdriver fs.ErrPermission, with other drivers the error of their store. The
-//     node blocks other contenders until the session ends.
+//   - If the store refuses to remove the node, for example for lack of
+//     permission, Unlock does not retry. The error matches that of the driver,
+//     which is fs.ErrPermission with zkdriver and the store's own error with
+//     other drivers. The node blocks other contenders until the session ends.
 //
-// Call Unlock after a loss, too. It tells the client that the caller has
-// stopped working under the lock. The client then ends the lost session in the
-// store, whose nodes would block other contenders until the session times out
-// there.
+// Call Unlock after a loss, too. It tells the client that the work under the
+// lock has stopped. The client can then end the lost session in the store,
+// whose nodes would otherwise block other contenders until it times out.
 //
-// After Unlock the lock is not held any more, whatever Unlock returned. Its
-// contexts are cancelled. A second Unlock returns [ErrNotHeld], or ErrLost
-// again.
+// Whatever Unlock returns, the lock is no longer held and its contexts are
+// cancelled. A second Unlock returns [ErrNotHeld], or ErrLost again.
 //
 // If shared Locks hold the same node by re-entry, the Unlock of the last
-// exclusive Lock is a downgrade: see [Lock.Downgrade].
+// exclusive Lock is a downgrade; see [Lock.Downgrade].
 func (l *Lock) Unlock() error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -77,8 +74,8 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// release ends the hold after the last Unlock. It returns the loss that the
-// caller knows of, because a loss explains every other error.
+// release ends the hold after the last Unlock. A known loss takes precedence
+// over other errors, because it explains them.
 func (l *Lock) release(lost error) error {
 	h := l.hold
 	err := h.giveEntryBack()
@@ -101,21 +98,22 @@ func (h *hold) giveEntryBack() error {
 	return h.entry.Remove(unlockTimeout)
 }
 
-// explain returns the error of Unlock if the removal of the node has returned
-// err. If the node was gone already, explain reports the loss.
+// explain converts the error of removing the node to that of Unlock. If the
+// node was already gone, the lock was lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *engine.Loss
 	if !errors.As(err, &loss) {
 		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}
-	lost := h.lostError(*loss) // the removal has found that the node was gone
+	lost := h.lostError(*loss) // the node was already gone
 	l.noteEnd(lost)
 	h.reportLoss(lost, true)
 	return lost
 }
 
-// reportReleased comes last, because a hook may panic.
+// reportReleased runs the Released hook. It must come last, because hooks may
+// panic.
 func (h *hold) reportReleased(err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Entry is one node in a queue, from Create until it is removed. Its state goes
-// down this list. An entry may leave out states, but never goes back:
+// Entry is one node in a queue, from its creation until it is removed. Its
+// state only advances down this list, possibly skipping some:
 //
 //	joining   Create is under way
 //	waiting   the node is in the queue, and the entry is not granted
@@ -20,31 +20,29 @@ import (
 //	gone      no request about the node follows: the node was removed, or the
 //	          store removes it with the session, or the entry is lost
 //
-// Every transition is a method of this file: joined, Grant, lose, beginRemoval
-// and removed. An Entry is safe for use by many goroutines, except that only
-// one goroutine at a time may wait.
+// All transitions are methods in this file: joined, Grant, lose, beginRemoval
+// and removed. An Entry is safe for concurrent use, except that only one
+// goroutine at a time may wait.
 type Entry struct {
 	session *Session
 	queue   *Queue
 	spec    Spec
-	number  int64 // the grant's number within the session, from 1; set by Session.add
+	number  int64 // the grant's number in the session, from 1; set by Session.add
 
-	// first is the answer of Create. It may hold the nodes ahead and a watch.
-	// Each of the two is removed from the field when it is used. When the wait
-	// is over, the field is cleared. No mutex guards this field: while the
-	// entry waits, only the goroutine that waits uses it, and after that only
-	// the goroutine that grants or removes the entry.
+	// first is what Create returned: possibly the nodes ahead and a watch, each
+	// cleared when used. It needs no mutex, because only one goroutine at a
+	// time waits with, grants or removes an entry.
 	first driver.Joined
-	// listed is the last list of the queue. It is used as the field first is.
+	// listed identifies the last list of the queue. It needs no mutex either.
 	listed list
 
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
-	since    time.Time                  // the time of the grant; zero before
-	lost     func(Loss) (report func()) // from Grant; tells the owner of a loss
-	loss     *Loss                      // how the entry was lost; nil: it was not lost
-	inUse    bool                       // set when the entry is lost, as callers may still work under it; cleared by SeeLoss and beginRemoval
+	since    time.Time                  // when granted; zero before
+	lost     func(Loss) (report func()) // set by Grant; reports a loss to the owner
+	loss     *Loss                      // nil unless lost
+	inUse    bool                       // whether callers may still work under the lost lock
 	watching nodeWatch
 	rename   rename
 }
@@ -63,7 +61,7 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "granted", "removing", "gone"}[s]
 }
 
-// follows holds, for each state, the states that may follow it.
+// follows defines the legal state transitions.
 var follows = map[state][]state{
 	joining:  {waiting},
 	waiting:  {granted, removing},
@@ -71,8 +69,8 @@ var follows = map[state][]state{
 	removing: {gone},
 }
 
-// move panics at a transition that is not in follows. It is called with mu
-// held.
+// move changes the state and panics if the transition is illegal. It is called
+// with mu held.
 func (e *Entry) move(to state) {
 	for _, legal := range follows[e.state] {
 		if to == legal {
@@ -83,13 +81,13 @@ func (e *Entry) move(to state) {
 	panic(fmt.Sprintf("dlock: entry %s cannot go from %v to %v", e.place.Name, e.state, to))
 }
 
-// Rule returns the part of ahead that an entry has to wait for, or nothing if the
-// entry may be granted. The parameter holds the nodes before the entry's own, in
-// the order of the queue.
+// Rule decides which nodes an entry waits for. It gets the nodes ahead, in
+// queue order, and returns those that block the entry; none means that it may
+// be granted.
 type Rule func(ahead []driver.Node) []driver.Node
 
-// predecessor returns the index of the only node to wait for. If there is none,
-// or more than one, it returns -1, and Create arms no watch.
+// predecessor returns the index of the node that Create should watch. It is -1
+// unless exactly one node blocks the entry.
 func (r Rule) predecessor(ahead []driver.Node) int {
 	blocking := r(ahead)
 	if len(blocking) != 1 {
@@ -102,8 +100,8 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 	return i
 }
 
-// Join creates a node in the queue and returns its entry, in the state waiting.
-// If Create fails, there is no node and no entry.
+// Join creates a node in the queue and returns its entry, which then waits. If
+// Create fails, no node is left.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
@@ -118,7 +116,6 @@ func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) 
 	return e, nil
 }
 
-// joined is the transition from joining to waiting: the store has the node.
 func (e *Entry) joined(j driver.Joined) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,18 +123,16 @@ func (e *Entry) joined(j driver.Joined) {
 	e.first, e.place = j, j.Place
 }
 
-// Grant is the transition from waiting to granted. If the session has ended,
-// Grant returns why; the entry then stays in the state waiting, and the caller
-// has to remove it.
+// Grant makes a waiting entry granted. If the session has ended, it returns the
+// reason, and the caller has to remove the entry.
 //
 // If the entry is lost later, lost is called once to tell the owner, with no
-// mutex of this package held. The function report that it returns runs the
-// hooks. It is called once the owners of all entries that were lost together
-// know, so that a slow hook delays no owner.
+// mutex of this package held. The function it returns is called after the
+// owners of all entries lost with this one were told, so that it may run slow
+// hooks.
 //
-// The watch of the entry's own node starts watchAfter later. An entry that is
-// removed before that needs no watch, because Remove itself finds out whether
-// the node was gone already.
+// The watch of the granted node starts only after watchAfter, because for a
+// shorter hold Remove detects whether the node is gone.
 func (e *Entry) Grant(lost func(Loss) (report func())) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
@@ -154,7 +149,7 @@ func (e *Entry) Grant(lost func(Loss) (report func())) error {
 	return nil
 }
 
-// add records an entry that is about to be granted, so that End loses it. It
+// add registers an entry about to be granted, so that End reports its loss. It
 // fails after End.
 func (s *Session) add(e *Entry) error {
 	s.mu.Lock()
@@ -174,9 +169,9 @@ func (s *Session) ungrant(e *Entry) {
 	delete(s.granted, e.number)
 }
 
-// lose is the transition from granted to gone: the session has ended, or the
-// node is not in the queue. If the entry is not granted, lose does nothing: the
-// entry has no owner yet, or none any more.
+// lose marks a granted entry as lost, because the session has ended or the node
+// is gone. It is a no-op in other states, in which the entry has no owner to
+// tell.
 func (e *Entry) lose(cause error) (report func()) {
 	e.mu.Lock()
 	if e.state != granted {
@@ -193,9 +188,8 @@ func (e *Entry) lose(cause error) (report func()) {
 	return e.lost(loss)
 }
 
-// beginRemoval is the transition from waiting or granted to removing. If the
-// entry was lost before, there is nothing to remove, and beginRemoval returns
-// the loss.
+// beginRemoval claims the entry for removal. If the entry is already lost, it
+// returns the loss instead, because no node is left to remove.
 func (e *Entry) beginRemoval() *Loss {
 	e.dropFirst()
 	e.mu.Lock()
@@ -210,15 +204,13 @@ func (e *Entry) beginRemoval() *Loss {
 	return nil
 }
 
-// removed is the transition from removing to gone.
 func (e *Entry) removed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.move(gone)
 }
 
-// stop stops what runs only while an entry is granted. It is called with mu
-// held.
+// stop ends the background work for a granted entry. It is called with mu held.
 func (e *Entry) stop() {
 	e.watching.stopWatch()
 	e.rename.cancelReplace()
@@ -229,8 +221,8 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss notes that no caller works under the lost entry any more: see
-// Session.AwaitLossesSeen.
+// SeeLoss notes that the owner of a lost entry has stopped working under it;
+// see Session.AwaitLossesSeen.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,7 +236,7 @@ func (e *Entry) markSeen() {
 	}
 }
 
-// Check reads the clocks of the session, and returns the loss or nil.
+// Check detects an expired lease, and returns the loss if the entry is lost.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
@@ -252,34 +244,34 @@ func (e *Entry) Check() *Loss {
 	return e.Loss()
 }
 
-// Loss returns how the entry was lost, or nil. It does not read the clocks.
+// Loss returns the loss if the entry is known to be lost. Unlike Check, it does
+// not read the clocks.
 func (e *Entry) Loss() *Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.loss
 }
 
-// SessionOver reports whether the session has ended. It reads the clocks.
+// SessionOver reports whether the session has ended, by reading the clocks.
 func (e *Entry) SessionOver() bool { return e.session.Err() != nil }
 
-// Alone reports whether Create has found no node before the entry's own.
+// Alone reports whether the queue was empty when the node was created.
 func (e *Entry) Alone() bool { return e.first.Alone() }
 
-// Place returns the node, with its present name, and its token.
+// Place returns the node, with its current name, and its token.
 func (e *Entry) Place() driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.place
 }
 
-// Since returns when the entry was granted.
 func (e *Entry) Since() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.since
 }
 
-// isGranted does not read the clocks.
+// isGranted reports whether the entry is granted, without checking the lease.
 func (e *Entry) isGranted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// watchAfter is the time from the grant of an entry to the start of the
-	// watch of its own node.
+	// watchAfter is how long after its grant an entry starts to watch its own
+	// node. Shorter holds need no watch.
 	watchAfter = 300 * time.Millisecond
-	// early is the shortest time that a watch normally lasts. A driver may end one
-	// sooner, although nothing has changed. The loops that watch then pause, because
-	// otherwise they would send request after request.
+	// early is the shortest normal duration of a watch. A driver may end one
+	// sooner although nothing has changed; loops then pause to avoid flooding
+	// the store with requests.
 	early = 100 * time.Millisecond
 )
 
-// nodeWatch is the watch of an entry's own node. Entry.mu guards it.
+// nodeWatch is the watch of a granted entry's own node. Entry.mu guards it.
 type nodeWatch struct {
-	kept  driver.Watch       // an armed watch of the node, left by the wait for watchNode; zero: none
-	timer *time.Timer        // starts watchNode, watchAfter after the grant
-	stop  context.CancelFunc // stops watchNode; nil until it has started
+	kept  driver.Watch       // the waiter's watch, reused after the grant
+	timer *time.Timer        // starts watchNode after watchAfter
+	stop  context.CancelFunc // stops watchNode; nil until it started
 }
 
 // stopWatch stops the watch, or keeps it from starting.
@@ -38,7 +38,7 @@ func (w *nodeWatch) stopWatch() {
 	w.kept = driver.Watch{}
 }
 
-// takeWatch returns the watch that keepWatch has stored, or a zero one.
+// takeWatch removes and returns the watch stored by keepWatch, if any.
 func (e *Entry) takeWatch() driver.Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,9 +47,8 @@ func (e *Entry) takeWatch() driver.Watch {
 	return w
 }
 
-// watchNode watches the own node until the entry is not granted any more. If
-// the node is gone, the entry is lost. An error of the store does not show
-// that.
+// watchNode watches the granted entry's own node, and marks the entry as lost
+// when the node is gone. Errors of the store do not count as a loss.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -90,8 +89,8 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	return true
 }
 
-// awaitEnd returns nil once the watch of the node or ctx has ended. It arms a
-// watch if w is zero. The store ends a watch at once if the node is not there.
+// awaitEnd waits until the watch of the node or ctx ends. It arms a watch if w
+// is zero. If the node is already gone, the store ends the watch at once.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
@@ -111,14 +110,12 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the present name of the node, or an empty one if it is gone.
-// After a Replace that was not answered, the node may have its old or its new
-// name. Another node of the same name does not count: it may be in a newer
-// queue, or forged.
+// find returns the current name of the node, or an empty one if it is gone. An
+// unanswered Replace may or may not have renamed the node. Nodes of the same
+// name in a recreated queue, or forged ones, do not count.
 //
-// A Rename that begins during the search may give the node a name that find has
-// not looked for. If the names have changed, find searches again. Otherwise a
-// holder would lose its lock, and its node would block other contenders.
+// If a Rename begins during the search, find searches again for the new name.
+// Otherwise a holder would lose its lock while its node blocks others.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	for {
@@ -133,7 +130,7 @@ func (e *Entry) find(ctx context.Context) (string, error) {
 	}
 }
 
-// names returns the names that the node may have, the more likely one first.
+// names returns the possible names of the node, the more likely one first.
 func (e *Entry) names() (driver.Place, []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,8 +143,8 @@ func (e *Entry) names() (driver.Place, []string) {
 	return e.place, names
 }
 
-// findRead reads single nodes, at a cost that does not depend on the length of
-// the queue.
+// findRead is find for drivers that can read single nodes, which is cheaper
+// than to list a long queue.
 func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
 	for _, name := range names {
 		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)

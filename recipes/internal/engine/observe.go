@@ -7,12 +7,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Observe passes the nodes of the queue to see, now and after each change, until
-// see returns false, ctx ends or the session ends. If the queue cannot be
-// watched, see gets the error, and Observe tries again.
+// Observe passes the nodes of the queue to see, now and after each change,
+// until see returns false or ctx or the session ends. If the queue cannot be
+// watched, see gets the error, and Observe retries.
 func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err error) (more bool)) {
 	pause := Retries{New: e.queue.BackOff}
-	idle := 0 // how many watches in a row have ended early
+	idle := 0 // consecutive watches that ended early
 	for ctx.Err() == nil && !e.SessionOver() {
 		began := time.Now()
 		watch, nodes, err := e.watchAndList(ctx)
@@ -38,8 +38,8 @@ func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err e
 	}
 }
 
-// watchAndList lists the queue after it has begun to watch it, so that a change
-// which the list does not show ends the watch.
+// watchAndList lists the queue. It arms the watch first, so that no change
+// after the list is missed.
 func (e *Entry) watchAndList(ctx context.Context) (driver.Watch, []driver.Node, error) {
 	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
 	if err != nil {

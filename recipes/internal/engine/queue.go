@@ -6,50 +6,48 @@ import (
 	"time"
 )
 
-// Queue names a queue in the store, and holds the settings of its entries. A
-// Queue does not change.
+// Queue identifies a queue in the store and holds the settings of its entries.
+// It is immutable.
 type Queue struct {
 	Name    string
 	Wait    Wait
-	BackOff func() BackOff // makes the pauses after errors of the watch of a granted node
-	// Renamed is called after each try to give a node another name.
+	BackOff func() BackOff // used when watching a granted node fails
+	// Renamed is called after each attempt to rename a node.
 	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when a request that was left to the reaper has been
-	// carried out. If the reaper has given the request up, err says why.
+	// Reaped is called when the reaper has finished a request or, if err is not
+	// nil, given it up.
 	Reaped func(node string, tries int, err error)
 }
 
-// Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
-	Data   []byte // the content of the node; different in every call of Create
+	Data   []byte // the node's content; must be unique to each Create
 	Rule   Rule
-	// Exclusive says that no other entry is granted beside this one. When this
-	// entry is removed, the next entry is granted.
+	// Exclusive entries share the lock with no other entry, so removing one
+	// grants the next.
 	Exclusive bool
-	// Waits says that the entry waits if a node blocks it. The driver may then
-	// watch that node when it creates the entry's own node.
+	// Waits is false for TryLock. If it is true, the driver may arm a watch of
+	// the blocking node along with Create.
 	Waits bool
 }
 
-// Kind is a way of waiting.
+// Kind selects what a waiting entry watches.
 type Kind int
 
 const (
-	// WatchPredecessor watches the own node and the node that blocks it.
+	// WatchPredecessor watches the entry's own node and the one that blocks it.
 	WatchPredecessor Kind = iota
-	// WatchQueue watches the whole queue.
 	WatchQueue
-	// Poll watches nothing and lists the queue from time to time.
+	// Poll lists the queue periodically, and watches nothing.
 	Poll
 )
 
-// Wait is a way of waiting with its setting.
+// Wait selects how an entry waits for its turn.
 type Wait struct {
 	Kind     Kind
-	Interval time.Duration // the pause of Poll, on average
+	Interval time.Duration // the average interval of Poll
 }
 
-// NextPoll returns how long Poll waits until it lists the queue again. Pauses are
-// chosen at random, so that contenders do not list the queue at the same time.
+// NextPoll returns the pause before Poll lists the queue again. It is random,
+// so that contenders do not poll in step.
 func (w Wait) NextPoll() time.Duration { return w.Interval/2 + rand.N(w.Interval) }

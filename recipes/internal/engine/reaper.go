@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// tryTimeout limits one try of the reaper.
+// tryTimeout limits a single request of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request about an entry's node that the reaper repeats until the
-// store has answered, or the session has ended and the store removes the node
-// by itself. Tasks have goroutines and pauses of their own, so that one that
-// fails delays no other.
+// task is a request that the reaper repeats in the background until the store
+// has answered or the session has ended, which removes the node anyway. Each
+// task has its own goroutine, so that a failing one delays no other.
 type task struct {
 	entry *Entry
-	try   func(ctx context.Context) error // sends the request once; returns nil if the store confirms it
+	try   func(ctx context.Context) error // sends the request once; nil means confirmed
 	tries int
-	ended func()        // called when the task is done, or was given up
+	ended func()        // called when the task succeeded or was given up
 	done  chan struct{} // closed after ended was called
-	err   error         // why the task was given up; set before done is closed
+	err   error         // why it was given up; set before done is closed
 }
 
-// reap starts the task. While the client is being closed, the task does not
-// start, and done never closes.
+// reap starts the task. If the client is being closed, the task does not start,
+// and done never closes.
 func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)

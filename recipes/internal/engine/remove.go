@@ -9,23 +9,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// abandonTimeout is how long a call that fails waits at most for the removal of
-// its node.
+// abandonTimeout is how long a failing call waits for the removal of its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the node of an entry that waits or is granted. It may be
-// called only once, and takes no context, because that of the call may have
-// ended. If the store has not confirmed the removal within the limit, Remove
-// returns an error, and the reaper goes on.
+// Remove removes the entry's node. It may be called only once, and takes no
+// context, because the call's own may have ended. If the store does not confirm
+// the removal within the limit, Remove returns an error, and the reaper
+// continues.
 //
-// The error is a *[Loss] if the entry was lost before. Every other error says
-// that the node may stay for a while, and matches driver.ErrUnavailable, unless
-// the store refuses the removal for good.
+// The error is a *[Loss] if the entry was lost before. With any other error the
+// node may stay for a while; it matches driver.ErrUnavailable, unless the store
+// refuses the removal for good.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
 	}
-	if err := e.session.Err(); err != nil { // the store removes the node with the session
+	if err := e.session.Err(); err != nil { // its end removes the node
 		e.removed()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -50,8 +49,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return &refusal{place.Name, err}
 }
 
-// Abandon removes the node of a call that ends without a lock, and waits for
-// that for at most 50 ms. It reports a refusal to Queue.Reaped.
+// Abandon removes the node of a call that failed, waiting at most 50 ms. A
+// refusal by the store is reported to Queue.Reaped.
 func (e *Entry) Abandon() {
 	var refused *refusal
 	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
@@ -59,9 +58,9 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns Released if the entry was granted exclusively until now,
-// so that its removal grants the next entry. After MarkRenamed, entries behind
-// this one may have been granted beside it.
+// removalCause returns the cause to send with Delete. It is Released only if
+// the entry has been exclusive throughout, so that its removal must grant the
+// next one. After a downgrade, entries behind it may already be granted.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,8 +70,8 @@ func (e *Entry) removalCause() driver.Cause {
 	return driver.Changed
 }
 
-// lastPlace returns the place once no Replace is in flight that can change it:
-// two requests about one node must not overtake each other.
+// lastPlace returns the place of the node after any Replace in flight has
+// ended. Otherwise Delete might overtake it and miss the node.
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,9 +80,8 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	return e.place
 }
 
-// removeLater leaves the removal to the reaper, and waits for it until ctx
-// ends. The error of the first Delete and the limit are for the text of its
-// error.
+// removeLater hands the removal to the reaper and waits for it until ctx ends.
+// The error of the first Delete and the limit are used only for the message.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,
@@ -108,8 +106,8 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
 }
 
-// deleteAgain repeats a Delete. An earlier one, whose answer was lost, may have
-// removed the node.
+// deleteAgain repeats a Delete. ErrGone then is a success, because an earlier
+// Delete may have removed the node.
 func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
 	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
 	if errors.Is(err, driver.ErrGone) {

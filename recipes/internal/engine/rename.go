@@ -7,18 +7,18 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node gets another prefix in two steps: MarkRenamed decides on it, and Rename
-// tells the store. From MarkRenamed on, everything here treats the entry as one
-// with the new prefix, because the store may carry out a Replace whose answer is
-// lost, and other contenders then see the new name already.
+// A node is renamed in two steps: MarkRenamed decides it, and Rename tells the
+// store. The entry counts as renamed from MarkRenamed on, because others may
+// already see the new name while the answer of the store is lost.
 
-// rename is the change of a node's name, guarded by Entry.mu.
+// rename is the state of a node's change of name (a downgrade). Guarded by
+// Entry.mu.
 type rename struct {
-	prefix    string             // the prefix of the new name; empty: the node keeps its name
-	done      bool               // true once the store has confirmed the new name
-	underWay  chan struct{}      // closed when the Replace under way returns; nil if none is under way
-	interrupt context.CancelFunc // cancels the context of that Replace; nil if none is under way
-	repeated  bool               // true while the reaper repeats the Replace
+	prefix    string             // the new prefix; empty if the node keeps its name
+	done      bool               // whether the store has confirmed the new name
+	underWay  chan struct{}      // closed when the Replace in flight returns; nil if there is none
+	interrupt context.CancelFunc // cancels the Replace in flight; nil if there is none
+	repeated  bool               // whether the reaper is repeating the Replace
 }
 
 func (r *rename) cancelReplace() {
@@ -27,8 +27,8 @@ func (r *rename) cancelReplace() {
 	}
 }
 
-// MarkRenamed decides that the node gets another prefix. It returns false if
-// that was decided before.
+// MarkRenamed decides that the node gets the new prefix. It returns false if it
+// was already marked.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,18 +39,16 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 	return true
 }
 
-// IsRenamed reports whether the node has, or will get, another prefix than the
-// one with which it was created.
+// IsRenamed reports whether MarkRenamed was called.
 func (e *Entry) IsRenamed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.rename.prefix != ""
 }
 
-// Rename tells the store of the prefix that MarkRenamed has decided on. It
-// returns nil without a request if the store has confirmed the prefix before,
-// or the entry is not granted any more. After an error the reaper repeats the
-// request. If the node is gone, the entry is lost.
+// Rename tells the store the prefix set by MarkRenamed. It is a no-op if that
+// was already confirmed or the entry is no longer granted. On error the reaper
+// retries. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -62,8 +60,7 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace sends one Replace, if the node still needs one and after any that is
-// in flight.
+// replace sends a Replace, after any that is in flight, if one is still needed.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,10 +82,10 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs renames the node of a waiting entry, which keeps its position and then
-// waits by another rule, not exclusively. The rule must not let the entry pass
-// where an entry behind it may have been granted. After an error the node may
-// have either prefix, and the caller has to remove the entry.
+// WaitAs renames a waiting entry's node, which keeps its position and then
+// waits by another rule, not exclusively. The rule must not let it pass entries
+// behind it that may already be granted. After an error either prefix is
+// possible, and the caller must remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)
@@ -123,8 +120,8 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.rename.underWay, e.rename.interrupt, e.place, e.rename.done = nil, nil, p, renamed
 }
 
-// awaitReplace waits for the Replace in flight. It is called with mu held, and
-// releases mu meanwhile.
+// awaitReplace waits for the Replace in flight. It is called with mu held,
+// which it releases while waiting.
 func (e *Entry) awaitReplace(ctx context.Context) error {
 	underWay := e.rename.underWay
 	e.mu.Unlock()
@@ -137,8 +134,8 @@ func (e *Entry) awaitReplace(ctx context.Context) error {
 	}
 }
 
-// renameLater has the reaper repeat the Replace until the store confirms or
-// refuses it, or the entry is not granted any more.
+// renameLater has the reaper retry the Replace until the store answers or the
+// entry is no longer granted.
 func (e *Entry) renameLater() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,5 +160,5 @@ func (e *Entry) tryRename(ctx context.Context) error {
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
-	return nil // the task also ends if the store refuses the Replace: readers then wait until the node is removed
+	return nil // if the store refused, readers wait until the node is removed
 }

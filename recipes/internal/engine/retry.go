@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// BackOff says how long to wait before the next try.
+// BackOff decides how long to wait before the next try.
 type BackOff interface {
 	// NextBackOff returns how long to wait. A negative duration means to give
 	// up.
@@ -11,8 +11,8 @@ type BackOff interface {
 	Reset()
 }
 
-// Retries paces the tries of a request. The first failure after a success
-// begins a new back-off.
+// Retries paces the retries of a request. Each failure that follows a success
+// starts a new back-off.
 type Retries struct {
 	New func() BackOff
 
@@ -22,7 +22,7 @@ type Retries struct {
 
 func (r *Retries) Succeeded() { r.failing = false }
 
-// Next returns how long to wait after a failure; negative: give up.
+// Next returns the pause after a failure. A negative one means to give up.
 func (r *Retries) Next() time.Duration {
 	switch {
 	case r.backOff == nil:
@@ -34,11 +34,11 @@ func (r *Retries) Next() time.Duration {
 	return r.backOff.NextBackOff()
 }
 
-// endlessPause is the pause that NextEndless returns if the back-off gives up.
+// endlessPause is used by NextEndless after the back-off gives up.
 const endlessPause = 2 * time.Second
 
-// NextEndless never gives up. It is for requests that have to succeed in the
-// end.
+// NextEndless is Next for requests that must eventually succeed: it never gives
+// up.
 func (r *Retries) NextEndless() time.Duration {
 	if d := r.Next(); d >= 0 {
 		return d
@@ -47,7 +47,7 @@ func (r *Retries) NextEndless() time.Duration {
 	return endlessPause
 }
 
-// Sleep waits for d. It returns false, at once, if stop closes first.
+// Sleep waits for d. It returns false if stop closes first.
 func Sleep(d time.Duration, stop <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -24,7 +24,7 @@ func (patient) Interrupt() <-chan struct{}                 { return nil }
 
 func all(ahead []driver.Node) []driver.Node { return ahead }
 
-// queueOf returns a function that joins a queue with a rule.
+// queueOf returns a function that adds entries to a new queue.
 func queueOf(t *testing.T) func(engine.Rule) *engine.Entry {
 	t.Helper()
 	ds, err := memdriver.New().Connect(t.Context())
@@ -55,7 +55,7 @@ func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {
 		granted := make(chan error, 1)
 		go func() { granted <- third.Wait(context.Background(), patient{}) }()
 		synctest.Wait()
-		// A hand-over to second, which does not take it.
+		// Hand the lock over to second, which does not take it.
 		require.NoError(t, first.Remove(time.Second))
 		synctest.Wait()
 		require.Empty(t, granted, "second is still ahead")

@@ -9,30 +9,29 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Client holds what a session needs of its client.
+// Client is what a session needs from its client.
 type Client struct {
-	// Go runs f on a goroutine that Close of the client waits for. It returns
-	// false, and does not run f, once Close has begun.
-	Go func(f func()) bool
-	// Closed is closed when Close begins.
+	// Go runs f on a goroutine that the client's Close waits for. Once Close
+	// has begun, it returns false instead.
+	Go     func(f func()) bool
 	Closed <-chan struct{}
-	// BackOff paces the requests of the reaper.
+	// BackOff paces the retries of the reaper.
 	BackOff func() BackOff
 	Logger  *slog.Logger
 }
 
-// Session is a driver's session with the entries that were granted in it.
+// Session is a driver's session together with the entries granted in it.
 type Session struct {
 	driver.Session
 	client *Client
 
 	mu      sync.Mutex
-	granted map[int64]*Entry // the granted entries, by Entry.number
-	grants  int64            // how many entries were granted so far
-	ended   error            // the cause with which End was first called; nil before
+	granted map[int64]*Entry // by Entry.number
+	grants  int64            // number of grants so far
+	ended   error            // the cause of the first End; nil before
 
-	lossesInUse int           // number of lost entries whose caller may still work as if it held the lock
-	noLossInUse chan struct{} // receives a value when lossesInUse becomes zero
+	lossesInUse int           // lost entries whose callers may still be working
+	noLossInUse chan struct{} // signalled when lossesInUse becomes zero
 }
 
 // NewSession returns a session of the client without entries.
@@ -61,8 +60,8 @@ func (s *Session) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
-// End ends the session for its entries: the granted ones are lost, and no other
-// is granted. It does not close the driver's session. The first cause counts.
+// End makes all granted entries lost, and prevents further grants. It does not
+// close the driver's session. Only the first cause counts.
 func (s *Session) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {
@@ -73,13 +72,13 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	// All owners know by now, so that a slow hook delays none of them.
+	// Hooks may be slow, so run them only after all owners know.
 	for _, report := range reports {
 		report()
 	}
 }
 
-// Cause returns the first cause of End or, before End, the error of the
+// Cause returns the cause of the first End or, before that, the error of the
 // driver's session.
 func (s *Session) Cause() error {
 	s.mu.Lock()
@@ -90,7 +89,7 @@ func (s *Session) Cause() error {
 	return s.Err()
 }
 
-// lossBegins counts a lost entry whose caller may still work as if it held the
+// lossBegins counts a lost entry whose caller may still be working under the
 // lock.
 func (s *Session) lossBegins() {
 	s.mu.Lock()
@@ -115,8 +114,8 @@ func (s *Session) lossInUse() bool {
 	return s.lossesInUse > 0
 }
 
-// AwaitLossesSeen returns when the callers of all lost entries have given their
-// locks back, or when stop closes.
+// AwaitLossesSeen waits until the callers of all lost entries have unlocked, or
+// stop closes.
 func (s *Session) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {

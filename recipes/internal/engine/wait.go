@@ -9,49 +9,50 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// View is what a waiting entry saw when it last looked at the queue.
+// View is what a waiting entry saw when it last listed the queue.
 type View struct {
-	First    string    // the name of the first node in the queue
-	Behind   string    // the name of the node that blocks the entry
-	Position int       // the position of the entry's own node, from 1
-	Seen     time.Time // when the entry looked at the queue
+	First    string    // the first node in the queue
+	Behind   string    // the node that blocks the entry
+	Position int       // position of the own node, from 1
+	Seen     time.Time // when the queue was listed
 }
 
-// Call is the call for which an entry waits.
+// Call is notified of the progress of an entry's wait.
 type Call interface {
-	// Answered is called when the store has answered.
+	// Answered is called after each answer of the store.
 	Answered()
-	// Waits is called each time before the entry begins to wait.
+	// Waits is called each time before the entry blocks.
 	Waits(ctx context.Context, node string, v View)
-	// Pause is called after an error that may pass. It waits, and returns an
-	// error if the call is to end.
+	// Pause is called after a temporary error. It sleeps, or returns an error
+	// to end the call.
 	Pause(ctx context.Context, err error) error
-	// Interrupt returns a channel that closes if Wait has to return
-	// ErrInterrupted. The node then stays in the queue. Nil: it never has to.
+	// Interrupt returns a channel whose closing makes Wait return
+	// ErrInterrupted, with the node still in the queue. It may be nil.
 	Interrupt() <-chan struct{}
 }
 
-// waiter is an entry during Wait.
+// waiter is the state of an entry's Wait.
 type waiter struct {
 	*Entry
 	call Call
 	seen sight
-	idle int // how many wake-ups in a row have shown the same sight
+	idle int // consecutive wake-ups without a change
 }
 
-// sight is what has to change before waking an entry makes sense.
+// sight identifies what a waiter last saw. A wake-up that shows the same again
+// was in vain.
 type sight struct {
 	behind string // the node that blocks the entry
-	list   list   // zero unless the entry watches the whole queue
+	list   list   // zero unless the whole queue is watched
 }
 
-// list tells one list of a queue from the next.
+// list identifies a list of a queue cheaply, without keeping its nodes.
 type list struct {
 	length int
 	last   driver.Node
 }
 
-// Blocked looks at the queue once and reports whether a node blocks the entry.
+// Blocked reports whether a node blocks the entry, without waiting.
 func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ErrCallOver
@@ -60,11 +61,10 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 	return err == nil && len(e.spec.Rule(ahead)) > 0, err
 }
 
-// Wait returns nil once no node blocks the entry. It returns [ErrVanished] if
-// the own node is not in the queue, [ErrCallOver] if ctx has ended, and the
-// session's error if the session has ended. After an error that may pass it
-// calls call.Pause and goes on, unless Pause returns an error. The entry keeps
-// its position meanwhile.
+// Wait blocks until the entry may be granted. It returns [ErrVanished] if the
+// own node is gone, [ErrCallOver] if ctx ends, and the session's error if the
+// session ends. After a temporary error it calls call.Pause and continues,
+// keeping its position, unless Pause returns an error.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
 	for {
@@ -83,7 +83,7 @@ func (e *Entry) Wait(ctx context.Context, call Call) error {
 	}
 }
 
-// step looks at the queue once and, if a node blocks the entry, waits once.
+// step lists the queue once and, if the entry is blocked, waits for one change.
 func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if ctx.Err() != nil {
 		return false, ErrCallOver
@@ -92,8 +92,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// If awaitChange reports a grant, the watch stays open, because watchNode then
-	// uses it to watch the own node. In all other cases no watch stays open.
+	// After a grant the watch stays open, so that watchNode can use it.
+	// Otherwise it must not leak.
 	defer func() {
 		if !granted {
 			watch.Stop()
@@ -123,8 +123,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue watches the whole queue, if that is the way of waiting. The caller
-// lists the queue after it: otherwise a change in between would be missed.
+// watchQueue arms a watch of the whole queue if so configured. It must precede
+// the list, or changes in between would be missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -133,12 +133,12 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the own one: those that Create has returned
-// the first time, and then those of a new list.
+// ahead returns the nodes ahead of the entry: at first those that Create
+// returned, later those of a new list.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
-		e.first.Known, e.first.Ahead = false, nil // frees the list, which may be long
+		e.first.Known, e.first.Ahead = false, nil // the list may be long
 		return nodes, nil
 	}
 	nodes, err := e.session.List(ctx, e.queue.Name)
@@ -155,16 +155,16 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// Index returns the position of a node in a queue, or -1. The name alone does
-// not tell nodes of a queue that was removed and made again apart.
+// Index returns the position of a node in a queue, or -1. It compares epochs,
+// too, because names repeat after a queue is removed and recreated.
 func Index(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
 	})
 }
 
-// watchAhead returns a watch of the own node and of the nodes to wait for. The
-// first call returns the watch that Create has armed, if there is one.
+// watchAhead returns a watch of the own node and the blocking ones. It first
+// uses the watch that Create armed, if any.
 func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
@@ -176,19 +176,18 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a driver may keep them, and must not keep the list
 }
 
-// throttle pauses a loop whose watches have ended n times in a row without a
-// reason, which would otherwise send requests in quick succession. The first two
-// times there is no pause.
+// throttle slows down a loop whose watches end repeatedly without a reason (n
+// times in a row), to avoid flooding the store.
 func throttle(n int, stop <-chan struct{}) {
 	if n > 2 {
 		Sleep(time.Millisecond<<min(n-2, 7), stop)
 	}
 }
 
-// awaitChange waits for a reason to look at the queue again. It returns true if
-// the entry may be granted without another look, and then leaves the watch to
-// watchNode, because it goes on for the own node alone. single says that one node
-// blocks the entry, so that the release of that node unblocks it.
+// awaitChange waits for a reason to list the queue again. It returns true if
+// the release of the single blocking node has granted the entry the lock, so
+// that no list is needed. The watch then stays open for watchNode, since it
+// still covers the own node.
 func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -212,19 +211,17 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 	}
 }
 
-// passes is called after a watch has sent Released. It returns true if the watch
-// has not ended since. Then the entry may be granted without another look at the
-// queue, for three reasons:
+// passes decides whether a Released notice grants the entry without another
+// list of the queue. It does if the watch has not ended since, for three
+// reasons:
 //
-//   - The node that blocked the entry was the first of the queue, and no other
-//     entry was granted beside it. A driver sends Released only for a Delete with
-//     the cause Released, and removalCause gives that cause only to such a node.
-//   - The own node existed when that node was deleted: rule 13 of package driver.
-//     It still exists as far as this client can know. The watch goes on for the
-//     own node, and would have ended if the own node were gone.
-//   - The deleted node is the one that was listed. As long as the own node exists,
-//     the queue is not removed and made again, and within one queue names do not
-//     repeat.
+//   - The blocking node was first in the queue and held exclusively. Drivers
+//     send Released only for a Delete with the cause Released, and removalCause
+//     allows it only for such nodes.
+//   - The own node existed when that node was deleted (rule 13 of package
+//     driver), and still exists, or else the watch would have ended.
+//   - The deleted node is the one that was listed. While the own node exists,
+//     the queue cannot be recreated, and names do not repeat within a queue.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
@@ -234,14 +231,14 @@ func passes(watch driver.Watch) bool {
 	}
 }
 
-// keepWatch stores the watch of the wait for watchNode.
+// keepWatch hands the waiter's watch over to watchNode.
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.watching.kept = w
 }
 
-// pollTimer returns a nil channel if the entry does not poll.
+// pollTimer returns the timer of Poll, or a nil channel for other waits.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
