@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// probe returns the abilities of the driver's sessions. It fails t if an
-// ability demanded by the configuration is missing. It does not run in a
-// subtest, which go test -run might leave out.
+// probe determines which abilities the driver's sessions have. It fails t if a
+// required one is missing. It is not a subtest, because go test -run might skip
+// it.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -37,9 +37,9 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds reports whether the sessions have an ability. It retries if a
-// session was lost during the trial. After any other failure it returns false
-// without failing t, because the cases will report such a failure.
+// succeeds reports whether the sessions have an ability. A trial that lost a
+// session is retried. Any other failure counts as false, and is reported later
+// by the cases.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -57,10 +57,8 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// trials holds a function for each ability that reports whether the sessions a
-// and b have it. If a driver need not show the ability in every call, the
-// function makes more than one. For example, Create may leave out the nodes
-// ahead.
+// trials maps each ability to a function that tests it with two sessions. If a
+// driver may use the ability only sometimes, the function tries several times.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -83,7 +81,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 	needReleased: func(c *check, a, b driver.Session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // on a slow machine the removal may be seen before the release
+		for range 20 { // a slow machine may show the removal before the release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -96,9 +94,9 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 }
 
-// tryOperator fails t if a hook that acts as an operator has no effect. Such a
-// hook makes some cases fail on a sound driver, and others pass on a broken
-// one. Like probe, it does not run in a subtest.
+// tryOperator fails t if a hook that acts as an operator does nothing. With
+// such a hook, sound drivers could fail and broken ones pass. It is not a
+// subtest, because go test -run might skip it.
 func tryOperator(t *testing.T, config Config) {
 	t.Helper()
 	have := config.hooks()
@@ -106,16 +104,15 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // the cases report all other failures
+			if c.lost == nil { // other failures are reported by the cases
 				break
 			}
 		}
 	}
 }
 
-// operatorTrials holds a function for each hook that acts as an operator or as
-// another program. It calls the hook, and reports it if the queue shows no
-// effect.
+// operatorTrials maps each operator hook to a function that calls it and
+// reports it if the queue shows no effect.
 var operatorTrials = map[need]func(c *check){
 	needRemoveNode: func(c *check) {
 		p := c.create(c.session(), probeQueue, writer)
@@ -129,7 +126,7 @@ var operatorTrials = map[need]func(c *check){
 	},
 	needPutNode: func(c *check) {
 		const foreign = "legacy-0000000000"
-		c.session() // may create the tables of the store
+		c.session() // lets the driver create its tables, if any
 		c.putNode(probeQueue, foreign, "not a lock's")
 		c.wantEffect("PutNode", foreign, func(nodes []driver.Node) bool {
 			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })
@@ -137,8 +134,8 @@ var operatorTrials = map[need]func(c *check){
 	},
 }
 
-// wantEffect reports the hook unless it has had its effect on a node of
-// probeQueue, as seen by a session that began after the hook was called.
+// wantEffect reports a hook that has not changed probeQueue as expected. It
+// asks a new session, which cannot answer from old state.
 func (c *check) wantEffect(hook, name string, happened func([]driver.Node) bool) {
 	s := c.session()
 	over := time.Now().Add(c.config.sessionTimeout())

@@ -11,15 +11,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A case that fails is repeated if it lost a session that it did not end
-// itself. A driver that loses sessions by mistake loses one in every attempt,
-// and so fails in the end.
+// A failed case is retried if it lost a session that it did not end itself, as
+// can happen on a busy machine. A driver that loses sessions by mistake fails
+// every attempt.
 const (
 	attempts        = 5
-	stalledAttempts = 12 // if the machine was too busy to run the latest attempt properly
+	stalledAttempts = 12 // if the latest attempt suffered from a busy machine
 )
 
-// runCase runs one case, and repeats it if necessary: see attempts.
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -41,7 +40,7 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // let the machine, or the store, recover
+			time.Sleep(config.sessionTimeout()) // let the machine or the store recover
 		}
 	}
 }
@@ -78,8 +77,8 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp records which sessions were lost, heals all cuts, and closes clients
-// and sessions, so that the store can be taken down.
+// cleanUp ends an attempt: it records lost sessions, heals all cuts, and closes
+// clients and sessions, so that the store can be taken down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.sessions, c.heals, c.clients
@@ -89,7 +88,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		// If the hook calls t.Fatal, only this goroutine ends.
+		// A hook that calls t.Fatal ends only this goroutine.
 		wg.Go(heal)
 	}
 	wg.Wait()
@@ -103,9 +102,8 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// measureStalls starts a goroutine that wakes every few milliseconds, and
-// records in c.stall the longest time by which it was late. The function stop
-// ends it.
+// measureStalls detects a busy machine: it wakes every few milliseconds and
+// records in c.stall its longest delay, until stop is called.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -126,11 +124,9 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled reports whether the process was stopped for so long that this may
-// have cost a session.
+// stalled reports whether the process stalled long enough to lose a session.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
-// report reports at most ten failures to t.
 func (c *check) report() {
 	c.t.Helper()
 	const most = 10
@@ -147,9 +143,9 @@ func (c *check) report() {
 	}
 }
 
-// suspectHooks checks, after a failure, whether CutOff and Drop have had an
-// effect, because a sound driver fails if they do nothing. It must be called
-// before the cuts are healed.
+// suspectHooks checks, after a failure, whether CutOff and Drop had an effect.
+// If they do nothing, a sound driver fails. It must be called before the cuts
+// are healed.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

@@ -2,7 +2,6 @@ package dlocktest
 
 import "reflect"
 
-// need is a set of hooks of Config and abilities of sessions that a case needs.
 type need uint
 
 const (
@@ -30,17 +29,15 @@ const (
 
 const needLosses = needLoseRequest | needLoseReply
 
-// requirement is a single need, with the name of its Ability or of its field in
-// Config.
 type requirement struct {
 	need    need
 	name    string
-	ability bool // an ability of sessions, not a hook
+	ability bool // an ability of sessions; otherwise a hook
 }
 
-// needs holds all requirements. The abilities come first, so that a case that
-// lacks both an ability and a hook is reported as not applicable rather than as
-// not checked.
+// needs lists all requirements, abilities first: a case that lacks both an
+// ability and a hook is then reported as not applicable rather than as not
+// checked.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},
@@ -63,7 +60,6 @@ var needs = []requirement{
 	{needRollOver, "NewNearRollOver", false},
 }
 
-// needOf returns the need for an ability, or zero.
 func needOf(a Ability) need {
 	for _, n := range needs {
 		if n.ability && n.name == string(a) {
@@ -73,7 +69,6 @@ func needOf(a Ability) need {
 	return 0
 }
 
-// hooks returns the hooks that are set.
 func (c Config) hooks() (have need) {
 	fields := reflect.ValueOf(c)
 	for _, n := range needs {
@@ -84,7 +79,7 @@ func (c Config) hooks() (have need) {
 	return have
 }
 
-// Harms that cases of several rules share.
+// Consequences of a broken rule, for cases of several rules.
 const (
 	whyOrphan   = "a node that no contender knows of blocks the lock for all others until its session ends"
 	whyDelete   = "the lock would stay locked although its holder has unlocked it"

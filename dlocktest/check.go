@@ -12,27 +12,25 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// verdict is the outcome of a case.
 type verdict int
 
 const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
-	hookFailed         // a hook of Config failed, so the case proves nothing about the driver
-	unproven           // the fault had no effect, so the case proves nothing
+	hookFailed         // a hook failed; proves nothing about the driver
+	unproven           // the fault had no effect; proves nothing
 )
 
 // A testCase checks one sentence of a rule.
 type testCase struct {
 	name  string
-	why   string // how a driver that fails the case harms a lock
+	why   string // how locks suffer if the driver fails the case
 	needs need
 	run   func(c *check)
 }
 
-// A rule is a rule of package driver, with the cases that check it.
 type rule struct {
-	number int // zero for the groups read, walk, describe and locks
+	number int // zero for groups of cases outside the rules
 	name   string
 	cases  []testCase
 }
@@ -60,39 +58,39 @@ func (r rule) String() string {
 	return fmt.Sprintf("rule %d (%s)", r.number, r.name)
 }
 
-// check is one attempt at a case. It makes sessions, closes them at the end,
-// and collects the failures, which count only if the attempt is the last one.
+// check is one attempt at a case. It creates and closes the sessions, and
+// collects failures, which count only in the last attempt.
 //
-// The case runs on a goroutine of its own, so that a driver that hangs fails
-// only this case. An attempt that takes too long is abandoned: it no longer
-// uses t, and its goroutines exit at their next step.
+// The case runs in its own goroutine, so that a hanging driver fails only this
+// case. An attempt that takes too long is abandoned: it no longer uses t, and
+// its goroutines exit at their next step.
 type check struct {
 	t        *testing.T
 	config   Config
-	can      need // hooks of Config and abilities of sessions
+	can      need
 	rule     rule
 	testCase testCase
-	ctx      context.Context // for calls of the driver; done when the attempt is abandoned
+	ctx      context.Context // for driver calls; ends when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
-	hook      string        // the first hook of Config that failed
-	unproven  string        // why the attempt proves nothing; empty if it proves something
-	lost      error         // the error of a session that ended although the case did not end it
-	stall     time.Duration // the longest time for which the process did not run
+	hook      string        // the first hook that failed
+	unproven  string        // why the attempt proves nothing; usually empty
+	lost      error         // error of a session that ended unexpectedly
+	stall     time.Duration // the longest time that the process was not scheduled
 	sessions  []driver.Session
-	mayEnd    map[driver.Session]bool // sessions that the case ends, or that may end because of it
+	mayEnd    map[driver.Session]bool // sessions that may end because of the case
 	heals     []func()
-	cuts      map[driver.Session]bool        // sessions that are cut off
-	drops     map[driver.Session]driver.Node // sessions ended by Drop, with a node of each
-	suspect   string                         // why a hook seems to have had no effect; empty if none does
+	cuts      map[driver.Session]bool
+	drops     map[driver.Session]driver.Node // sessions ended by Drop, each with one of its nodes
+	suspect   string                         // which hook seems to have done nothing; usually empty
 	clients   []*dlock.Client
 
 	making sync.Mutex
 	store  driver.Connector
 
-	hooks sync.Mutex // held while a hook runs
+	hooks sync.Mutex // serializes hooks
 }
 
 // errorf records a failure: what the driver did, and what was expected.
@@ -104,7 +102,6 @@ func (c *check) errorf(format string, args ...any) {
 	}
 }
 
-// fatalf records a failure and exits the calling goroutine.
 func (c *check) fatalf(format string, args ...any) {
 	c.errorf(format, args...)
 	runtime.Goexit()
@@ -143,7 +140,7 @@ func (c *check) hookFailed(hook string) {
 	}
 }
 
-// hookHadNoEffect records that a hook has injected no fault, and what was seen.
+// hookHadNoEffect records that a hook injected no fault, and the evidence.
 func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.mu.Lock()
 	if !c.abandoned && c.hook == "" {
@@ -153,7 +150,7 @@ func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.hookFailed(hook)
 }
 
-// notChecked records why the attempt proves nothing.
+// notChecked marks the attempt as inconclusive.
 func (c *check) notChecked(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +166,8 @@ func (c *check) closeLater(s driver.Session) {
 	c.sessions = append(c.sessions, s)
 }
 
-// expectEnd records that the case ends the session, or may end it. If the
-// session has ended already, it was lost.
+// expectEnd allows the session to end from now on. If it has already ended, it
+// counts as lost.
 func (c *check) expectEnd(s driver.Session) {
 	c.noteIfLost(s)
 	c.mu.Lock()
@@ -178,8 +175,7 @@ func (c *check) expectEnd(s driver.Session) {
 	c.mayEnd[s] = true
 }
 
-// noteIfLost records the session's error if it ended although the case did
-// nothing that may end it.
+// noteIfLost records the error of a session that ended unexpectedly.
 func (c *check) noteIfLost(s driver.Session) {
 	err := s.Err()
 	c.mu.Lock()
@@ -189,8 +185,8 @@ func (c *check) noteIfLost(s driver.Session) {
 	}
 }
 
-// closeGrace is how long Close may take if it cannot reach the store. Rule 9
-// allows a few seconds. This is much longer, because machines may be slow.
+// closeGrace limits Close when the store is unreachable. It is far more than
+// the few seconds of rule 9, to allow for slow machines.
 var closeGrace = 20 * time.Second
 
 // waitTimer is the time limit of one wait.
@@ -203,11 +199,10 @@ func (c *check) startWait() waitTimer {
 	return waitTimer{time.Now(), time.After(c.config.bound())}
 }
 
-// elapsed returns how long the wait has taken so far.
 func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
-// rounds calls f up to n times, with the number of the round. On a slow store
-// there are fewer rounds, because the cases do not check how fast a store is.
+// rounds repeats f up to n times. On a slow store it stops early, because the
+// cases do not test the store's speed.
 func (c *check) rounds(n int, f func(i int)) {
 	const least = 3
 	enough := time.Now().Add(c.config.bound() / 2)

@@ -29,8 +29,8 @@ func (c *check) client() *client {
 	return cl
 }
 
-// recordingConnector records the sessions of a client without wrapping them,
-// because they are passed to the hooks of Config.
+// recordingConnector records a client's sessions. It does not wrap them,
+// because the hooks of Config need the originals.
 type recordingConnector struct {
 	driver.Connector
 	client *client
@@ -47,7 +47,6 @@ func (t recordingConnector) Connect(ctx context.Context) (driver.Session, error)
 	return s, err
 }
 
-// session returns the latest session of the client.
 func (cl *client) session() driver.Session {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -85,8 +84,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // TryRLock.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock, and retries while the store is unavailable,
-// which TryLock and TryRLock do not.
+// try calls TryLock or TryRLock until the store is available, because these do
+// not retry by themselves.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)
@@ -104,15 +103,12 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// background calls acquire on a new goroutine. The result is sent to the
-// channel.
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	won := make(chan *dlock.Lock, 1)
 	go func() { won <- acquire() }()
 	return won
 }
 
-// granted waits for the lock from a channel that background has returned.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {
@@ -132,7 +128,6 @@ func (c *check) notGranted(won <-chan *dlock.Lock, when string) {
 	}
 }
 
-// queued waits until the lock's queue has n nodes.
 func (c *check) queued(s driver.Session, n int) {
 	var nodes []driver.Node
 	defer func() {

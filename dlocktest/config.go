@@ -174,7 +174,6 @@ func (c Config) sessionTimeout() time.Duration {
 	return 10 * time.Second
 }
 
-// bound returns how long one wait of a case may take.
 func (c Config) bound() time.Duration {
 	timeout := c.Timeout
 	if timeout <= 0 {

@@ -21,19 +21,18 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown limits the cases that the page names for one sabotage (a driver
+	// shown limits the cases listed on the page for each sabotage (a driver
 	// with one deliberate mistake).
 	shown = 2
-	// rounds is how often a case must catch a sabotage for the page to name
-	// it.
+	// rounds is how often a case must catch a sabotage to be listed.
 	rounds = 2
-	// tries is how often a case may run until it catches the sabotage.
+	// tries limits the runs of a case until it catches the sabotage.
 	tries = 5
 )
 
-// row is a row of the tables of the page, about one sabotage.
+// row is the table row of one sabotage.
 type row struct {
-	caught []string // cases of the broken rule that the row names, in the kit's order
+	caught []string // cases that catch it, in the kit's order
 }
 
 func TestEverySabotageIsSeen(t *testing.T) {
@@ -62,7 +61,6 @@ func each(f func(r rule, s sabotage)) {
 	}
 }
 
-// pattern returns the go test -run argument for these cases of a rule.
 func pattern(r rule, cases []string) string {
 	if len(cases) == 0 {
 		return "^TestSabotaged$"
@@ -78,8 +76,8 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 	t.Helper()
 	failed := failures(out)
 	for _, name := range want.caught {
-		// Some cases see a fault only if two events coincide, which does not
-		// happen in every run.
+		// Some cases depend on timing and do not catch the mistake in every
+		// run.
 		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
 			out = run(t.Context(), s.does, pattern(r, []string{name}))
 			maps.Copy(failed, failures(out))
@@ -103,7 +101,6 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 
 var failLine = regexp.MustCompile(`(?m)^ +--- FAIL: TestSabotaged/(\S+/\S+) `)
 
-// failures returns the cases that failed, in the form rule/case.
 func failures(out string) map[string]bool {
 	failed := make(map[string]bool)
 	for _, m := range failLine.FindAllStringSubmatch(out, -1) {
@@ -112,10 +109,9 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe fills the rows that name no cases yet, by running the whole kit
-// several times against their broken drivers. It also requires that no case
-// fails with the correct driver. To observe a row again, delete its cases from
-// the page.
+// observe fills the rows without cases by running the whole kit several times
+// against their broken drivers. It also requires that the correct driver
+// passes. To refresh a row, delete its cases from the page.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {

@@ -8,7 +8,7 @@
 //	func TestConformance(t *testing.T) {
 //		dlocktest.Run(t, dlocktest.Config{
 //			New: func(t *testing.T) driver.Connector {
-//				server := startServer(t) // or a new, empty namespace of one
+//				server := startServer(t) // or a new namespace
 //				dsn := server.DSN() + "?session_timeout=2s"
 //				c, err := mydriver.Driver{}.OpenConnector(dsn)
 //				if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call whose outcome the driver may not know, and
-// reports whether it failed.
+// mayFail checks the error of a call whose outcome may be unknown to the
+// driver. It reports whether the call failed.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -31,8 +31,6 @@ func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err 
 	return true
 }
 
-// endedWithConnection reports whether the session has ended. That is no
-// failure, because a driver may give up a session whose connection broke.
 func (c *check) endedWithConnection(s driver.Session) bool {
 	err := s.Err()
 	if err != nil {
@@ -45,8 +43,8 @@ func createFailed(c *check, s driver.Session, ctx context.Context, err error) bo
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
 
-// createUnlessEnded creates a node in a session that may have ended with its
-// connection, and reports whether it was created.
+// createUnlessEnded creates a node. It returns false if the session has ended
+// with its connection, which is allowed.
 func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -58,14 +56,13 @@ func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driv
 	return p, ok
 }
 
-// inDoubtDelete checks the error of the first Delete of a node whose request or
-// reply was lost or delayed.
+// inDoubtDelete checks the error of a first Delete whose request or reply was
+// lost or delayed. It must not be ErrGone.
 func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
-// repeatDelete retries a Delete until the store answers or the session has
-// ended.
+// repeatDelete retries a Delete until the store answers or the session ends.
 func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	c.eventually(func() bool {
 		err := s.Delete(c.ctx, queue, p, why)
@@ -81,13 +78,12 @@ func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why 
 	}, "a repeated Delete returns success or ErrGone")
 }
 
-// eventuallyHolds waits until the queue holds exactly the nodes of want.
 func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want or,
-// if the session mayEnd is not nil and has ended, exactly those of rest.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If
+// mayEnd is set and that session has ended, rest is accepted instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -104,8 +100,8 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 	ok = true
 }
 
-// createNamesakes creates two nodes with the prefix of an earlier node, one in
-// each session. If the store reuses names, one of them gets the earlier name.
+// createNamesakes creates a node in each session with the prefix of an old
+// node. If the store reuses names, one of them gets the old name.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -113,7 +109,6 @@ func createNamesakes(c *check, own, other driver.Session, queue string, old driv
 	return nodes
 }
 
-// createTime measures how long a Create takes.
 func createTime(c *check, s driver.Session) time.Duration {
 	const n = 10
 	begin := time.Now()
@@ -123,10 +118,9 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// soonEnded returns a context that ends before a call, during it, or shortly
-// after it, where such a call usually takes the time usual. The number i
-// selects a deadline, a later cancel, a cancel while the call begins, or a
-// cancel before it.
+// soonEnded returns a context that ends around the time of a call with the
+// usual duration. i selects how: by a deadline, a cancel after the call began,
+// one while it begins, or one before it.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -144,17 +138,17 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 	return ctx, cancel
 }
 
-// wantGivenUp checks the error of a call whose ctx has ended. The node may be
-// gone as well.
+// wantGivenUp checks the error of a call whose ctx has ended. ErrGone is
+// allowed as well.
 func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
 	}
 }
 
-// lateCalls begins all calls of a session that is cut off, calls end, which
-// must make them return, and waits for grace. It returns the names of the calls
-// that have still not returned.
+// lateCalls starts every kind of call in a session that is cut off, then calls
+// end, which must make them return. It returns the calls still running after
+// grace.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := calls(ctx, s, p)
@@ -179,9 +173,8 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry calls find up to four times, and returns the names found each
-// time. On a slow machine a sound driver may be late in some tries, but not in
-// all.
+// inEveryTry returns the names that find returns in each of up to four tries.
+// On a slow machine, a sound driver may be late sometimes but not always.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

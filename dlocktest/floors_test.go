@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// floors lists the files of the package from top to bottom. A file may use only
-// declarations of lower floors.
+// floors defines the layers of the package, top first. A file may use only
+// declarations of lower layers.
 var floors = [][]string{
 	{"run.go"},
 	{"abilities.go"},
@@ -60,8 +60,8 @@ func TestFilesUseOnlyLowerFloors(t *testing.T) {
 		files = append(files, file)
 	}
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	// The empty imports cause type errors, but do not hide uses of this
-	// package's own declarations.
+	// The empty imports cause type errors, but references within the package
+	// still resolve.
 	config := types.Config{Importer: emptyPackages{}, Error: func(error) {}}
 	pkg, _ := config.Check("dlocktest", set, files, info)
 	arrows := make(map[[2]string][]string)
@@ -85,7 +85,6 @@ func TestFilesUseOnlyLowerFloors(t *testing.T) {
 	}
 }
 
-// emptyPackages imports every package as an empty one.
 type emptyPackages struct{}
 
 func (emptyPackages) Import(name string) (*types.Package, error) {

@@ -9,9 +9,8 @@ import (
 )
 
 // The methods in this file inject faults through the hooks of Config. They call
-// expectEnd if the fault may end a session.
+// expectEnd first if the fault may end a session.
 
-// connector returns the connector of this attempt. The first call creates it.
 func (c *check) connector() driver.Connector {
 	c.exitIfAbandoned()
 	c.making.Lock()
@@ -32,8 +31,7 @@ func (c *check) nearRollOver() (store driver.Connector) {
 }
 
 // runHook calls a hook and records its failure. If the hook calls t.Fatal, the
-// calling goroutine exits. Concurrent calls take turns, so that hooks need no
-// lock.
+// calling goroutine exits. Calls are serialized, so that hooks need no locking.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.hooks.Lock()
@@ -41,8 +39,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook is runHook for calls that must be made even if the attempt was
-// abandoned, such as the heal of a cut.
+// watchHook is runHook for cleanup that must run even in an abandoned attempt,
+// such as healing a cut.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -55,8 +53,7 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce wraps a function returned by a hook, so that only the first call
-// runs it.
+// hookOnce makes a function returned by a hook safe to call repeatedly.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -73,7 +70,6 @@ func (c *check) expire(s driver.Session) {
 	}
 }
 
-// cutOff cuts the session off until heal is called or the attempt ends.
 func (c *check) cutOff(s driver.Session) (heal func()) {
 	c.expectEnd(s)
 	c.runHook("CutOff", func() { heal = c.config.CutOff(c.t, s) })
@@ -96,7 +92,7 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 }
 
 func (c *check) reset(s driver.Session) {
-	c.expectEnd(s) // a driver may give up a session whose connection broke
+	c.expectEnd(s) // drivers may give up a session with its connection
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
@@ -104,7 +100,7 @@ func (c *check) silenceNotices(s driver.Session) {
 	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
 }
 
-// lose loses the next request for op or, if committed is set, the reply to it.
+// lose loses the next request for op or, if committed, only its reply.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {

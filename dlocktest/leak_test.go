@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A connection left open by an earlier case may close during a case. It must
-// not hide one that the case leaves open.
+// Connections of an earlier case may close during a case. This must not hide
+// one that the case leaves open.
 func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
 	open := func() (closeBoth func()) {
 		r, w, err := os.Pipe()

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// The cases in this file check the locks of package dlock on top of the driver.
+// The cases in this file test the locks of package dlock with the driver.
 
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
@@ -38,8 +38,8 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter uses atomic variables, because the race detector does not see that
-// a lock in a server orders two clients, and would report plain ones as a race.
+// oneWriter uses atomics, because the race detector cannot see that a remote
+// lock orders the clients, and would report races.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -187,8 +187,8 @@ func givenUpWaits(c *check) {
 	c.together(4, func(i int) {
 		m := c.client().RWMutex(lockName)
 		for n := range 30 {
-			// The call ends while it creates its node or, in every second
-			// round, while it waits.
+			// End the call while it creates its node or, in every second round,
+			// while it waits.
 			after := usual
 			if n%2 == 0 {
 				after = 5 * time.Millisecond
@@ -243,7 +243,6 @@ func downgradeLetsReadersIn(c *check) {
 	c.unlock(c.granted(w, "after every reader before it had unlocked"))
 }
 
-// lostLock waits until the lock's Lost channel is closed.
 func (c *check) lostLock(l *dlock.Lock, after string) {
 	wait := c.startWait()
 	select {
@@ -307,8 +306,8 @@ func lossByOperator(c *check) {
 	c.lostLock(l, "an operator removed the lock's node")
 }
 
-// removedWaiterQueuesAgain removes the node of the first waiter just before an
-// unlock, so that the second waiter is next and the first has to queue again.
+// removedWaiterQueuesAgain removes the first waiter's node just before an
+// unlock. The second waiter must get the lock, and the first must queue again.
 func removedWaiterQueuesAgain(c *check) {
 	s := c.session()
 	holder, first, second := c.client(), c.client(), c.client()

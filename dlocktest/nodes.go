@@ -8,41 +8,37 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Prefixes of contenders, in the form that locks use.
+// Node prefixes in the form that locks use.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 	shared = "web1-R-" // writer's prefix after a downgrade
 )
 
-// nodeLike holds queue names that look like nodes, for which a store that keeps
-// nodes and queues under one parent could take them. Some differ only in their
-// last characters, because a driver that stores such names in a changed form
-// must not make two of them equal.
+// nodeLike lists queue names that resemble node names, to catch drivers that
+// store nodes and queues under one parent. Some differ only at the end, to
+// catch drivers that encode two of them alike.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
 }
 
-// probeQueue is a queue that no case uses.
+// probeQueue tests hooks; no case uses it.
 const probeQueue = "hook-probe"
 
-// data returns the data for a node. Like that of locks, it differs in every
-// call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
-// tryCreate calls Create without retrying.
 func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (driver.Place, error) {
 	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
 	return j.Place, err
 }
 
-// last is a driver.NodeSpec.Predecessor for writers, which wait for the last of
-// the nodes ahead.
+// last is the NodeSpec.Predecessor of writers, which wait for the last node
+// ahead.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// named returns the place without its token, as for a caller that knows only
-// the node's name.
+// named strips the token from a place, as for a caller that knows only the
+// node's name.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }

@@ -134,9 +134,9 @@ var describeCases = []testCase{
 		run: describeID},
 }
 
-// wantTimeout checks the session timeout that the session reports. It may be as
-// short as half of Config.SessionTimeout, which includes the time that a store
-// takes to notice that a session has expired.
+// wantTimeout checks the session timeout that the driver reports. It may be as
+// short as half of Config.SessionTimeout, which includes the store's delay in
+// noticing an expired session.
 func (c *check) wantTimeout(s driver.Session, when string) {
 	got, most := driver.Describe(s).Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {

@@ -7,12 +7,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called with each value that a watch sends, and once with open false
-// when the watch has ended. It decides what to send to out, and closes out at
-// most once.
+// onNews handles the values of a relayed watch; open is false at its end. It
+// forwards what it likes to out, and closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
-// relay returns a watch that calls on for w until it is stopped or w has ended.
 func relay(w driver.Watch, on onNews) driver.Watch {
 	if w.C == nil {
 		return w
@@ -20,7 +18,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // w has ended by now if one of its nodes was already gone: rule 6
+	case cause, open := <-w.C: // rule 6: already ended if a node was gone
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -45,7 +43,6 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	})
 }
 
-// pass is an onNews that changes nothing.
 func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	if open {
 		out <- cause
@@ -54,14 +51,14 @@ func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	}
 }
 
-// withoutReleased returns a watch that ends instead of sending Released.
+// withoutReleased returns a watch that ends where w sends Released.
 func withoutReleased(w driver.Watch) driver.Watch {
 	var once sync.Once
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that passes on the values and the end of w for which
-// heard returns true. If it misses the end of w, it ends with the session.
+// passIf returns a watch that misses the values and the end of w while heard
+// returns false. It still ends with the session.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -75,8 +72,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that passes on what w sends. If w ends without
-// Released and isRelease returns true, it sends Released first.
+// judged forwards w, and adds Released before its end if isRelease returns
+// true.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -88,18 +85,16 @@ func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watc
 	})
 }
 
-// closedWatch returns a watch that has ended.
 func closedWatch() driver.Watch {
 	c := make(chan driver.Cause)
 	close(c)
 	return driver.NewWatch(c, nil)
 }
 
-// openWatch returns a watch that sends nothing and does not end.
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
-// unarmed is a session whose Create returns no watch, so that the kit has to
-// call the broken Watch.
+// unarmed is a session whose Create arms no watch, so that the kit calls the
+// sabotaged Watch.
 type unarmed struct{ base }
 
 func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -107,9 +102,8 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.base.Create(ctx, queue, n)
 }
 
-// unknowing is a session whose Create returns neither a watch nor the nodes
-// ahead. Sabotages that change names would otherwise have to change them there
-// as well.
+// unknowing is a session whose Create returns only the place. It spares
+// sabotages of names from changing the nodes ahead, too.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -23,7 +23,7 @@ var tokenCases = []testCase{
 		needs: needRollOver, run: orderOverRollOver},
 }
 
-// tokens checks that the tokens of one queue rise.
+// tokens checks that tokens rise within one queue.
 type tokens struct {
 	any  bool
 	last driver.Place
@@ -113,9 +113,9 @@ func tokensOverRollOver(c *check) {
 	c.logf("the sequence started over: %v", again)
 }
 
-// orderOverRollOver keeps nodes in the queue while the sequences are used up. A
-// driver may return ErrUnavailable until the older nodes are gone, so after
-// such an error the case deletes the oldest one.
+// orderOverRollOver keeps nodes in the queue while its sequences run out. A
+// driver may return ErrUnavailable until old nodes are gone, so the case then
+// deletes the oldest.
 func orderOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)

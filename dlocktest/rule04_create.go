@@ -54,10 +54,9 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// createLosesList loses the list that a driver may send together with a Create,
-// or the reply to it. The connection may break before the reply to the Create
-// arrives. Create may fail then, but must leave no node. If Create sends no
-// list, the session's next List is lost instead.
+// createLosesList loses the list that a driver may send along with Create. The
+// Create may then fail, but must leave no node. If Create sends no list, the
+// session's next List is lost instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -78,9 +77,9 @@ func createLosesList(c *check) {
 	}
 }
 
-// createLost loses the requests of several Creates or, if committed is set, the
-// replies, while the queue also has nodes with the same prefix from the same
-// and from another session.
+// createLost loses the requests of several Creates or, if committed, their
+// replies. The queue also holds nodes with the same prefix, which the driver
+// must not confuse with the lost ones.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -108,9 +107,8 @@ func createLost(c *check, committed bool) {
 	}
 }
 
-// createSparesCopy adds a node of another program with the same data as a
-// Create whose request or reply is then lost. The driver must not take one for
-// the other.
+// createSparesCopy adds another program's node with the data of a lost Create.
+// The driver must not mistake it for its own.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -131,7 +129,7 @@ func createSparesCopy(c *check) {
 				c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", name)
 			}
 			want = append(want, j.Node)
-			slices.SortFunc(want, bySeq) // the new node may have a lower sequence than the foreign one
+			slices.SortFunc(want, bySeq) // the new node may come before the foreign one
 		}
 		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
@@ -177,7 +175,7 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		// In every second round, the driver gets time to reconnect and clean
+		// In every second round, give the driver time to reconnect and clean
 		// up.
 		if i%2 == 1 {
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
@@ -191,8 +189,8 @@ func createLate(c *check) {
 	c.wantLoss("HoldRequest", anyFailed)
 }
 
-// createAfterExpiry calls Create in a session that may not know yet that the
-// store has ended it.
+// createAfterExpiry calls Create in a session that may not yet know of its end
+// in the store.
 func createAfterExpiry(c *check) {
 	b := c.session()
 	theirs := c.create(b, "q", writer)
@@ -212,8 +210,8 @@ func createAfterExpiry(c *check) {
 	}
 }
 
-// wantLoss expects that one of several creates failed whose requests or replies
-// the hook had to lose. If none did, the hook may do nothing.
+// wantLoss reports the hook if none of the Creates that it should have
+// disturbed failed.
 func (c *check) wantLoss(hook string, failed bool) {
 	if !failed && !c.failed() && !c.config.Repeats {
 		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+

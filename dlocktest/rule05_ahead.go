@@ -60,8 +60,7 @@ func aheadAsListed(c *check) {
 	c.logf("%d of 12 creates knew the nodes ahead", known)
 }
 
-// aheadForeign adds a node of another program, which locks treat as an
-// exclusive contender.
+// aheadForeign adds a node of another program, which locks treat as a writer's.
 func aheadForeign(c *check) {
 	s := c.session()
 	const foreign = "legacy-0000000000"
@@ -103,9 +102,9 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent creates nodes concurrently and deletes none meanwhile, so
-// each Create must return all nodes with a smaller token. It may also return
-// nodes of failed creates, which may stay for a moment.
+// aheadConcurrent creates nodes concurrently, so each Create must return all
+// nodes with smaller tokens. Nodes of failed creates may briefly appear as
+// well.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -132,9 +131,9 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant deletes a node while another one is created. Whether Create
-// returns the deleted node as ahead is up to the driver. It must return the
-// node that stays, and not the one that was gone before.
+// aheadAtAnInstant deletes a node while another is created. The new node's list
+// may include the deleted one, must include the one that stays, and must not
+// include one that was gone before.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -156,8 +155,8 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes checks that Alone of driver.Joined is true for only one
-// contender at a time, because such a contender is granted the lock.
+// aloneExcludes checks that only one contender at a time is told that it is
+// alone, because that contender is granted the lock without a further check.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {
@@ -178,8 +177,8 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// predecessorGetsAhead checks the argument of Predecessor: the nodes ahead or,
-// if the driver does not know them, none. A driver need not call it at all.
+// predecessorGetsAhead checks that Predecessor is called, if at all, with the
+// nodes ahead or, if the driver does not know them, with none.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -216,8 +215,8 @@ func armedUnasked(c *check) {
 	}
 }
 
-// armedEndsWithChosen has Predecessor choose one of three nodes, each in turn,
-// and deletes that one. A watch armed for another node would stay open.
+// armedEndsWithChosen lets Predecessor choose each of three nodes in turn and
+// deletes the chosen one. A watch armed on a wrong node would stay open.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -2,11 +2,11 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// queueSeesTheOnlySession watches a queue from the only session of the store,
-// because requests of others might cause a driver to look at the queue.
+// queueSeesTheOnlySession watches a queue from the store's only session,
+// because requests of other sessions might alert the driver to a change.
 func queueSeesTheOnlySession(c *check) {
 	s := c.session()
-	for range 2 { // a driver may report any change at its first look
+	for range 2 {
 		w := c.watchQueue(s, "q")
 		p := c.create(s, "q", writer)
 		c.wantUnreleasedEnd(w, "Create by the only session")
@@ -16,7 +16,6 @@ func queueSeesTheOnlySession(c *check) {
 	}
 }
 
-// watchSeesCreation returns the change that creates the queue.
 func watchSeesCreation(c *check, a, _ driver.Session) func() {
 	return func() { c.create(a, "q", reader) }
 }

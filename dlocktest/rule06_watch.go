@@ -136,9 +136,9 @@ func watchOwnGone(c *check) {
 	c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 }
 
-// watchOwnNamesake watches a node that is gone while another node has its name.
-// In the second round that other node is watched already, to catch a driver
-// that keeps one watch for each name.
+// watchOwnNamesake watches a deleted node whose name another node has taken. In
+// the second round that node is already watched, to catch drivers that keep one
+// watch per name.
 func watchOwnNamesake(c *check) {
 	a, b := c.twoSessions()
 	for _, before := range []bool{false, true} {
@@ -158,7 +158,7 @@ func watchOwnNamesake(c *check) {
 }
 
 // watchByName watches nodes by name alone. If the store reuses names, earlier
-// nodes had the same ones.
+// nodes had them as well.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -186,8 +186,8 @@ func watchNameComesAgain(c *check) {
 	}
 }
 
-// watchAcrossCut deletes one node during the cut and another one after it. If
-// the cut ends the session, its watches must end as well.
+// watchAcrossCut deletes one node during a cut and one after it. Both watches
+// must end, even if the session does too.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -229,8 +229,8 @@ func watchAcrossReset(c *check) {
 	}
 }
 
-// watchInSilence deletes a node without a notice to the watching session. It
-// has no watch of a queue, because a driver may poll while there is one.
+// watchInSilence deletes a node without a notice to the watching session. No
+// queue is watched, because that might make the driver poll.
 func watchInSilence(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -241,9 +241,9 @@ func watchInSilence(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node ahead while no notice reached the watching session")
 }
 
-// armInSilence returns a case in which a session arms watches of a node ahead,
-// of whose creation and deletion no notice tells it. In the first round the
-// session has followed the queue before, in the second round it has not.
+// armInSilence returns a case in which no notice tells a session of the node
+// ahead, neither of its creation nor of its deletion. The session has followed
+// the queue before in the first round only.
 func armInSilence(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -280,8 +280,8 @@ func watchMany(c *check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call after the call
-// has armed watches. Watches may end early in some rounds. If one does in every
-// round, the end of the ctx must have ended it.
+// has armed watches, which must not end with it. Since watches may occasionally
+// end early, only a failure in every round counts.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -329,9 +329,9 @@ func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node)
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// watchStopped stops a watch while other watches of the same node are open,
-// which must still end when their nodes are deleted. It tries several pauses,
-// because a driver may free a stopped watch at once or later.
+// watchStopped stops one of several watches of the same node; the others must
+// still work. It tries several pauses, because a driver may free a stopped
+// watch later.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -381,8 +381,7 @@ func stopAnyTime(c *check) {
 	w.Stop()
 }
 
-// stopWhileCutOff expects Stop to return within a quarter of the session
-// timeout, long before the session ends.
+// stopWhileCutOff requires Stop to return long before a cut-off session ends.
 func stopWhileCutOff(c *check) {
 	slow := inEveryTry(func() map[string]bool {
 		s := c.session()
@@ -404,8 +403,8 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// watchChain runs contenders that queue as locks do, each waiting for the node
-// before its own.
+// watchChain runs contenders that queue like locks, each waiting for the node
+// ahead.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
 		s := c.session()
@@ -441,7 +440,6 @@ func predecessor(c *check, nodes []driver.Node, own driver.Node) (before driver.
 	return before, false
 }
 
-// openWatches arms watches that stay open until their session ends.
 func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 	p := c.create(c.session(), "q", writer)
 	own := c.create(s, "q", reader)
@@ -455,8 +453,8 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 	return watches
 }
 
-// watchesEnd returns a case in which end ends a session, and its watches must
-// end as well.
+// watchesEnd returns a case that ends a session by calling end, and requires
+// its watches to end too.
 func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *check) {
 	return func(c *check) {
 		s := c.session()

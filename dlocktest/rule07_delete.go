@@ -115,8 +115,8 @@ func repeatSparesNamesake(c *check) {
 	}
 }
 
-// knownGoneSparesNamesake deletes nodes that the session has seen to be gone,
-// by a watch and by a list. This must not remove newer nodes of the same names.
+// knownGoneSparesNamesake deletes nodes that the session already saw disappear.
+// This must not remove newer nodes of the same names.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -156,9 +156,8 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake has the request of a Delete arrive late, after a
-// repeat has succeeded and another node may have taken the name. It must not
-// remove that node.
+// lateDeleteSparesNamesake delivers a Delete late, when its retry has succeeded
+// and another node may have the name. That node must survive.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -180,9 +179,8 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy removes the session's node, which the session notices, and
-// has another program create one with the same name and data. Delete must not
-// remove that one.
+// deleteSparesCopy replaces the session's node by another program's with the
+// same name and data. Delete must not remove that one.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

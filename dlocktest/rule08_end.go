@@ -38,8 +38,8 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle may fail on a sound driver if the machine is slow. In that case
-// runCase repeats it.
+// endIdle may fail with a sound driver on a slow machine; runCase then retries
+// it.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -65,10 +65,9 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforeNodesGo checks the holder's session as soon as another session sees
-// that the holder's node is gone. Err reads the clocks, so it must always
-// return an error. Done needs a timer, which a slow machine may run late, so it
-// must be closed in one of three tries.
+// endBeforeNodesGo requires a session to know of its end before others see its
+// nodes disappear. Err reads the clocks and must always be right. Done needs a
+// timer, which may be late on a slow machine, so one of three tries suffices.
 func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -101,12 +100,11 @@ func endWithMargin(c *check) {
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin cuts off the holder's session, which must end at least a twentieth
-// of the session timeout before next sees its node gone.
+// wantMargin requires a cut-off session to end at least a twentieth of the
+// session timeout before its node disappears.
 //
-// It calls the holder's Err repeatedly, and takes the time just before the last
-// call that returned nil. A slow machine, which makes these calls late,
-// therefore causes no failure.
+// It polls Err and uses the time before the last call that returned nil, so
+// that a slow machine causes no failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -141,16 +139,15 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	}
 }
 
-// endAfterSlowReplies cuts a session off while the store's replies to earlier
-// requests are on their way. They still arrive, late, and must not prolong the
-// lease by the time that they took. It is no failure if slow replies end a
-// session.
+// endAfterSlowReplies cuts a session off while replies are in flight. When they
+// arrive late, they must not prolong the lease by their delay. Slow replies may
+// end a session, which is no failure.
 //
-// The case also delays the replies to heartbeats, by less than the quarter of
-// the timeout after which [driver.Lease.Keep] gives up on one. A delay proves
-// something only if a slow reply has renewed the lease, which is certain only
-// if the session has outlived its timeout. If none has, the case tries a delay
-// of a tenth of the timeout, which more drivers survive.
+// Replies to heartbeats are delayed by less than a quarter of the timeout,
+// after which [driver.Lease.Keep] gives up. The test is conclusive only if a
+// slow reply has renewed the lease, which is certain once the session has
+// outlived its timeout. If no session did, a shorter delay is tried, which more
+// drivers survive.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	var renewed atomic.Bool
@@ -159,8 +156,8 @@ func endAfterSlowReplies(c *check) {
 			renewed.Store(true)
 		}
 	}
-	lives := false // whether a session lives on without replies
-	// Each of these functions uses its own sessions, and mostly waits.
+	lives := false // whether a session survives without replies
+	// These functions mostly wait, so run them concurrently.
 	waits := []func(){
 		func() { endAfterSlowLists(c, timeout/20) },
 		func() { endAfterSlowLists(c, timeout/4) },
@@ -182,16 +179,16 @@ func endAfterSlowReplies(c *check) {
 	}
 }
 
-// endAfterSlowLists cuts a session off while replies to lists are on their way.
-// Before that, the requests get the time pause to arrive at the store. If it is
-// long, replies to heartbeats are on their way as well.
+// endAfterSlowLists cuts a session off while replies to List are in flight. The
+// pause before the cut lets the requests reach the store; a long pause also
+// leaves replies to heartbeats in flight.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // each of these requests restarts the session timeout in the store
+	for range 3 { // each restarts the session timeout in the store
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)
@@ -199,9 +196,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats delays each reply to an idle session by delay, and then
-// cuts the session off. It reports whether a slow reply has certainly renewed
-// the lease, because the session had outlived its timeout before the cut.
+// endAfterSlowBeats delays the replies to an idle session and then cuts it off.
+// It reports whether a slow reply has certainly renewed the lease, because the
+// session had outlived its timeout.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -226,7 +223,7 @@ func endForEver(c *check) {
 	c.awaitSessionEnd(a, "the session was cut off (and no method called)")
 	checkEnded(c, a, p)
 	heal()
-	for range 20 { // late replies that arrive meanwhile must not revive the session
+	for range 20 { // late replies must not revive the session
 		checkEnded(c, a, p)
 		time.Sleep(c.config.sessionTimeout() / 40)
 	}
@@ -249,9 +246,8 @@ func endPaused(c *check) {
 	c.wantAlive(b, "another session's process was paused")
 }
 
-// livesWithoutReplies delays the replies to a session by twice the session
-// timeout, and reports whether the session outlives its timeout. It must not if
-// DelayReplies works, because no heartbeat is answered in time.
+// livesWithoutReplies delays replies by twice the session timeout, and reports
+// whether the session survives. If it does, DelayReplies has no effect.
 func (c *check) livesWithoutReplies(s driver.Session) bool {
 	timeout := c.config.sessionTimeout()
 	c.delayReplies(s, 2*timeout)

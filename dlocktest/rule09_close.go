@@ -144,7 +144,6 @@ func closeInFlight(c *check) {
 		})
 		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 	})
-	// A request sent after Close by mistake may arrive a moment later.
 	time.Sleep(c.config.sessionTimeout() / 20)
 	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }
@@ -228,8 +227,8 @@ func closeAgain(c *check) {
 	c.wantNodes("after a Close that was repeated when the store could be reached again", c.listAfterWrite(b, "q"))
 }
 
-// closeRetrying closes a session whose store can be reached again. The first
-// tries may fail if the connection broke meanwhile.
+// closeRetrying closes a session. It retries, because the first attempts may
+// fail if the connection broke.
 func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {

@@ -76,8 +76,8 @@ func marks(c *check) {
 	c.wantName("List of a bad queue", err)
 }
 
-// endedCtx makes calls with a ctx that has ended. They must return, but may
-// succeed if they need not wait.
+// endedCtx makes calls with an ended ctx. They must return, but may succeed if
+// they need not wait.
 func endedCtx(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
@@ -115,7 +115,7 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	// A session that ends with the ctx by mistake may take a moment to do so.
+	// Allow a moment for a session that wrongly ends with ctx.
 	select {
 	case <-s.Done():
 		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
@@ -127,8 +127,7 @@ func connectCtx(c *check) {
 }
 
 // abilitiesAreStable repeats the optional methods, also with invalid arguments.
-// A method must be supported in every call or in none, and change nothing if it
-// is not.
+// Each must be supported always or never, and change nothing if unsupported.
 func abilitiesAreStable(c *check) {
 	a, b := c.twoSessions()
 	for _, s := range []driver.Session{a, b} {
@@ -160,9 +159,8 @@ func abilitiesAreStable(c *check) {
 	}
 }
 
-// promptWhileCutOff gives each call a ctx that ends after a tenth of the
-// session timeout. A call that ignores it returns only when the session has
-// ended, or later.
+// promptWhileCutOff ends the ctx of each call after a tenth of the session
+// timeout. A call that ignores it returns only when the session ends.
 func promptWhileCutOff(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {
@@ -171,7 +169,7 @@ func promptWhileCutOff(c *check) {
 		c.cutOff(s)
 		ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
 		defer cancel()
-		// This List runs until the session ends, and must not block the others.
+		// A List that runs until the session ends must not block other calls.
 		go func() { _, _ = s.List(c.ctx, "q") }()
 		return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
 	})

@@ -24,10 +24,8 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls do several times. The case fails if there are then at least n
-// more goroutines of one kind than before. Goroutines that are started only
-// once, by the program or by a server in the same process, are therefore no
-// failure.
+// leaks repeats do and fails if that leaves at least n more goroutines of one
+// kind. The limit tolerates goroutines that are started once per process.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -60,7 +58,6 @@ func grown(before, after map[string]group, by int) (kind, stack string) {
 	return "", ""
 }
 
-// goroutines counts the goroutines of the process by where they were started.
 func goroutines() map[string]group {
 	groups := make(map[string]group)
 	for _, stack := range strings.Split(stacks(), "\n\n") {
@@ -71,8 +68,8 @@ func goroutines() map[string]group {
 	return groups
 }
 
-// startedBy returns the last two functions of a stack: the goroutine's own, and
-// the one that started it.
+// startedBy identifies the kind of a goroutine, by its function and the
+// function that started it.
 func startedBy(stack string) string {
 	var calls []string
 	for _, line := range strings.Split(stack, "\n")[1:] {
@@ -88,8 +85,8 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// makeNodesAndWatches leaves nodes and open watches in a session, like a
-// program that unlocks nothing and only closes its client at the end.
+// makeNodesAndWatches leaves nodes and open watches, like a program that closes
+// its client without unlocking.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -101,7 +98,7 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 }
 
 func closeLeaksNothing(c *check) {
-	c.close(c.session()) // starts the goroutines that a process starts only once
+	c.close(c.session())
 	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
 		makeNodesAndWatches(c, s)
@@ -116,7 +113,7 @@ func closeLeaksNoFile(c *check) {
 		makeNodesAndWatches(c, s)
 		c.close(s)
 	}
-	visit() // opens the files that a process opens only once
+	visit()
 	before, known := openFiles()
 	if !known {
 		c.logf("this system does not show how many connections are open")
@@ -138,9 +135,9 @@ func closeLeaksNoFile(c *check) {
 	}, "no connection stays open after Connect, use and Close")
 }
 
-// openFiles counts the open descriptors of the process by what they refer to,
-// which is different for each connection. An earlier case's connection that
-// closes meanwhile therefore does not hide one that this case leaves open.
+// openFiles counts open descriptors by what they refer to, which differs for
+// each connection. Thus a connection of an earlier case that closes meanwhile
+// cannot hide a leak of this case.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)
@@ -152,7 +149,6 @@ func openFiles() (files map[string]int, known bool) {
 	return files, err == nil
 }
 
-// added returns how many more descriptors are open than before.
 func added(before, after map[string]int) (n int) {
 	for target, count := range after {
 		n += max(0, count-before[target])
@@ -160,8 +156,8 @@ func added(before, after map[string]int) (n int) {
 	return n
 }
 
-// closeCutOffLeaksNothing closes several sessions concurrently, because each
-// Close may take as long as a session timeout.
+// closeCutOffLeaksNothing closes sessions concurrently, because each Close may
+// take a session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {
@@ -182,7 +178,7 @@ func closeCutOffLeaksNothing(c *check) {
 			heal()
 		}
 	}
-	visit(false) // starts the goroutines that a process starts only once
+	visit(false)
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 

@@ -92,8 +92,8 @@ func replaceTwice(c *check) {
 	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 }
 
-// deleteEveryPlace also replaces nodes twice, because a driver may remember
-// only one old name.
+// deleteEveryPlace replaces nodes twice, because a driver may remember only one
+// old name.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

@@ -38,8 +38,8 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// twoWaiters returns two sessions that have waited in the queue "q", because a
-// driver may send Released only for releases by such sessions.
+// twoWaiters returns two sessions that have already waited in the queue,
+// because a driver may send Released only for releases by such sessions.
 func (c *check) twoWaiters() (a, b driver.Session) {
 	a, b = c.twoSessions()
 	c.waitOnce(a, b, "q")
@@ -47,9 +47,9 @@ func (c *check) twoWaiters() (a, b driver.Session) {
 	return a, b
 }
 
-// releaseWakes releases a node for which several watches of the next node wait.
-// They were armed with the token of the next node, with its name alone, and by
-// Create. Each must send Released or end.
+// releaseWakes releases a node that is watched in all three ways: by a place
+// with a token, by name alone, and by Create. Each watch must send Released or
+// end.
 func releaseWakes(c *check) {
 	a, b := c.twoWaiters()
 	var sent, all int
@@ -137,9 +137,10 @@ func releasedGoesOn(c *check) {
 	}
 }
 
-// wantNoOvertaking runs n rounds. In each, removeOwn removes a contender's own
-// node, before the node ahead is released. The contender's watches may still
-// send Released, but must have ended by the time it is received.
+// wantNoOvertaking removes a contender's own node with removeOwn and then
+// releases the node ahead. The watch may still send Released, but must have
+// ended by the time that is received, or the contender would believe it holds
+// the lock.
 func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range n {
 		a, b := c.twoWaiters()
@@ -175,8 +176,8 @@ func releasedAfterOperator(c *check) {
 	c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
 }
 
-// releasedAfterOperatorInSilence has few rounds, because a driver may need most
-// of the session timeout to notice what it has missed.
+// releasedAfterOperatorInSilence has few rounds, because each may take most of
+// a session timeout.
 func releasedAfterOperatorInSilence(c *check) {
 	c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
 		c.silenceNotices(b)
@@ -205,8 +206,6 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that are gone already. Watches of
-// those deleted with the cause Changed must not send Released.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoWaiters()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -218,7 +217,7 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // a driver that still knows of the release may send Released
+		} else { // a driver that still remembers the release may send Released
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // Run checks every rule of package driver in subtests of t with names such as
 // "rule06/watch-of-a-node-deleted-before-arming". At the end it logs which
-// rules were checked, which are broken, which were not checked because a hook
-// is missing, and which do not apply to the driver.
+// rules were checked, which are broken, which lack a hook to check them, and
+// which do not apply to the driver.
 func Run(t *testing.T, config Config) {
 	if config.New == nil {
 		t.Fatal("dlocktest: Config.New is nil")
@@ -29,7 +29,7 @@ func Run(t *testing.T, config Config) {
 					v := runCase(t, config, have, r, k)
 					s.of[r.id()].verdicts[v]++
 					if v == unproven {
-						t.SkipNow() // runCase has logged the reason
+						t.SkipNow()
 					}
 				})
 			}
@@ -38,7 +38,6 @@ func Run(t *testing.T, config Config) {
 	t.Log(s.String())
 }
 
-// rules holds every case, in the order in which they run.
 var rules = []rule{
 	{1, "order", orderCases},
 	{2, "names", nameCases},
@@ -67,8 +66,8 @@ type summary struct {
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  []string // missing hooks for which cases were skipped
-	absent   []string // missing abilities for which cases do not apply
+	missing  []string // hooks whose absence skipped cases
+	absent   []string // abilities whose absence skipped cases
 }
 
 func newSummary(have need) *summary {
@@ -79,8 +78,8 @@ func newSummary(have need) *summary {
 	return s
 }
 
-// canRun reports whether the hooks and abilities that a case needs are there.
-// If not, it skips t, or fails it if a hook is missing and complete is set.
+// canRun reports whether a case has the hooks and abilities it needs. If not,
+// it skips t, or fails it if complete demands the missing hook.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	o := s.of[r.id()]
@@ -108,7 +107,7 @@ func addOnce(texts *[]string, text string) {
 	}
 }
 
-// String returns a line for each rule that says how much of it was checked.
+// String returns one line per rule that tells how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
 	b.WriteString("dlocktest: summary, of sessions with the abilities ")
@@ -129,7 +128,7 @@ func (s *summary) abilities() string {
 	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
-// describe returns the outcomes of a rule that has this many cases in all.
+// describe summarizes the outcomes of a rule with the given number of cases.
 func (o *outcomes) describe(all int) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -18,8 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 
 type bare struct{ driver.Session }
 
-// configs are configurations that lack a field or whose hooks fail, each run in
-// a child process.
+// configs are incomplete configurations, or ones with failing hooks. Each runs
+// in a child process, because the kit fails its test.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -136,8 +136,8 @@ var configs = map[string]func() Config{
 	},
 }
 
-// losing returns a configuration whose store ends the first n sessions that
-// create a node, as if the process had been stopped for too long.
+// losing returns a configuration whose first n sessions end when they create a
+// node, as on a machine that stalls.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -159,7 +159,7 @@ func (s *perishable) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return s.base.Create(ctx, queue, n)
 }
 
-// perishableInRelease is perishable, but ends before it releases a node.
+// perishableInRelease ends before it releases a node.
 type perishableInRelease perishable
 
 func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -169,7 +169,8 @@ func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// TestConfigured runs one of the configurations, in a child process.
+// TestConfigured runs one of the configurations when started as a child
+// process.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {
@@ -178,8 +179,7 @@ func TestConfigured(t *testing.T) {
 	Run(t, configs[name]())
 }
 
-// runConfigured returns the kit's output for a configuration, and whether the
-// kit passed.
+// runConfigured runs the kit with a configuration in a child process.
 func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
@@ -250,7 +250,7 @@ func TestHookThatFailsFailsItsCaseAloneAndNoRule(t *testing.T) {
 func TestHooksWithoutEffectAreReported(t *testing.T) {
 	for config, want := range map[string]struct {
 		cases, text string
-		blames      bool // whether the kit reports the hook and no broken rule
+		blames      bool
 	}{
 		"loses no request": {"rule04/a-request-lost", "Config.LoseRequest had no effect: each Create", true},
 		"loses no reply":   {"rule04/a-reply-lost", "Config.LoseReply had no effect: each Create", true},
@@ -297,8 +297,7 @@ func TestMissingAbilityFails(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// With a store that is too slow, a case cannot make all its rounds within the
-// time limit of a wait.
+// On a slow store, a case runs fewer rounds instead of failing.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
 	if !passed {
@@ -328,8 +327,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// The driver's session ends at each slow reply, so the case of slow replies
-// proves nothing.
+// The session ends at each slow reply, so the case about slow replies proves
+// nothing and must say so.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

@@ -43,7 +43,7 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a wrap whose Create replaces the nodes ahead by the result of
+// tells returns a wrap whose Create reports wrong nodes ahead, as computed by
 // ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
@@ -102,8 +102,8 @@ func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// guessesBehind is a session whose Create watches the head of the queue, not
-// the node chosen by Predecessor.
+// guessesBehind watches the head of the queue instead of the node chosen by
+// Predecessor.
 type guessesBehind struct{ base }
 
 func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -138,8 +138,8 @@ func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec)
 	return j, err
 }
 
-// armsLate is a session whose Create arms its watch some time after listing the
-// queue, and does not list it again.
+// armsLate arms the watch of Create some time after listing the queue, so that
+// it misses changes in between.
 type armsLate struct{ base }
 
 func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -155,7 +155,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses that the node ahead is gone
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses a node ahead that is already gone
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

@@ -51,7 +51,8 @@ func (s leavesNodes) Close() error {
 	return nil
 }
 
-// alwaysNil is a session whose Close returns nil immediately while cut off.
+// alwaysNil is a session whose Close returns nil at once while cut off,
+// although nothing was closed in the store.
 type alwaysNil struct {
 	base
 	away atomic.Bool
@@ -171,17 +172,15 @@ func (s *closesOnceOnly) Close() error {
 	return s.err
 }
 
-// strayNode makes the sequences of stray nodes unique.
 var strayNode atomic.Int64
 
-// putStray adds a node without a session to a queue, as a create might that
-// reaches the store after the end of its session.
+// putStray adds a node that belongs to no session, like a Create that reaches
+// the store after the end of its session.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose is a session that repeats creates after Close if their ctx
-// had ended.
+// createsAfterClose repeats Creates whose ctx had ended even after Close.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store
@@ -210,8 +209,8 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates is a session that implements HoldRequest for creates. A held
-// create that arrives after Close makes a node that belongs to no session.
+// takesLateCreates lets a held Create that arrives after Close make a node,
+// which no session's end will remove.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

@@ -88,8 +88,8 @@ func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, 
 	return nil
 }
 
-// forgetsItsDelete is a session that repeats a delete whose reply was lost, and
-// returns the second reply, which says that the node is gone.
+// forgetsItsDelete repeats a Delete whose reply was lost, and passes on the
+// second reply, which wrongly says that the node was gone.
 type forgetsItsDelete struct {
 	base
 	lost atomic.Bool
@@ -142,8 +142,8 @@ type hangs struct{ base }
 
 func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
 
-// deletesLate is a session that implements HoldRequest for deletes. A held
-// delete removes whichever node has the name when the request arrives.
+// deletesLate lets a held Delete remove whichever node has the name when it
+// arrives.
 type deletesLate struct {
 	base
 	store *memdriver.Store

@@ -49,7 +49,7 @@ var endSabotages = []sabotage{
 
 type noHeart struct{ base }
 
-// asksTheStore is a session that reports its end only after its cut has healed.
+// asksTheStore learns of its end only when its connection has healed.
 type asksTheStore struct {
 	lateEnd
 	cutState
@@ -87,7 +87,7 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession holds the session shared by all sessions. It is replaced when it
+// firstSession is the one session that all others share. It is replaced when it
 // has ended.
 type firstSession struct {
 	mu sync.Mutex
@@ -103,8 +103,8 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon is a session that makes all calls in the shared session, and closes
-// it together with its own.
+// inCommon is a broken session that shares one session of the store with all
+// others, and closes that when it is closed itself.
 type inCommon struct {
 	base
 	own base
@@ -163,12 +163,12 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease is a session that uses a lease of its own instead of driver.Lease,
-// with overlapping heartbeats.
+// ownLease replaces driver.Lease by a lease of its own, with overlapping
+// heartbeats.
 type ownLease struct {
 	base
 	term     time.Duration
-	late     bool // counts from the reply, not from the request
+	late     bool
 	mu       sync.Mutex
 	from     time.Time
 	over     error
@@ -239,12 +239,12 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats is a session with a driver.Lease that it wrongly counts from the
-// reply to a heartbeat, not from the request.
+// lateBeats wrongly counts its lease from the reply to a heartbeat, not from
+// the request.
 type lateBeats struct {
 	base
 	lease *driver.Lease
-	kept  chan struct{} // closed when no heartbeat is in flight any more
+	kept  chan struct{} // closed when the last heartbeat has ended
 }
 
 func newLateBeats(s base, margin time.Duration) *lateBeats {

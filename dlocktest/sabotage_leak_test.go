@@ -47,7 +47,7 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	}
 }
 
-// heldOpen keeps the garbage collector from closing the files left open.
+// heldOpen keeps the garbage collector from closing leaked files.
 var heldOpen sync.Map
 
 type leavesConnection struct{ base }
@@ -66,8 +66,7 @@ func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// goesOnAfterClose is a session whose calls in flight still wait for the store
-// after Close.
+// goesOnAfterClose is a session whose calls in flight keep waiting after Close.
 type goesOnAfterClose struct {
 	base
 	cutState

@@ -80,7 +80,7 @@ func (s shortNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, nodes...)
 }
 
-// otherQueues is a session that changes the names of queues.
+// otherQueues renames queues before each request, as a faulty encoding would.
 type otherQueues struct {
 	base
 	name func(string) string
@@ -137,8 +137,8 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	return nodes, err
 }
 
-// mixed is a session that also lists queues directly below a queue if their
-// names look like those of nodes.
+// mixed confuses queues with nodes: it also lists queues directly below the
+// queue if their names look like nodes.
 type mixed struct{ base }
 
 func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
@@ -157,8 +157,8 @@ func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// markNodeLike appends a mark to a segment that looks like a node and does not
-// already end in the mark.
+// markNodeLike escapes segments that look like nodes, but wrongly leaves those
+// alone that already end in the mark.
 func markNodeLike(queue string) string {
 	if driver.CheckQueue(queue) != nil {
 		return queue

@@ -40,8 +40,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData is a session that tells a node's owner by the node's data: it is
-// the session whose Create has stored the same data.
+// ownerByData recognises the owner of a node by the node's data, which another
+// node may share.
 type ownerByData struct {
 	base
 	owners *sync.Map

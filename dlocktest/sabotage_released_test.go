@@ -97,8 +97,7 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses is a session whose watches send Released unless a session has
-// announced the removal or replacement.
+// guesses sends Released for every removal that no session has announced.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -144,11 +143,10 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 	}), err
 }
 
-// tellsOwn is a session that also sends Released to watches whose own node was
-// released.
+// tellsOwn also sends Released to the watch of the released node itself.
 type tellsOwn struct {
 	base
-	released sync.Map // places of the nodes released by this session
+	released sync.Map
 }
 
 func (s *tellsOwn) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -185,11 +183,11 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 }
 
 // overtaken is a session whose watches may send Released after their own node
-// is gone, if fails returns true.
+// is gone.
 type overtaken struct {
 	base
-	releases *sync.Map // nodes released by any session
-	deleted  sync.Map  // places of the nodes deleted by this session
+	releases *sync.Map
+	deleted  sync.Map
 	fails    func(s *overtaken, p driver.Place) bool
 }
 
@@ -223,7 +221,7 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf reports whether the node is released within a short time.
+// hearsOf waits briefly for the release of the node.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {
@@ -246,9 +244,9 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll is a session that arms a separate watch for each node ahead and
-// passes on what all of them send, so that it still watches the others after
-// Released. If once is set, it passes on only the first Released.
+// goesOnForAll watches each node ahead separately, so after Released from one
+// it still watches the others. If once is set, it forwards only the first
+// Released.
 type goesOnForAll struct {
 	base
 	once bool
@@ -288,9 +286,8 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly is a session whose watches send Released shortly before the
-// node ahead is removed. For each node, board has a channel that is closed when
-// the early Released is due.
+// announcesEarly sends Released shortly before the node ahead is removed. board
+// has a channel per node that closes when the early notice is due.
 type announcesEarly struct {
 	base
 	board *sync.Map

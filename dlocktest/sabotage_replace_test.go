@@ -28,12 +28,12 @@ var replaceSabotages = []sabotage{
 		of(func(s base) onceOnly { return onceOnly{s} })},
 }
 
-// showsBoth is a session that lists the new name of a node before the old name
-// has gone.
+// showsBoth lists the new name of a replaced node while the old one is still
+// there.
 type showsBoth struct {
 	base
 	mu   sync.Mutex
-	also map[driver.Node]driver.Node // the other name of a node that is being replaced
+	also map[driver.Node]driver.Node // the other name of each node being replaced
 }
 
 func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -123,12 +123,11 @@ func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, wh
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// knowsTwoNames is a session that finds a node only by its current name and the
-// one before.
+// knowsTwoNames finds a node only by its current name and the previous one.
 type knowsTwoNames struct {
 	base
 	mu    sync.Mutex
-	names map[int64][]string // the last two names of each replaced node, by its token
+	names map[int64][]string // the last two names of each replaced node, by token
 }
 
 func (s *knowsTwoNames) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {

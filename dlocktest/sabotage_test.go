@@ -15,22 +15,20 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// A wrap makes a broken session from a correct one.
 type wrap = func(base, *memdriver.Store) driver.Session
 
-// of returns a wrap for a sabotage that does not need the store.
 func of[S driver.Session](sabotaged func(base) S) wrap {
 	return func(s base, _ *memdriver.Store) driver.Session { return sabotaged(s) }
 }
 
-// sabotage is a driver that breaks one rule in one way.
+// sabotage is a driver with one deliberate mistake, which the kit must catch.
 type sabotage struct {
 	does  string // completes "a driver that ..."
-	where string // stores and habits that lead an author to the mistake
+	where string // stores and habits that invite the mistake
 	wrap  wrap
 }
 
-// sabotages holds all sabotages by the id of the rule that they break.
+// sabotages holds all sabotages by the rule that they break.
 var sabotages = map[string][]sabotage{
 	"rule01":   orderSabotages,
 	"rule02":   nameSabotages,

@@ -66,12 +66,11 @@ func (c *counts) next(queue string, anew bool) int64 {
 	return c.of[queue]
 }
 
-// renumbered is a session that returns wrong tokens. It remembers the right
-// ones, which it needs to find its nodes.
+// renumbered returns wrong tokens. It keeps the right ones to find its nodes.
 type renumbered struct {
 	base
 	token func(queue string, p driver.Place) int64
-	real  sync.Map // the right token of each node, by its sequence
+	real  sync.Map
 }
 
 func renumber(s base, token func(queue string, p driver.Place) int64) *renumbered {
@@ -106,7 +105,6 @@ func (s *renumbered) Watch(ctx context.Context, queue string, p driver.Place, ah
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// alone reports whether the queue has no node but p.
 func alone(s base, queue string, p driver.Place) bool {
 	nodes, err := s.List(context.Background(), queue)
 	return err == nil && len(without(nodes, p.Node)) == 0

@@ -76,17 +76,16 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements holds each node whose session has announced its deletion or
-// replacement. Operators, and stores that drop a session, announce nothing.
+// announcements records the nodes whose sessions have announced their removal
+// or replacement. Operators and expiring sessions announce nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
 	base
 	told *announcements
-	mine sync.Map // sequences of the session's nodes, all of which Close announces
+	mine sync.Map // nodes that Close announces
 }
 
-// sequence identifies a node, whatever its prefix.
 type sequence struct {
 	queue      string
 	seq, epoch int64
@@ -118,7 +117,7 @@ func (s *announced) Close() error {
 	return s.base.Close()
 }
 
-// toldOf reports whether the deletion or replacement of one of the nodes was
+// toldOf reports whether the removal or replacement of any of the nodes was
 // announced.
 func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
 	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
@@ -130,13 +129,13 @@ func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bo
 func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
-		return w, err // notices a node that is already gone
+		return w, err
 	}
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome is a session whose watches omit the own node if from is negative,
-// and otherwise the nodes ahead from that index on.
+// forgetsSome omits nodes from its watches: the own node if from is negative,
+// otherwise the nodes ahead from that index on.
 type forgetsSome struct {
 	base
 	from int
@@ -200,8 +199,8 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return w, err
 }
 
-// lastWatchOnly is a session that forgets a watch when a newer one of the same
-// node or queue is set.
+// lastWatchOnly drops a watch when a newer one of the same node or queue is
+// armed.
 type lastWatchOnly struct {
 	base
 	mu   sync.Mutex
@@ -232,9 +231,8 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx is a session whose watches die with the ctx of the call that set
-// them. If closes is set, they end at that moment. Otherwise they stay open and
-// silent.
+// endsWithCtx is a session whose watches stop working when the ctx of their
+// call ends. They end then if closes is set, and otherwise stay silent.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -277,8 +275,7 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.until(ctx, w), err
 }
 
-// sharedFate is a session that wrongly stops all watches of a node ahead when
-// one of them is stopped.
+// sharedFate stops all watches of a node ahead when one of them is stopped.
 type sharedFate struct {
 	base
 	mu    sync.Mutex
@@ -316,8 +313,8 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.share(queue, w), nil
 }
 
-// stopsOnce is a session whose watches hang when they are stopped twice. A real
-// driver would rather panic, but that would end the kit.
+// stopsOnce hangs when a watch is stopped twice. A real driver would rather
+// panic, but that would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -334,8 +331,7 @@ func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahea
 	}), nil
 }
 
-// asksInStop is a session in which stopping a watch waits for the store to be
-// reachable.
+// asksInStop is a session whose Stop waits until the store can be reached.
 type asksInStop struct {
 	base
 	cutState
@@ -355,8 +351,7 @@ func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ah
 	}), nil
 }
 
-// forgetsWatches is a session whose watches send nothing more after a cut or a
-// reset.
+// forgetsWatches is a session whose watches fall silent after a cut or reset.
 type forgetsWatches struct {
 	base
 	atCut  bool
@@ -381,7 +376,7 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// trustsSilence is a session that misses what happens while it gets no notices.
+// trustsSilence misses all changes while it gets no notices.
 type trustsSilence struct {
 	base
 	silent atomic.Bool
@@ -401,8 +396,8 @@ func (s *trustsSilence) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return passIf(s, w, s.heard), err
 }
 
-// trustsCopy is a session that notices what it has missed, except for nodes
-// that it knows only from a watch set by Create.
+// trustsCopy notices what it missed in silence, except for nodes that it knows
+// only from a watch armed by Create.
 type trustsCopy struct {
 	base
 	silent atomic.Bool
@@ -417,11 +412,11 @@ func (s *trustsCopy) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// pollsQueues is a session that watches a queue by listing it periodically. A
-// watch ends when the version of the list has changed.
+// pollsQueues watches a queue by polling it, and compares only a version of the
+// list.
 type pollsQueues struct {
 	base
-	latest  *atomic.Int64 // the latest token of the store
+	latest  *atomic.Int64
 	version func(latest int64, nodes []driver.Node) string
 }
 
@@ -451,11 +446,10 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 	}), nil
 }
 
-// seesOthers is a session whose watches of queues miss every change while it is
-// the only session.
+// seesOthers misses changes of a watched queue while it is the only session.
 type seesOthers struct {
 	base
-	live *atomic.Int64 // number of the store's open sessions
+	live *atomic.Int64
 }
 
 func (s *seesOthers) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
@@ -515,8 +509,8 @@ func poll(s base, over func() bool) driver.Watch {
 	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
-// neverCloses is a session whose watches send Changed at their end instead of
-// closing the channel.
+// neverCloses sends Changed at the end of a watch instead of closing the
+// channel.
 type neverCloses struct{ base }
 
 func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -544,7 +538,7 @@ func (s lateArming) Watch(ctx context.Context, queue string, p driver.Place, ahe
 		time.Sleep(time.Millisecond)
 		nodes := append([]driver.Node{p.Node}, ahead...)
 		if slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) }) && s.Err() == nil {
-			return // a node was gone before the watch was armed, so the watch never ends
+			return
 		}
 		if w, err := s.base.Watch(context.Background(), queue, p, ahead...); err == nil {
 			for {

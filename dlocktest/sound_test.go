@@ -22,13 +22,13 @@ type base interface {
 	driver.Walker
 }
 
-// A store is a memory store whose sessions may be wrapped.
+// A store is a memory store with optionally wrapped sessions.
 type store struct {
 	*memdriver.Store
 	wrap func(base, *memdriver.Store) driver.Session
 }
 
-var owners sync.Map // the memory session and the Faults behind each session returned by Connect
+var owners sync.Map // the memory session and Faults behind each session
 
 type owner struct {
 	memdriver.Faults
@@ -56,7 +56,7 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf returns the configuration of a memory store with every hook. If wrap
+// configOf returns a configuration with every hook for a memory store. If wrap
 // is not nil, it wraps the sessions.
 func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	open := func(opts ...memdriver.Option) driver.Connector {
@@ -93,7 +93,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
-		// The memory store loses no notices, but a broken session may.
+		// A correct session loses nothing here; a broken one may.
 		SilenceNotices: func(_ *testing.T, s driver.Session) {
 			if l, ok := s.(silenceListener); ok {
 				l.silenced()

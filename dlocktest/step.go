@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The methods below make calls of the driver that have to succeed. Like locks,
-// they retry while the store is unavailable.
+// The methods below make driver calls that must succeed. Like locks, they retry
+// while the store is unavailable.
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats call as long as its error matches ErrUnavailable, and fails the
-// case on any other error.
+// retry repeats call while the store is unavailable. Any other error fails the
+// case.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
 	for {
@@ -50,8 +50,8 @@ func (c *check) eventually(holds func() bool, what string, args ...any) {
 	}
 }
 
-// together calls f in n goroutines that start at the same time, waits for them,
-// and exits the calling goroutine if the case has failed.
+// together runs f in n goroutines that start at the same time. If the case has
+// failed by their end, it exits the calling goroutine.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -68,13 +68,12 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
-// pauseBriefly lets heartbeats run between two requests of a loop.
+// pauseBriefly keeps a loop of requests from starving heartbeats.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
-// holdBriefly holds a lock for a moment, so that other contenders arrive.
+// holdBriefly gives other contenders time to arrive during a hold.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-// session begins a session that is closed when the attempt ends.
 func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
 
 func (c *check) sessionOf(store driver.Connector) driver.Session {
@@ -111,8 +110,8 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 	c.wantEnded("Err", s.Err())
 }
 
-// join creates a node and returns the result of Create. If predecessor is not
-// nil, the driver may arm a watch.
+// join creates a node. With a predecessor function, the driver may also arm a
+// watch.
 func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: predecessor})
@@ -121,7 +120,6 @@ func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]
 	return j
 }
 
-// create creates a node without a watch.
 func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
 	j := c.join(s, queue, prefix, nil)
 	j.Watch.Stop()
@@ -134,14 +132,14 @@ func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver
 		text = string(d)
 		j, err := s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d})
 		p = j.Place
-		clear(d) // the caller may change its data after Create has returned
+		clear(d)
 		return err
 	})
 	return p, text
 }
 
 // createMany creates 2n nodes from each of three sessions concurrently, and
-// returns them in the order of their tokens.
+// returns them by token.
 func createMany(c *check, queue string, n int) []driver.Place {
 	var sessions [3]driver.Session
 	for i := range sessions {
@@ -161,12 +159,10 @@ func createMany(c *check, queue string, n int) []driver.Place {
 	return all
 }
 
-// aroundUnsequenced creates a node, adds nodes without a sequence to the queue,
-// and creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// None of these ends in ten digits, because a driver may count such a node
-	// as a contender even if there is no dash before the digits.
+	// A driver may count any name that ends in ten digits as a contender, so
+	// none of these does.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}
@@ -181,9 +177,9 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 	return nodes
 }
 
-// listAfterWrite lists the current state of a queue. List alone may return an
-// older state, from a server that lags behind the others, but sees everything
-// that came before the session's own latest write.
+// listAfterWrite returns the current state of a queue. A server that lags may
+// answer List with old state, but always includes the session's own latest
+// write, so it writes first.
 func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -211,13 +207,11 @@ func (c *check) delete(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Changed)
 }
 
-// release deletes a node as Unlock of an exclusive lock does.
 func (c *check) release(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node. If it has to retry after an unknown outcome, the node
-// may be gone.
+// remove deletes a node. After an unknown outcome, the retry may find it gone.
 func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	doubt := false
 	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {

@@ -20,8 +20,7 @@ func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
 	}
 }
 
-// wantAhead compares the nodes ahead returned by Create, if any, with those
-// expected. A driver may leave them out.
+// wantAhead checks the nodes ahead returned by Create, which drivers may omit.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -45,8 +44,6 @@ func checkName(c *check, p driver.Place, prefix string) {
 	}
 }
 
-// wantName checks the error of a call with an invalid name. It must not match
-// ErrUnavailable.
 func (c *check) wantName(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrBadName):
@@ -56,8 +53,6 @@ func (c *check) wantName(what string, err error) {
 	}
 }
 
-// wantGone checks the error of a call for a node that is gone. It must not
-// match ErrUnavailable.
 func (c *check) wantGone(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrGone):
@@ -67,7 +62,6 @@ func (c *check) wantGone(what string, err error) {
 	}
 }
 
-// wantDeleted checks the error of a Delete that repeats a successful one.
 func (c *check) wantDeleted(what string, err error) {
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		c.errorf("%s after a Delete of the node that succeeded returned %q, expected nil or an error that matches ErrGone", what, err)
@@ -80,9 +74,8 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls returns calls of all methods that ask the store, by name. For an
-// optional method that is not supported, the call returns the session's Err
-// instead.
+// calls returns a call of every method that asks the store, by name. For
+// unsupported optional methods, it returns the session's Err instead.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -106,7 +99,6 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 	}
 }
 
-// checkEnded expects every method to report that the session has ended.
 func checkEnded(c *check, s driver.Session, p driver.Place) {
 	for name, call := range calls(c.ctx, s, p) {
 		c.wantEnded(name, call())

@@ -7,7 +7,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watch watches a node of the session, and nodes ahead of it.
 func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
 	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
 	c.retry(what, func() (err error) {
@@ -34,14 +33,11 @@ func (c *check) wantChannel(what string, w driver.Watch) {
 	}
 }
 
-// waitFor creates a node of s at the end of the queue, and watches it and the
-// nodes ahead.
 func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
 	p := c.create(s, queue, "wait-R-")
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-// waitOnce has s wait in the queue once, behind a node of another session.
 func (c *check) waitOnce(s, other driver.Session, queue string) {
 	ahead := c.create(other, queue, writer)
 	p, w := c.waitFor(s, queue, ahead.Node)
@@ -50,8 +46,7 @@ func (c *check) waitOnce(s, other driver.Session, queue string) {
 	c.delete(s, queue, p)
 }
 
-// waitGone waits until a node is gone, as a contender does: it watches the
-// node, lists the queue, and waits until the watch ends.
+// waitGone waits until a node is gone, by the same protocol as locks.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
@@ -65,7 +60,6 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	}
 }
 
-// isReleased reports whether a value sent by a watch is Released.
 func (c *check) isReleased(cause driver.Cause) bool {
 	if cause != driver.Released && cause != driver.Changed {
 		c.fatalf("the watch sent the unknown Cause %d", cause)
@@ -82,8 +76,6 @@ func hasNews(ch <-chan driver.Cause) bool {
 	}
 }
 
-// awaitNews waits until a watch sends a value or ends, and reports whether it
-// has sent Released.
 func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	select {
@@ -95,8 +87,6 @@ func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released b
 	return false
 }
 
-// awaitEnd waits until a watch ends, and reports whether it sent Released
-// before.
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	for {
@@ -117,22 +107,21 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 	}
 }
 
-// wantUnreleasedEnd waits until a watch ends, which must not send Released.
+// wantUnreleasedEnd waits for a watch to end. It must not send Released.
 func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	if c.awaitEnd(w, after, args...) {
 		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
 	}
 }
 
-// wantUnreleasedEnds waits for the ends of all watches concurrently.
 func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	c.together(len(watches), func(i int) {
 		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
 	})
 }
 
-// wantEndedWatch expects that w has ended already. It is for watches of a node
-// that is not in the queue, which must end before Watch returns.
+// wantEndedWatch requires that w has already ended. If a node is not in the
+// queue, its watch must end before Watch returns.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
@@ -140,7 +129,6 @@ func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	c.wantUnreleasedEnd(w, after, args...)
 }
 
-// endsEarly reports whether the watch sends a value or ends within a moment.
 func (c *check) endsEarly(w driver.Watch) bool {
 	select {
 	case <-w.C:
@@ -150,8 +138,8 @@ func (c *check) endsEarly(w driver.Watch) bool {
 	}
 }
 
-// nodeWithWatches creates a node of session a, and watches it as a's own node,
-// as a node ahead of nodes of b, and with a watch of the queue.
+// nodeWithWatches creates a node that is watched in every role: as its owner's
+// own node, as a node ahead, and as part of the queue.
 func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -161,9 +149,8 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 	}
 }
 
-// The cases below remove a watched node without releasing it. They belong to
-// rule 6, because every watch must end, and to rule 13, because none may send
-// Released.
+// The cases below remove a watched node without releasing it. Every watch must
+// end (rule 6), and none may send Released (rule 13).
 
 func watchOwnerCloses(c *check) {
 	a, b := c.twoSessions()
@@ -196,7 +183,7 @@ func watchQueueRemoved(c *check) {
 
 func watchReplaced(c *check) {
 	a, b := c.twoSessions()
-	for range 2 { // the nodes of b stay, so in the second round the node is a waiter's
+	for range 2 {
 		p, watches := nodeWithWatches(c, a, b)
 		now := c.replace(a, "q", p, shared)
 		wantUnreleasedEnds(c, watches, "Replace of the node")
@@ -211,8 +198,8 @@ func watchReplaced(c *check) {
 	}
 }
 
-// watchMeetsDelete deletes a node while watches of it are being armed, two by
-// the session of the next node and one by its own session.
+// watchMeetsDelete deletes a node while watches of it are being armed, by its
+// own session and by the one behind it.
 func watchMeetsDelete(why driver.Cause) func(c *check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -244,8 +231,8 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 	}
 }
 
-// queueSees returns a case that watches a queue from two sessions. Both watches
-// must end after the change that prepare returns.
+// queueSees returns a case in which two sessions watch a queue. Both watches
+// must end after the change.
 func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
