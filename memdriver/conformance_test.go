@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
-		// Replies and notices share the session's one connection.
+		// A session has one connection, so notices cannot be silenced alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)
@@ -59,13 +59,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store that records its sessions in stores, so that a hook,
-// which most often gets only a session, finds the store.
+// recorder records the store of each session, because most hooks get only the
+// session.
 type recorder struct {
 	*memdriver.Store
 }
 
-var stores sync.Map // the *memdriver.Store of each driver.Session
+var stores sync.Map // *memdriver.Store by driver.Session
 
 func newRecorder(opts ...memdriver.Option) recorder {
 	return recorder{memdriver.New(opts...)}

@@ -7,41 +7,36 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// connection is one session's connection to the store, with its faults. Without
-// faults a request is a function call. Guarded by the store's mutex.
+// connection is one session's simulated connection to the store, with its
+// injected faults. Guarded by the store's mutex.
 type connection struct {
 	store   *Store
-	cuts    int           // cuts by Faults.CutOff that have not healed yet
-	resets  int           // number of times that the connection broke
-	delay   time.Duration // of a request and its reply together
-	replies time.Duration // additional delay of a reply
-	losses  []loss        // faults that await a request of their kind
+	cuts    int           // cuts not yet healed
+	resets  int           // how often the connection broke
+	delay   time.Duration // round-trip delay
+	replies time.Duration // extra delay of each reply
+	losses  []loss        // faults for future requests
 }
 
-// loss is a fault of the next request of one kind. If committed is set, the
-// store carries the request out and the reply is lost. If held is set, the
-// session gets no answer, and the request reaches the store later. Otherwise
-// the request is lost.
+// loss is a fault injected into the next request of one kind. By default the
+// request is lost. If committed is set, only its reply is lost. If held is set,
+// the session gets an error and the request arrives later.
 type loss struct {
 	op        faults.Op
 	committed bool
 	held      *held
 }
 
-// held is a request that reaches the store later. Its serve is nil until the
-// session has sent the request.
+// held is a request to be delivered later. serve is nil until it was sent.
 type held struct{ serve func() }
 
-// cut reports whether the connection currently transfers nothing.
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
 
-// intact reports whether the connection has no fault.
 func (c *connection) intact() bool {
 	return !c.cut() && c.delay == 0 && c.replies == 0 && len(c.losses) == 0
 }
 
-// nextLoss removes and returns the loss of the next request of that kind, if
-// any.
+// nextLoss removes and returns the fault for the next request of that kind.
 func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 	i := slices.IndexFunc(c.losses, func(l loss) bool { return l.op == op })
 	if i < 0 {
@@ -52,11 +47,11 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 	return next, true
 }
 
-// The functions below are called without the store's mutex.
+// The functions below must be called without the store's mutex.
 
-// transfer waits until a message has arrived at the other end, half of c.delay
-// after it was sent or, if the connection is cut then, when the cut has healed.
-// It returns false if quit closes first.
+// transfer simulates the transfer of one message: it waits for half of c.delay
+// and, if the connection is cut then, until it heals. It returns false if quit
+// closes first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -79,7 +74,6 @@ func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	}
 }
 
-// sleep waits for d. It returns false if quit closes first.
 func sleep(d time.Duration, quit <-chan struct{}) bool {
 	if d <= 0 {
 		return true
@@ -94,9 +88,9 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// roundTrip sends a request to the store and waits for the reply. On arrival it
-// calls serve with the store's mutex held. It returns false if the request or
-// the reply is lost, or if quit closes first.
+// roundTrip sends a request and waits for the reply. When the request arrives,
+// serve is called with the store's mutex held. It returns false if the request
+// or reply is lost, or if quit closes first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)
@@ -119,22 +113,20 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	case broke, lost:
 		return false
 	case replies > 0:
-		return sleep(replies, quit) // a cut that begins now does not stop this reply
+		return sleep(replies, quit) // a cut that begins now comes too late to stop this reply
 	}
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection has broken since c.resets had that
-// value.
+// brokeSince reports whether the connection broke after c.resets was read.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.resets != resets
 }
 
-// deliverNotices delivers the notices in the inbox in order, each when it has
-// arrived. A notice stays in the inbox until it is delivered, so that
-// sendNotice puts later ones behind it.
+// deliverNotices delivers the notices in the inbox in order. Each stays in the
+// inbox until it is delivered, so that sendNotice queues later ones behind it.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

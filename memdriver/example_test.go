@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two sessions have a node each in one queue. The second waits until the first
-// one's node is gone, which happens here because the first session expires.
+// Two sessions queue one node each. The second waits until the first one's node
+// is gone, here because the first session expires.
 func Example() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -38,8 +38,8 @@ func Example() {
 	// true session ended: it expired
 }
 
-// The connection loses the reply to a Create that has made a node. Create
-// returns an error, and the driver removes the node.
+// The reply to a successful Create is lost. Create returns an error, and the
+// driver removes the node.
 func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -50,7 +50,7 @@ func ExampleFaults_LoseReply() {
 	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 
-	// The driver removes the node in the background.
+	// The node is removed in the background.
 	for {
 		changed, _ := session.WatchQueue(ctx, "stock/42")
 		nodes, _ := session.List(ctx, "stock/42")

@@ -12,19 +12,20 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Faults injects faults into a store and its sessions, for tests: see
-// [Store.Faults]. It has no state of its own.
+// Faults injects faults into a store and its sessions, for tests; see
+// [Store.Faults].
 //
-// All methods may be called at any time and from many goroutines. They panic if
-// given a session of another store.
+// All methods may be called at any time and concurrently. They panic if given a
+// session of another store.
 type Faults struct{ store *Store }
 
 // Faults returns the handle by which a test makes the store fail.
 func (st *Store) Faults() Faults { return Faults{st} }
 
-// Expire ends a session as if the store had not heard from it for its timeout.
-// First the lease ends: Done closes, and all watches end. Then the store drops
-// the session and removes its nodes, which are gone when Expire returns.
+// Expire ends a session as if the store had not heard from it for the session
+// timeout. First the lease ends: Done closes, and all watches end. Then the
+// store drops the session and removes its nodes. All this is done when Expire
+// returns.
 func (f Faults) Expire(s driver.Session) {
 	ms := f.session(s)
 	ms.lease.End(errExpired)
@@ -35,8 +36,8 @@ func (f Faults) Expire(s driver.Session) {
 }
 
 // Drop ends a session in the store only, as an operator may do. The nodes are
-// gone when Drop returns. The client learns of the end with its next request,
-// which may be a heartbeat.
+// gone when Drop returns. The client learns of it with its next request, which
+// may be a heartbeat.
 func (f Faults) Drop(s driver.Session) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -78,12 +79,12 @@ func (f Faults) cut(cuts *int) (heal func()) {
 
 // LoseRequest loses the session's next request of that kind, as if the
 // connection broke before the request reached the store. The caller gets an
-// error that matches driver.ErrUnavailable. The session lives on, and no other
-// request is lost. Each call loses one request.
+// error that matches driver.ErrUnavailable. The session lives on. Each call
+// loses one request.
 func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
 
-// LoseReply is like LoseRequest, but the store carries the request out, and the
-// reply is lost.
+// LoseReply is like LoseRequest, but only the reply is lost: the store carries
+// out the request.
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
@@ -95,8 +96,7 @@ func (f Faults) lose(s driver.Session, l loss) {
 
 // HoldRequest is like LoseRequest, but the request reaches the store when
 // arrive is called. The caller gets the error at once. Calling arrive is a
-// no-op before the session has sent the request, and after the request has
-// arrived.
+// no-op before the request was sent and after it has arrived.
 func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 	h := new(held)
 	f.lose(s, loss{op: op, held: h})
@@ -130,13 +130,13 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	ms.conn.replies = d
 }
 
-// Delay delays a session's connection. Every later request and reply takes half
-// of d, so a caller waits for d. A notice of a watch also takes half of d. Zero
-// ends the delay, except for messages already sent.
+// Delay slows down a session's connection. Every later request, reply and
+// notice of a watch takes half of d, so a call takes d. Zero ends the delay,
+// except for messages already sent.
 //
-// A heartbeat gives up after a quarter of the session timeout. If d is longer,
-// the session ends, unless another request renews its lease. A request goes on
-// even if its caller gives up.
+// A heartbeat gives up after a quarter of the session timeout. With a longer
+// delay, the session ends unless another request renews its lease. A request
+// continues even if its caller gives up.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -145,14 +145,13 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 }
 
 // Pause simulates a pause of the session's process, or a sleep of its machine:
-// the clocks that the session reads jump ahead by d, but none of its timers has
-// fired yet. So if the lease has run out, Err returns an error at once, while
-// Done closes later: with the next call of a method of the session, and after a
-// quarter of the lease's term at the latest.
+// the clocks that the session reads jump ahead by d, but its timers have not
+// fired yet. If the lease has run out, Err therefore returns an error at once,
+// while Done closes later: with the session's next call, or after a quarter of
+// the lease's term at the latest.
 //
-// For the store, too, d has passed. If it has not heard from the session for
-// its timeout by then, it drops the session, and the nodes are gone when Pause
-// returns.
+// In the store, d has passed, too. If that exceeds the session timeout, the
+// store drops the session, and its nodes are gone when Pause returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	leasehook.Skew(ms.lease, d)
@@ -175,8 +174,8 @@ func (f Faults) RemoveNode(queue, name string) bool {
 }
 
 // RemoveQueue removes a queue with all its nodes, as an operator may do, and
-// reports whether the queue existed. If the queue is made again, it has another
-// epoch, and its sequences start over.
+// reports whether it existed. If the queue is recreated, it has a new epoch,
+// and its sequences start over.
 func (f Faults) RemoveQueue(queue string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -191,12 +190,11 @@ func (f Faults) RemoveQueue(queue string) bool {
 	return true
 }
 
-// PutNode adds a node that belongs to no session, as another program may do. If
-// driver.ParseName accepts the name, List returns the node, and the queue goes
-// on with the sequence after it. Such a sequence must not be lower than the
-// queue's next one, because the node would then come before older nodes. List
-// leaves out nodes with other names. If the node cannot be added, the error
-// matches driver.ErrBadName and says why.
+// PutNode adds a node that belongs to no session, as another program may do.
+// List returns it only if driver.ParseName accepts the name. The queue then
+// continues with the sequence after it, so its sequence must not be lower than
+// the queue's next one. If the node cannot be added, the error matches
+// driver.ErrBadName and gives the reason.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
@@ -218,8 +216,7 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// session returns s as a *session. It panics if s does not belong to this
-// store.
+// session converts s. It panics if s does not belong to this store.
 func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)
 	if !ok || ms.store != f.store {

@@ -242,9 +242,8 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// The caller of a Create gives up while the Create is in flight. The session
-// then sends a clean-up, which tells the store to remove the node. No node is
-// left, whichever of the two arrives first.
+// If the caller of a Create gives up, the session sends a clean-up. No node
+// must be left, whichever of the two requests arrives first.
 func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	for name, faster := range map[string]bool{"in order": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -273,9 +272,8 @@ func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	}
 }
 
-// A Create is held in flight. The session gets no answer and sends a clean-up,
-// which arrives first. When the Create arrives after that, it must not make a
-// node, and it is served only once.
+// A held Create arrives after the clean-up that the session sent for it. It
+// must not create a node.
 func TestHeldRequestArrivesLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -331,7 +329,7 @@ func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
 		var meanwhile []driver.Node
 		time.AfterFunc(time.Second, func() {
 			meanwhile, _ = other.List(background, queue)
-			st.Faults().CutOff(s) // does not stop the reply, which is in flight
+			st.Faults().CutOff(s) // too late for the reply, which is in flight
 		})
 		create(t, s)
 		require.Equal(t, 4*time.Second, time.Since(begin))
@@ -482,7 +480,7 @@ func TestHeldRequestArrivesLater(t *testing.T) {
 		p := create(t, s)
 		arriveDelete := st.Faults().HoldRequest(s, faults.OpDelete)
 		arriveCreate := st.Faults().HoldRequest(s, faults.OpCreate)
-		arriveDelete() // the session has not sent the Delete yet, so nothing arrives
+		arriveDelete() // no-op: no Delete was sent yet
 		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
 		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -598,7 +596,7 @@ func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99)) })
 }
 
-// lose loses the next request of that kind or, if committed is set, its reply.
+// lose loses the next request of that kind or, if committed, its reply.
 func lose(st *memdriver.Store, s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		st.Faults().LoseReply(s, op)

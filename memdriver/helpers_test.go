@@ -20,14 +20,13 @@ const (
 
 var background = context.Background()
 
-// inVirtualTime runs f in a synctest bubble, which fails the test if a
-// goroutine is left.
+// inVirtualTime runs f in a synctest bubble, which also detects leaked
+// goroutines.
 func inVirtualTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
 
-// connect returns a session that is closed at the end of the test.
 func connect(t *testing.T, c driver.Connector) driver.Session {
 	t.Helper()
 	s, err := c.Connect(background)
@@ -78,8 +77,8 @@ func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
 	return w
 }
 
-// open waits until the bubble is blocked, and reports whether the channel is
-// open and empty.
+// open reports whether the channel is open and empty once all goroutines are
+// blocked.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -90,7 +89,7 @@ func open[T any](ch <-chan T) bool {
 	}
 }
 
-// elapse lets virtual time pass, and waits until the bubble is blocked.
+// elapse advances the virtual time and waits until all goroutines are blocked.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -102,8 +101,8 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually waits in real time until ok returns true. It fails the test with
-// the given message after ten seconds.
+// eventually waits, in real time, for ok to return true. After ten seconds it
+// fails the test.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

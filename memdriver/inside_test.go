@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// A Create that arrives after the store has dropped its session must not add a
-// node, because the store would never remove it.
+// A Create that arrives after the end of its session must not add a node,
+// because nothing would ever remove it.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
@@ -31,7 +31,6 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	})
 }
 
-// drop drops a session in the store without telling the session.
 func drop(s *session) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -99,16 +98,16 @@ func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	})
 }
 
-// Rule 8 of package driver: a session ends before its nodes are removed.
-// Holding the store's mutex keeps nodes from being removed, and must not keep
-// the session from ending.
+// A session must end before its nodes are removed (rule 8 of package driver).
+// The test holds the store's mutex, which prevents the removal but must not
+// prevent the end.
 func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 	for how, end := range map[string]func(s *session){
 		"closed":  func(s *session) { _ = s.Close() },
 		"expired": func(s *session) { s.store.Faults().Expire(s) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			st := New(WithSessionTimeout(time.Hour)) // keep the lease from running out during the test
+			st := New(WithSessionTimeout(time.Hour)) // keeps the lease alive during the test
 			opened, err := st.Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)

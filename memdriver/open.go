@@ -22,14 +22,14 @@ type Driver struct{}
 //
 //	name[?session_timeout=5s]
 //
-// Within a process, a name always stands for the same store: see [Open]. An
+// Within a process, a name always stands for the same store; see [Open]. An
 // empty name stands for a new store in every call. session_timeout is the
-// session timeout of this connector, 10s by default. Other connectors of the
-// same store may have another one.
+// session timeout of this connector, 10s by default. Connectors of one store
+// may differ in it.
 //
 // If a parameter is unknown, repeated or malformed, the error names it. No
-// error repeats the dsn, because it may be meant for another driver and contain
-// a password.
+// error repeats the dsn, which may be meant for another driver and contain a
+// password.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(dsn, "?")
 	if strings.Contains(name, "://") {
@@ -42,7 +42,6 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return connector{store: Open(name), timeout: timeout}, nil
 }
 
-// parseTimeout returns the value of session_timeout, the only parameter.
 func parseTimeout(query string) (time.Duration, error) {
 	params, err := url.ParseQuery(query)
 	if err != nil {
@@ -66,8 +65,8 @@ func parseTimeout(query string) (time.Duration, error) {
 	return timeout, nil
 }
 
-// quoted returns the name in quotes if it can be the name of a parameter. Any
-// other text may be part of another driver's dsn, and yields nothing.
+// quoted quotes a parameter name for an error. Unusual names are left out,
+// because they may be part of another driver's dsn with a password.
 func quoted(name string) string {
 	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""
@@ -75,7 +74,6 @@ func quoted(name string) string {
 	return fmt.Sprintf(" %q", name)
 }
 
-// connector makes sessions of a store, with its own session timeout.
 type connector struct {
 	store   *Store
 	timeout time.Duration
@@ -90,10 +88,9 @@ var (
 	stores   = make(map[string]*Store)
 )
 
-// Open returns the store with that name. The first call for a name makes it,
-// with default settings, and the process keeps it until it exits. For an empty
-// name Open returns a new store each time, like [New]. Open is safe for
-// concurrent use.
+// Open returns the store with that name, and creates it on first use. It lives
+// as long as the process. For an empty name, Open returns a new store each
+// time, like [New]. Open is safe for concurrent use.
 func Open(name string) *Store {
 	if name == "" {
 		return New()

@@ -9,28 +9,27 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// idleQueues is the number of empty queues that a store remembers.
+// idleQueues limits how many empty queues a store remembers.
 const idleQueues = 1024
 
-// queue is a queue, from its making until it is removed or forgotten.
+// queue is one queue in the store, until it is removed or forgotten.
 type queue struct {
 	name  string
-	epoch int64   // changes when the queue is made, and when its sequences start over
-	next  int64   // sequence of the next node
+	epoch int64 // changes when the queue is recreated or its sequences start over
+	next  int64
 	nodes []*node // in order of creation
 }
 
 type node struct {
 	driver.Node
 	token     int64   // fencing token, unique in the store
-	owner     *record // nil if the node belongs to no session
-	call      int64   // number of the owner's Create that made the node, from 1
-	contender bool    // whether List shows the node; false for some foreign nodes
+	owner     *record // nil for foreign nodes
+	call      int64   // which Create of the owner made the node, from 1
+	contender bool    // whether List shows the node; false for some foreign ones
 	data      []byte
 	created   time.Time
 }
 
-// info returns the result of a Read. The data is a copy.
 func (n *node) info(reader *record) driver.NodeInfo {
 	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
@@ -39,7 +38,8 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	return info
 }
 
-// list returns the contenders' nodes, oldest first: rule 1 of package driver.
+// list returns the nodes that List shows, oldest first (rule 1 of package
+// driver).
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -50,8 +50,7 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken returns a function that matches the node with the token of p, under
-// any name.
+// withToken matches nodes by token, because names may change.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
@@ -60,16 +59,16 @@ func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether prefix names the queue or one above it. Every queue is
-// below an empty prefix.
+// within reports whether the queue name equals prefix or is below it. Every
+// queue is below an empty prefix.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')
 }
 
-// The methods below are called with the store's mutex held.
+// The methods below require the store's mutex.
 
-// open returns the queue with that name, and makes it if it is missing.
+// open returns the queue with that name, creating it if necessary.
 func (st *Store) open(name string) *queue {
 	q := st.queues[name]
 	if q == nil {
@@ -80,8 +79,7 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns the first node of the queue that matches, with the queue, or nil
-// for both.
+// find returns the first matching node and its queue, or nil for both.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
@@ -91,8 +89,8 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	return nil, nil
 }
 
-// add appends a node to its queue and gives it the next token: rules 1 and 3.
-// The caller must call updateIdle.
+// add appends a node to its queue and assigns the next token (rules 1 and 3 of
+// package driver). The caller must then call updateIdle.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -103,7 +101,7 @@ func (st *Store) add(q *queue, n *node) {
 	st.notify(q.name, driver.Node{}, driver.Changed)
 }
 
-// remove removes a node from its queue and notifies the sessions.
+// remove removes a node and notifies the sessions that watch the queue.
 func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	i := slices.Index(q.nodes, n)
 	q.nodes = slices.Delete(q.nodes, i, i+1)
@@ -111,9 +109,9 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	st.updateIdle(q)
 }
 
-// updateIdle updates the list of idle queues after a change of q. If the list
-// is too long, it forgets the queue that has been idle longest. Otherwise a
-// program that uses a new name for each lock would fill the memory.
+// updateIdle tracks whether q is empty, and forgets the queue that has been
+// empty longest if there are too many. Otherwise a program that uses a new name
+// for each lock would leak memory.
 func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)
@@ -127,7 +125,6 @@ func (st *Store) updateIdle(q *queue) {
 	}
 }
 
-// forget removes an empty queue. If it is made again, it has another epoch.
 func (st *Store) forget(q *queue) {
 	delete(st.queues, q.name)
 	if i := slices.Index(st.idle, q); i >= 0 {

@@ -49,8 +49,8 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 	}
 }
 
-// Lists grow only at the end, and tokens, sequences and positions have the same
-// order.
+// Concurrent creates must extend lists only at the end, with tokens, sequences
+// and positions in the same order.
 func TestOrderHoldsUnderConcurrency(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup

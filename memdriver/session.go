@@ -18,20 +18,20 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown answers requests of a session that the store has dropped.
+	// errUnknown is the answer to a session that the store has dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner answers a request to release or replace another session's
-	// node.
+	// errNotOwner is the answer to a release or replacement of another
+	// session's node.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp answers a Create that was delayed in flight and overtaken by
-	// the request to remove what it makes. No caller waits for this answer.
+	// errCleanedUp is the answer to a Create that arrives after the request to
+	// remove its node. No caller waits for it.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
-	// errNoAnswer marks the error of a request that was sent and not answered,
-	// so that the store may or may not have carried it out.
+	// errNoAnswer marks requests that were sent but not answered, so that they
+	// may or may not have been carried out.
 	errNoAnswer = errors.New("no answer")
 )
 
-// closeTimeout bounds how long Close waits for a store that does not answer.
+// closeTimeout limits how long Close waits for the store.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -43,30 +43,29 @@ var (
 	_ driver.Describer  = (*session)(nil)
 )
 
-// session is a session as the client sees it.
+// session is the client's side of a session.
 type session struct {
 	store   *Store
-	record  *record // names the session in requests; only the store reads its fields
+	record  *record // identifies the session; its fields belong to the store
 	timeout time.Duration
 	lease   *driver.Lease
-	creates atomic.Int64  // number of calls of Create
+	creates atomic.Int64
 	ended   chan struct{} // closed when the lease and all watches have ended
 	watches watches.Set
 
-	background sync.WaitGroup // every goroutine of the session; Close waits for them
+	background sync.WaitGroup
 
 	// Guarded by the store's mutex.
 	conn    connection
-	inbox   []notice // notices that the store has sent and the session has not received
-	stopped bool     // whether the session has ended: the store serves no more of its requests, and spawn starts no more goroutines
-	closed  bool     // whether the store has confirmed the end of the session
+	inbox   []notice // notices sent by the store but not yet received
+	stopped bool     // set when the lease has ended: requests are no longer served, and spawn is refused
+	closed  bool     // whether the store has confirmed the end
 }
 
-// newSession returns the session for a new record of the store. Its lease has
-// to end before the store drops the session: rule 8. So the lease's term is a
-// quarter shorter than the session timeout, and counts from the instant sent at
-// which the client sent the request that began the session, not from the
-// request's arrival.
+// newSession returns the client's side of a new session. Its lease must end
+// before the store drops the session (rule 8 of package driver). The term is
+// therefore a quarter shorter than the session timeout, and starts when the
+// request was sent, not when it arrived.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -81,10 +80,10 @@ func newSession(st *Store, r *record, sent driver.Instant) *session {
 	return s
 }
 
-// Done implements driver.Session: rule 8 of package driver.
+// Done implements driver.Session (rule 8).
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 
-// Err implements driver.Session: rule 8 of package driver.
+// Err implements driver.Session (rule 8).
 func (s *session) Err() error { return s.lease.Err() }
 
 // Describe implements driver.Describer.
@@ -92,9 +91,9 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
-// Create implements driver.Session. Store.create keeps the rules on order,
-// names, tokens and nodes ahead (1, 2, 3 and 5). cleanUp keeps rule 4, all or
-// nothing.
+// Create implements driver.Session. Order, names, tokens and nodes ahead (rules
+// 1, 2, 3 and 5) are up to Store.create. cleanUp makes it all or nothing (rule
+// 4).
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	req := request{op: faults.OpCreate, queue: queue}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
@@ -112,17 +111,16 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // removes the node, which also ends the watch
+		s.cleanUp(call, queue) // removing the node also ends the watch
 	}
 	return j, err
 }
 
 // cleanUp removes the node of a Create whose outcome is unknown, even if that
-// Create arrives later: rule 4 of package driver. It retries in the background
-// until the store has confirmed it, or until the lease has ended and the store
-// removes the node together with the session. This store finds the node by the
-// number of the call; a driver for another store can find it by the call's
-// data.
+// Create arrives later (rule 4 of package driver). It retries in the background
+// until the store confirms, or the lease ends and the node goes with the
+// session. This store identifies the node by the number of the call; other
+// drivers can use the data of the call.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -161,7 +159,6 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return err
 }
 
-// Replace implements driver.Replacer: rule 12 of package driver.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	req := request{op: faults.OpReplace, queue: queue, name: p.Name}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
@@ -193,10 +190,10 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // Close implements driver.Session. It ends the lease before the store removes
-// the nodes: rules 8 and 9 of package driver. If the lease has run out already,
-// Close still ends the session in the store. If the store cannot be reached, a
-// later Close tries again. The session's goroutines exit because the lease has
-// ended, and Close waits for them: rule 11.
+// the nodes (rules 8 and 9 of package driver), and ends the session in the
+// store even if the lease has run out. If the store cannot be reached, Close
+// can be called again. It waits for the session's goroutines, which exit with
+// the lease (rule 11).
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
@@ -207,7 +204,7 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		// If the store has already dropped the session, nothing is left to do.
+		// If the store has already dropped the session, this is a no-op.
 		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})
@@ -227,9 +224,8 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keepLease sends heartbeats until the lease has ended. Then it ends the
-// watches and sets stopped, so that the store serves no more requests of the
-// session, and spawn starts no more goroutines.
+// keepLease sends heartbeats until the lease ends. Then it ends the watches and
+// sets stopped, so that no further request is served and no goroutine started.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()
@@ -239,15 +235,15 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat sends a request without effect. It does not retry, because the
-// lease soon sends another heartbeat.
+// heartbeat renews the lease with an empty request. It need not retry, because
+// the next heartbeat follows soon.
 func (s *session) heartbeat(ctx context.Context) error {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err
 }
 
-// spawn starts f on a goroutine that Close waits for. Once the session has
-// ended, it returns false instead.
+// spawn starts f on a goroutine that Close waits for. It returns false once the
+// session has ended.
 func (s *session) spawn(f func()) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -278,14 +274,12 @@ func (r request) failed(err error) error {
 	return fmt.Errorf("mem: %s: %w", what, err)
 }
 
-// none is the answer to a request without a result.
 type none struct{}
 
 // ask sends a request to the store and returns the answer. When the request
-// arrives, the store calls serve with its mutex held. Every answer renews the
-// lease, from the instant at which the request was sent: rule 8. If the error
-// matches errNoAnswer, the store may have served the request, or may serve it
-// later.
+// arrives, serve is called with the store's mutex held. Any answer renews the
+// lease, from the time when the request was sent (rule 8). If the error matches
+// errNoAnswer, the request may still have been served, or be served later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	unanswered := s.lease.Do(func() error {
 		if ctx.Err() != nil {
@@ -298,7 +292,7 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 		case errors.Is(err, driver.ErrSessionEnded):
 			s.lease.End(err)
 		}
-		return nil // an answer that is an error is a proof, too
+		return nil // even an error proves that the store knows the session
 	})
 	if unanswered != nil {
 		err = unanswered
@@ -309,10 +303,9 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange sends a request to the store and returns the answer. On a faulty
-// connection the answer may take long, and the caller may give up. The request
-// goes on all the same, on another goroutine. Requests and replies in flight
-// when the lease ends are lost.
+// exchange transfers a request and its answer. If the caller gives up on a slow
+// connection, the request continues on another goroutine. Whatever is in flight
+// when the lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

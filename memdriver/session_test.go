@@ -98,7 +98,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	before := runtime.NumGoroutine()
-	for range 5 { // each Close waits for a session timeout, because the store is cut off
+	for range 5 { // each Close waits for a session timeout because of the cut
 		s, err := st.Connect(ctx)
 		require.NoError(t, err)
 		p := create(t, s)
@@ -121,7 +121,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	})
 }
 
-// No node must be left, however far a Create has come when its session ends.
+// However far a Create has come when its session expires, no node must be left.
 func TestExpiryRacesWithCreate(t *testing.T) {
 	for range 50 {
 		st := memdriver.New()
@@ -141,10 +141,9 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 	}
 }
 
-// Four goroutines contend for one lock and wait by watches, each in one session
-// after the other. Two of them leave a node in each session and let the session
-// expire. No goroutine must wait forever, and no node, session or watch must be
-// left.
+// Four goroutines contend for one lock, with a new session each time. Two of
+// them abandon their nodes by letting sessions expire. Nobody must wait
+// forever, and nothing must be left.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -176,8 +175,8 @@ func TestStressLeavesNothing(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 }
 
-// pass takes one position in the queue, as a contender does: it creates a node,
-// waits until it is the first, and releases it.
+// pass waits for its turn like a lock would: it creates a node, waits until it
+// is first, and releases it.
 func pass(s driver.Session) error {
 	p, err := s.Create(background, queue, newNode)
 	if err != nil {

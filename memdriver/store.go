@@ -12,27 +12,26 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store is a store in memory. It implements driver.Connector. [Store.Stats]
-// counts its contents, and [Store.Faults] injects faults into it and its
-// sessions. All methods are safe for concurrent use.
+// Store is an in-memory store. It implements driver.Connector. All methods are
+// safe for concurrent use.
 type Store struct {
 	timeout       time.Duration
 	sequenceStart int64
 	sequenceLimit int64
 
-	// mu guards the fields below, the store's records, queues and nodes, and
-	// some fields of its sessions.
+	// mu guards the fields below, all records, queues and nodes, and some
+	// fields of the sessions.
 	mu       sync.Mutex
 	queues   map[string]*queue
-	idle     []*queue   // queues without nodes, idle for longest first
-	tokens   int64      // the last token given to a node
-	epochs   int64      // the last epoch given to a queue
-	opened   int64      // number of sessions ever begun
-	sessions []*session // sessions that the store has not dropped
+	idle     []*queue // empty queues, idle for longest first
+	tokens   int64
+	epochs   int64
+	opened   int64
+	sessions []*session // sessions not yet dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // cuts by Faults.Down that have not healed yet
-	healed chan struct{} // closed and replaced when a cut of any kind heals
+	cuts   int           // calls of Faults.Down not yet healed
+	healed chan struct{} // closed and replaced when any cut heals
 }
 
 func New(opts ...Option) *Store {
@@ -49,8 +48,8 @@ func New(opts ...Option) *Store {
 	return st
 }
 
-// Connect begins a new session, with the session timeout of the store. While
-// the store is down ([Faults.Down]), it fails at once, as if the connection was
+// Connect begins a session with the store's session timeout. While the store is
+// down (see [Faults.Down]), it fails at once, as if the connection were
 // refused, with an error that matches driver.ErrUnavailable.
 func (st *Store) Connect(ctx context.Context) (driver.Session, error) {
 	return st.connect(ctx, st.timeout)
@@ -74,19 +73,18 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 	return s, nil
 }
 
-// record is a session as the store sees it.
+// record is the store's side of a session.
 type record struct {
 	id        string
 	timeout   time.Duration
-	heard     time.Time // arrival of the session's last request
+	heard     time.Time // when the last request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // Creates to refuse, by number, because their clean-up has arrived first
+	cleanedUp map[int64]bool // numbers of Creates to refuse, because their clean-up arrived first
 }
 
-// expire drops a session that the store has not heard from for its timeout. It
-// runs when the record's timer fires. Requests do not reset that timer, so
-// expire sets it again if one has arrived meanwhile.
+// expire drops a session that has been silent for its timeout. Requests do not
+// reset the record's timer, so if one has arrived meanwhile, expire rearms it.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -97,11 +95,10 @@ func (st *Store) expire(r *record) {
 	}
 }
 
-// The methods below are called with mu held.
+// The methods below require mu.
 
-// accept counts a request that has reached the store, and renews its session
-// for another session timeout. If the store has dropped the session, it returns
-// an error, and the request must not be served.
+// accept counts an arriving request and renews its session. If the session was
+// dropped, it returns an error, and the request must not be served.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
@@ -111,7 +108,6 @@ func (st *Store) accept(r *record, op faults.Op) error {
 	return nil
 }
 
-// drop ends a session in the store and removes its nodes.
 func (st *Store) drop(r *record) {
 	if r.gone {
 		return
@@ -128,8 +124,8 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create appends a node to a queue: rules 1, 2, 3 and 5. The node records the
-// number of the call, for cleanUp.
+// create appends a node to a queue (rules 1, 2, 3 and 5 of package driver). It
+// records the number of the call for cleanUp.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -138,8 +134,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	q := st.open(queue)
 	defer st.updateIdle(q)
 	if q.next >= st.sequenceLimit {
-		// The sequences start over when no contender is left. Before that, a
-		// new node would get a lower sequence than an older one.
+		// Starting over earlier would give a new node a lower sequence than an
+		// older one.
 		if left := len(q.list()); left > 0 {
 			return driver.Joined{}, fmt.Errorf("%w: the queue's sequences are used up; they start over when its %d nodes have gone",
 				driver.ErrUnavailable, left)
@@ -156,8 +152,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
 }
 
-// cleanUp removes the node of a Create. If the Create has not arrived yet, the
-// store refuses it when it does: rule 4.
+// cleanUp removes the node of a Create. If the Create has not arrived yet, it
+// will be refused (rule 4 of package driver).
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -170,9 +166,9 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of the place: rule 7. Tokens are
-// unique, and a node keeps its token in a Replace: rule 12. Only the owner can
-// release its node: rule 13.
+// delete removes the node with the token of the place (rule 7 of package
+// driver). The token identifies it even after a Replace (rule 12). Only the
+// owner may release a node (rule 13).
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {
@@ -185,8 +181,8 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// replace changes the name of a node, which keeps its place in the queue: rule
-// 12.
+// replace renames a node, which keeps its position in the queue (rule 12 of
+// package driver).
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	_, n := st.find(queue, withToken(p))
 	switch {
@@ -203,9 +199,8 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// allInQueue reports whether the queue holds a node with the name in p and all
-// nodes in ahead, by name. If p has a token, the node with its name must have
-// it, too.
+// allInQueue reports whether all given nodes still exist, by name. If p has a
+// token, its node must have that token.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
@@ -225,7 +220,6 @@ func (st *Store) read(r *record, queue, name string) (driver.NodeInfo, error) {
 	return n.info(r), nil
 }
 
-// walk returns the queues with nodes at prefix or below it.
 func (st *Store) walk(prefix string) (names []string) {
 	for _, q := range st.sorted() {
 		if len(q.nodes) > 0 && within(q.name, prefix) {
@@ -235,7 +229,6 @@ func (st *Store) walk(prefix string) (names []string) {
 	return names
 }
 
-// sorted returns the queues ordered by name.
 func (st *Store) sorted() (queues []*queue) {
 	for _, name := range slices.Sorted(maps.Keys(st.queues)) {
 		queues = append(queues, st.queues[name])
@@ -243,20 +236,19 @@ func (st *Store) sorted() (queues []*queue) {
 	return queues
 }
 
-// Stats counts a store's contents at one instant, and its requests so far.
+// Stats is a snapshot of a store's contents, with a count of its requests.
 type Stats struct {
-	Sessions int // sessions that the store has not dropped
-	Queues   int // including the empty queues that the store remembers
-	Nodes    int // including the foreign nodes that List leaves out
-	Watches  int // open watches of these sessions
+	Sessions int // sessions not yet dropped
+	Queues   int // including empty queues still remembered
+	Nodes    int // including foreign nodes that List omits
+	Watches  int // open watches of all sessions
 
-	// Requests counts the requests that have reached the store, by kind,
-	// whether or not the store could carry them out, but without those of
-	// sessions that the store had dropped.
+	// Requests counts the requests that reached the store, by kind, even if
+	// they failed. Those of dropped sessions are not counted.
 	Requests map[faults.Op]int64
 }
 
-// Stats counts the contents of the store. It takes time in proportion to the
+// Stats returns a snapshot of the store. It takes time in proportion to the
 // number of queues and watches.
 func (st *Store) Stats() Stats {
 	st.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Watch keeps rules 6 and 13 of package driver. It arms the watch before it
-// asks the store, so that the watch misses no change after the store's answer.
+// Watch implements driver.Session (rules 6 and 13). It registers the watch
+// before asking the store, so that no change after the answer is missed.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	req := request{op: faults.OpWatch, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -29,7 +29,6 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// WatchQueue implements driver.Session: rule 6 of package driver.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	req := request{op: faults.OpWatchQueue, queue: queue}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -43,17 +42,17 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// notice tells a session of a change in a queue.
+// notice tells a session that a queue it watches has changed.
 type notice struct {
 	queue string
-	gone  driver.Node // the node that is gone or was replaced; zero if a node was added
+	gone  driver.Node // the removed or replaced node; zero if one was added
 	why   driver.Cause
 	sent  time.Time
 }
 
-// The methods below are called with the store's mutex held.
+// The methods below require the store's mutex.
 
-// notify sends a notice to all sessions that watch the queue.
+// notify sends a notice to every session that watches the queue.
 func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	for _, s := range st.sessions {
 		if s.watches.Has(queue) {
@@ -62,8 +61,8 @@ func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	}
 }
 
-// sendNotice sends a notice from the store to the session. Notices arrive in
-// the order of the changes in the store: rule 13.
+// sendNotice delivers a notice to the session, in the order of the changes in
+// the store (rule 13 of package driver).
 func (s *session) sendNotice(n notice) {
 	if len(s.inbox) == 0 && s.conn.intact() {
 		s.receive(n)
@@ -75,7 +74,6 @@ func (s *session) sendNotice(n notice) {
 	}
 }
 
-// receive passes a notice to the open watches of the session.
 func (s *session) receive(n notice) {
 	if n.gone == (driver.Node{}) {
 		s.watches.Changed(n.queue)

@@ -49,7 +49,6 @@ func TestWatchEndsWithItsNodes(t *testing.T) {
 	}
 }
 
-// Rule 6 of package driver.
 func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
@@ -77,7 +76,7 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// A place without a token stands for any node with its name.
+// A place without a token matches any node of its name.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
@@ -110,10 +109,9 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	})
 }
 
-// Rule 13 of package driver: when the owner of a node releases it, each watch
-// armed with that node ahead sends Released, also on a slow connection. After
-// that the watch ends only when the waiter's own node is removed, and sends no
-// second Released.
+// When a node is released, each watch of it as a node ahead sends Released
+// once, even on a slow connection, and then ends only with the waiter's own
+// node (rule 13 of package driver).
 func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -139,7 +137,6 @@ func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	}
 }
 
-// Rule 13 of package driver, also on a slow connection.
 func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -152,7 +149,7 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
 				// End the delay while the notice of the removal is still in
-				// flight. The notice of the release must not overtake it.
+				// flight; the notice of the release must not overtake it.
 				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
@@ -163,7 +160,6 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// Rule 13 of package driver.
 func TestOnlyTheOwnerReleases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -177,8 +173,8 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	})
 }
 
-// The store arms the watch of a Create together with adding the node, so that
-// it misses no change while the reply is in flight.
+// The store arms the watch in the same step that adds the node, so that no
+// change is missed while the reply is in flight.
 func TestCreateArmsTheWatchOfThePredecessor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -283,7 +279,6 @@ func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	}
 }
 
-// Rule 6 of package driver.
 func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
