@@ -14,7 +14,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// unreachable is a connector that cannot reach its store.
 type unreachable struct{ dials atomic.Int64 }
 
 func (c *unreachable) Connect(context.Context) (driver.Session, error) {

@@ -55,7 +55,6 @@ func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	})
 }
 
-// watchingClose calls onClose before one of its sessions is closed.
 type watchingClose struct {
 	driver.Connector
 	onClose func()

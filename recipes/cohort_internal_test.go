@@ -23,7 +23,6 @@ type mortal struct {
 	deleted atomic.Bool
 }
 
-// newMortal returns a session whose lease ends after d.
 func newMortal(d time.Duration) *mortal {
 	m := &mortal{lease: driver.NewLease(2*d, d), closed: make(chan struct{})}
 	m.lease.Renew(m.lease.Now())
@@ -61,8 +60,6 @@ func (m *mortal) Close() error {
 	return nil
 }
 
-// granted returns a lock with retention, its cohort, and an entry just granted
-// to the cohort although no call waits for it.
 func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	t.Helper()
 	client := NewClient(s)

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// many is the number of contexts that each test derives from a Lock.
 const many = 10_000
 
 func longHold(t *testing.T) *recipes.Lock {
@@ -23,7 +22,6 @@ func longHold(t *testing.T) *recipes.Lock {
 	return l
 }
 
-// objects returns the number of objects on the heap after a garbage collection.
 func objects() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -70,7 +68,6 @@ func TestContextsOfOneParentShareTheirMemory(t *testing.T) {
 	require.ErrorIs(t, context.Cause(ctx), recipes.ErrNotHeld)
 }
 
-// uncomparable is a context that cannot be a map key.
 type uncomparable struct {
 	context.Context
 	_ []int

@@ -123,7 +123,6 @@ func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
 	})
 }
 
-// plain hides the optional methods of its sessions.
 type plain struct{ driver.Connector }
 
 func (p plain) Connect(ctx context.Context) (driver.Session, error) {
@@ -194,10 +193,9 @@ type lateReplace struct {
 	deleted   atomic.Pointer[deletion]
 }
 
-// deletion records a call of Delete.
 type deletion struct {
 	place     driver.Place
-	replacing bool // whether a Replace was still in flight when Delete was called
+	replacing bool
 }
 
 type lateSession struct {

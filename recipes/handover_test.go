@@ -17,8 +17,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns the requests that the store has served since before, without
-// heartbeats and kinds that did not occur.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -102,7 +100,6 @@ func TestADowngradedLockIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// bare hides the optional methods of its sessions.
 type bare struct{ driver.Connector }
 
 type bareSession struct{ driver.Session }

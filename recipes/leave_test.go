@@ -101,7 +101,6 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 	})
 }
 
-// daily is a back-off of a day.
 type daily struct{}
 
 func (daily) NextBackOff() time.Duration { return 24 * time.Hour }

@@ -17,8 +17,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// wasLost requires that every method of a lock, and its context, report the
-// loss.
 func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
 	w.Helper()
 	require.ErrorIs(w, l.Err(), recipes.ErrLost)
@@ -239,7 +237,6 @@ func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 	})
 }
 
-// blind breaks the rules of package driver: its sessions list no node.
 type blind struct{ driver.Connector }
 
 func (b blind) Connect(ctx context.Context) (driver.Session, error) {

@@ -102,7 +102,6 @@ func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
 	})
 }
 
-// lists are the calls that list a queue without waiting for a lock.
 var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Ping":  func(ctx context.Context, c *recipes.Client) error { return c.Ping(ctx) },
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
@@ -163,7 +162,6 @@ func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
 	}
 }
 
-// markedAddress marks its error as drivers do.
 type markedAddress struct{}
 
 func (markedAddress) Connect(ctx context.Context) (driver.Session, error) {
@@ -267,7 +265,6 @@ func (x *texts) options() []recipes.Option {
 	}
 }
 
-// An error says "canceled" only if a caller has cancelled a context.
 func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	limited := recipes.WithTimeout(time.Second)
 	retained := recipes.WithRetention(recipes.Retention{})
@@ -445,7 +442,6 @@ func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {
 	})
 }
 
-// failedIn lets d pass and then requires that a call has returned an error.
 func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	w.Helper()
 	time.Sleep(d)

@@ -16,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requests returns the number of requests that the store has received so far.
 func (w *world) requests() (n int64) {
 	for _, count := range w.store.Stats().Requests {
 		n += count

@@ -390,7 +390,6 @@ func TestReEntryIsNoTurn(t *testing.T) {
 	})
 }
 
-// hookedContext calls run after each call of Err.
 type hookedContext struct {
 	context.Context
 	run func()
@@ -461,7 +460,6 @@ func TestTheEntryOfATryLockIsRetainedToo(t *testing.T) {
 	})
 }
 
-// callKey is the context key of a call's name, for hooks.
 type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
@@ -624,7 +622,6 @@ func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {
 
 var errBroken = errors.New("broken for good")
 
-// broken always fails with a permanent error.
 type broken struct{}
 
 func (broken) Connect(context.Context) (driver.Session, error) { return nil, errBroken }
@@ -649,7 +646,6 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 	})
 }
 
-// mute connects to a store whose queues cannot be watched.
 type mute struct{ driver.Connector }
 
 func (b mute) Connect(ctx context.Context) (driver.Session, error) {
@@ -730,14 +726,11 @@ func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	}
 }
 
-// holders is the set of held Locks, some of which may be lost.
 type holders struct {
 	mu   sync.Mutex
 	held map[*recipes.Lock]bool
 }
 
-// enter adds a Lock to the set, and returns those that must not be held beside
-// it.
 func (h *holders) enter(l *recipes.Lock) (beside []*recipes.Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -801,7 +794,6 @@ func TestRetainedRequestsAreFew(t *testing.T) {
 	})
 }
 
-// downgrades are the two ways to turn an exclusive lock into a shared one.
 var downgrades = map[string]func(w *world, c *client, l *recipes.Lock) *recipes.Lock{
 	"Downgrade": func(w *world, _ *client, l *recipes.Lock) *recipes.Lock {
 		require.NoError(w, l.Downgrade(bg))

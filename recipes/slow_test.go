@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// safeLog is a log that is safe for concurrent use.
 type safeLog struct {
 	mu  sync.Mutex
 	log bytes.Buffer

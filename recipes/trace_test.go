@@ -61,7 +61,6 @@ func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// callerKey is the context key of the caller's number, in place of a span.
 type callerKey struct{}
 
 func from(ctx context.Context, caller string) context.Context {

@@ -17,7 +17,6 @@ import (
 
 type withLock = func(context.Context, func(context.Context) error) error
 
-// with returns WithLock and WithRLock of the lock "q", by name.
 func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	m := c.RWMutex("q", opts...)
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
@@ -120,7 +119,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 			c, closed, lost := w.client("a"), w.client("b"), w.client("c")
 			require.NoError(w, closed.Close())
 			held := w.won(w.client("h").lock(bg))
-			short, cancel := context.WithTimeout(bg, 2*time.Second) // longer than the previous call takes
+			short, cancel := context.WithTimeout(bg, 2*time.Second)
 			defer cancel()
 			gone, cancel := context.WithCancel(bg)
 			cancel()

@@ -44,13 +44,11 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 	})
 }
 
-// client is a client with access to the driver's session.
 type client struct {
 	*recipes.Client
 	*connector
 }
 
-// connector remembers its latest session.
 type connector struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -67,7 +65,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// session returns the driver's current session.
 func (c *client) session() driver.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +113,6 @@ func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	}
 }
 
-// names returns the node names in the queue "q".
 func (w *world) names() []string {
 	w.Helper()
 	s, err := w.store.Connect(w.Context())
@@ -131,7 +127,6 @@ func (w *world) names() []string {
 	return names
 }
 
-// result is what a call of Lock returned.
 type result struct {
 	lock *recipes.Lock
 	err  error
@@ -185,7 +180,6 @@ func (w *world) waits(c <-chan result) {
 	}
 }
 
-// failed requires that a call has returned an error.
 func (w *world) failed(c <-chan result) error {
 	w.Helper()
 	synctest.Wait()
