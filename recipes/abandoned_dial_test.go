@@ -33,7 +33,6 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		require.Error(t, s.Ping(ctx))
-		// Waits for the end of the back-off, and gives up before it.
 		require.Error(t, s.Ping(ctx))
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 1, c.dials.Load(), "the client dials although no call waits for a second dial")
@@ -41,7 +40,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Connect takes half a second, longer than the calls' timeout of 400 ms.
+// Connect takes half a second, longer than the timeout of each call.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))
@@ -92,8 +91,8 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// The last waiting call cancels Connect to learn why there is no session. A
-// TryLock that begins before Connect has returned must not fail with it.
+// The last waiting call cancels Connect to learn its error. A TryLock that
+// begins before Connect has returned must not fail because of that.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(&slowToGiveUp{Connector: w.store})
@@ -101,7 +100,7 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 		defer cancel()
 		first := make(chan error, 1)
 		go func() { first <- c.Ping(ctx) }()
-		time.Sleep(time.Second + time.Millisecond) // ctx has ended, and Connect has not returned
+		time.Sleep(time.Second + time.Millisecond) // ctx has ended, but Connect has not returned yet
 		l, err := c.RWMutex("q").TryLock(bg)
 		require.NoError(w, err)
 		w.unlock(l)
@@ -109,8 +108,6 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	})
 }
 
-// slowToGiveUp delays the return of its first Connect by ten milliseconds when
-// the context ends.
 type slowToGiveUp struct {
 	driver.Connector
 	dials atomic.Int64

@@ -122,8 +122,8 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// Create also sets the waiter's watch, so all writers wait once the
-	// store has served their Creates.
+	// The writers wait once their Creates were served, because Create also arms
+	// the watch.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}
@@ -133,8 +133,8 @@ func drain(b *testing.B, n int) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkFreeLocks takes a different lock on each processor. Run it with -cpu
-// 1,2,4.
+// BenchmarkFreeLocks takes uncontended locks, a different one per processor.
+// Run it with -cpu 1,2,4.
 func BenchmarkFreeLocks(b *testing.B) {
 	store := memdriver.New()
 	var number atomic.Int64

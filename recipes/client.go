@@ -135,6 +135,7 @@ func (c *Client) String() string {
 	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
 }
 
+// GoString returns the result of String as "dlock.Client(...)".
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
 // Close ends the client and releases all its locks. Calls in flight return

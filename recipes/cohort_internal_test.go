@@ -13,8 +13,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a connector and its only session, which ends with its lease. Its
-// queue consists of a single node.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease
@@ -95,7 +93,7 @@ func TestAnEntryThatIsGrantedWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
 		s := newMortal(time.Hour)
 		_, c, shared := granted(t, s)
 		c.callEnded(context.Background(), shared, nil)
-		time.Sleep(time.Second) // longer than the cohort keeps an idle entry
+		time.Sleep(time.Second) // longer than an idle entry is kept
 		synctest.Wait()
 		assert.True(t, s.deleted.Load())
 	})

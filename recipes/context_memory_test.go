@@ -29,9 +29,9 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails the test if the contexts made since before was counted have
-// left behind an object for every two of them. Some objects may stay, because
-// the runtime reuses the goroutines that waited for the contexts.
+// requireFew fails if the contexts made since before were leaked. It tolerates
+// one object per two contexts, because the runtime keeps some goroutines for
+// reuse.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,

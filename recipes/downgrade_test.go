@@ -185,8 +185,8 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 	})
 }
 
-// lateReplace makes sessions whose Replace takes effect at once, but returns
-// some time after its caller has given up.
+// lateReplace makes Replace take effect at once but return only after its
+// caller has given up.
 type lateReplace struct {
 	driver.Connector
 	replacing atomic.Bool

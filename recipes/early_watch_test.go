@@ -60,8 +60,7 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	})
 }
 
-// A watch that ends early must cost a pause in each way of waiting, and one
-// that ends with a change must not.
+// A waiter must pause if its watches end for no reason, but not after a change.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
 		t.Run(wait.String(), func(t *testing.T) {

@@ -147,7 +147,6 @@ func TestACallGivesUpAnUnreachableStoreAfterAMinute(t *testing.T) {
 	})
 }
 
-// failing is a store that cannot be reached.
 type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }

@@ -17,8 +17,7 @@ import (
 
 var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
-// FuzzMode compares modeOf with another definition: a reader's node is named
-// "-R-" and all digits of its sequence, after any prefix.
+// FuzzMode compares isReader with an independent definition.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
@@ -36,8 +35,8 @@ func FuzzMode(f *testing.F) {
 	})
 }
 
-// FuzzHostnameEncoding checks that an encoded host name decodes to the host
-// name, or to a prefix of it if it was cut, so that only cut names can collide.
+// FuzzHostnameEncoding checks that encoded host names decode to the original,
+// or to a prefix if cut. Only cut names can therefore collide.
 func FuzzHostnameEncoding(f *testing.F) {
 	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
 		f.Add(s)
@@ -61,8 +60,8 @@ func FuzzHostnameEncoding(f *testing.F) {
 	})
 }
 
-// FuzzRecordOfData checks that a record is JSON with the data of the
-// application.
+// FuzzRecordOfData checks that every record is valid JSON and contains the
+// application's data.
 func FuzzRecordOfData(f *testing.F) {
 	f.Add([]byte("order 42"), int64(0))
 	f.Add([]byte("\xff\x00\x1b"), int64(1<<40))
@@ -84,8 +83,8 @@ func FuzzRecordOfData(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecord parses data that any client may have written. The result
-// must be empty or match the data, and must survive writing and parsing again.
+// FuzzHostileRecord parses data forged by another client. The result must be
+// empty or match the data, and must survive a round trip.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

@@ -21,8 +21,7 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		first := c.session()
 		paused := false
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
-			// The node is alone in the queue. The pause ends the
-			// lease before the grant.
+			// Let the lease expire just before the grant.
 			if !paused {
 				paused = true
 				w.store.Faults().Pause(first, time.Hour)
@@ -46,8 +45,6 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	})
 }
 
-// A holder watches its node after 300 ms, so a shorter hold needs no Watch. A
-// waiter watches its own node from the start.
 func TestABriefHoldPaysNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -70,8 +67,8 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-// The watch that a waiter has of its own node stays in use after the grant, so
-// that no other is needed, and ends when the node is removed.
+// A waiter's watch of its own node stays in use after the grant, and ends when
+// the node is removed.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },

@@ -53,7 +53,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 		for i := range 3 {
 			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
 		}
-		time.Sleep(soon) // until the holder watches its own node
+		time.Sleep(soon)
 		before := w.store.Stats()
 		w.unlock(held)
 		for _, r := range readers {
@@ -63,9 +63,8 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// A writer behind several readers lists the queue whenever its predecessor
-// goes, because other readers may be ahead. Only the Unlock of the last reader
-// grants it the lock.
+// Only the last of several readers passes the lock to a waiting writer. At each
+// earlier Unlock the writer must check the queue again.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -128,8 +127,8 @@ func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	})
 }
 
-// bothOrders removes a waiter's own node and releases its predecessor, in both
-// orders.
+// bothOrders removes a waiter's node and releases its predecessor, in either
+// order.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -141,9 +140,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// A waiter whose own node was removed, before or after the release of its
-// predecessor, is not granted the lock. Both happen before the waiter handles
-// its watch.
+// A waiter whose own node was removed must not be granted the lock, even if its
+// predecessor is released before it notices.
 func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -156,9 +154,8 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode removes a waiter's node and releases its predecessor by calling both
-// at the moment named by when. It requires that the waiter then gets the lock
-// with another node.
+// loseNode makes a waiter lose its node by calling both at a given stage of its
+// wait. The waiter must then get the lock with a new node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -181,9 +178,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option that calls run in another goroutine when a
-// call of Lock or RLock has waited for 5 s, by means of the log message about
-// that.
+// whileWaiting returns an option that calls run once a Lock or RLock has waited
+// for 5 s. It hooks into the log message about slow waits.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -202,8 +198,7 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The waiter handles its watch only after both the release and the removal,
-// which happen before its Create returns.
+// Both the release and the removal happen before the waiter's Create returns.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {
@@ -217,9 +212,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the holder releases its node before the waiter's watch is set, the watch
-// ends at once and the waiter has to list the queue. After that, the watch
-// alone grants it the lock.
+// If the holder releases its node before the waiter's watch is armed, the
+// waiter must list the queue. Afterwards the watch alone suffices.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -238,9 +232,8 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// Just before the waiter sets its watch, the queue is recreated with another
-// client's nodes of the same names. Their release must not grant the waiter the
-// lock.
+// Before the waiter arms its watch, the queue is recreated with another
+// client's nodes of the same names. Their release must not grant the lock.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")
@@ -274,9 +267,8 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted calls its function at the moment named by when: "after create",
-// "before watch" or "after watch". For "after create" the watch is set by
-// Create, otherwise by Watch.
+// intercepted calls its function at one stage of a waiter's start: "after
+// create", "before watch" or "after watch".
 type intercepted struct {
 	driver.Connector
 	when string
@@ -318,8 +310,8 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// With a driver that ignores the cause of a Delete, each hand-over costs the
-// waiter a List, but still wakes only one writer.
+// If a driver ignores the cause of a Delete, each hand-over costs an extra
+// List, but must still wake only one writer.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

@@ -76,7 +76,8 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 	}
 }
 
-// A driver decides which foreign nodes it lists. Those may block a contender.
+// Drivers may list nodes of other programs. Nodes of unknown kind must block
+// every contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"README", "tmp-x", "web1-R-", "web1-R-7", // no dash and ten digits at the end
@@ -170,8 +171,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// An attempt to connect that outlived Close would modify the client, which the
-// race detector would report.
+// An attempt to connect that outlives Close would modify the client, which the
+// race detector reports.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

@@ -14,15 +14,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is like inWorld, but its store keeps sessions for an hour, so
-// that only a client can have ended one before.
+// inPatientWorld is inWorld with sessions that outlast the test unless their
+// client ends them.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
 }
 
-// cutOff cuts a client off from the store until its session is lost. Calling
-// heal ends the cut.
+// cutOff disconnects a client until its session is lost. heal reconnects it.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
 	heal = w.store.Faults().CutOff(s)
@@ -42,9 +41,8 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 		w.cutOff(a)()
 		again := a.lock(bg)
 
-		// The holders may still work under the lost locks, so the
-		// client ends the session in the store only after the last
-		// Unlock.
+		// Holders may still work under the lost locks, so the client must not
+		// end the session in the store before the last Unlock.
 		for _, held := range []*recipes.Lock{l, other, inner} {
 			time.Sleep(time.Minute)
 			w.waits(next)
@@ -93,8 +91,8 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		// The first attempt to end the lost session fails within this
-		// minute. The next is due a day later.
+		// The first attempt to end the lost session fails in this minute; the
+		// next is due a day later.
 		time.Sleep(time.Minute)
 		heal()
 		w.unlock(w.won(c.lock(bg)))

@@ -12,12 +12,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing has weak pointers to the lists that its sessions have returned, so as
-// not to keep them in memory itself.
+// listing tracks the lists that its sessions returned by weak pointers, to see
+// which are kept in memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]
-	ahead [][]driver.Node // as passed to Watch, because drivers may keep it
+	ahead [][]driver.Node
 }
 
 type listingSession struct {

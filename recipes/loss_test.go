@@ -61,8 +61,7 @@ func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// slowParent is a context that never ends. It blocks the first child that
-// unregisters from it until open is closed.
+// slowParent is a context whose first child blocks when it unregisters.
 type slowParent struct {
 	context.Context
 	stopped *atomic.Bool
@@ -80,8 +79,8 @@ func (p slowParent) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// The background goroutine that has noticed a loss is blocked before it cancels
-// the Lock's context. Err, Context and Unlock must not depend on it.
+// While the goroutine that noticed a loss is stuck, Err, Context and Unlock
+// must still work.
 func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -270,7 +269,7 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is recreated with nodes of the same names and other owners.
+// The queue is recreated with nodes of the same names by other owners.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
@@ -278,8 +277,8 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// Cut off, the first two clients do not notice that the queue
-		// is removed. Then others create nodes of the same names.
+		// While cut off, the first two clients miss that the queue is removed
+		// and that others create nodes of the same names.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)
@@ -351,8 +350,7 @@ func TestALossIsLoggedAndTraced(t *testing.T) {
 	})
 }
 
-// stopping is a parent context that calls stop whenever a child unregisters
-// from it.
+// stopping is a context that calls stop whenever a child unregisters.
 type stopping struct {
 	context.Context
 	done chan struct{}
@@ -365,15 +363,15 @@ func (s stopping) AfterFunc(func()) (stop func() bool) {
 	return func() bool { s.stop(); return true }
 }
 
-// A caller that has seen Lost close may pass a context of the lock to its next
-// call.
+// When Lost closes, contexts of the lock must already have ended, because
+// callers may pass one to their next call.
 func TestContextsEndBeforeALossIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		lost := l.Lost()
 		var ctx context.Context
-		early := 0 // how often the loss was visible before the context ended
+		early := 0
 		ctx = l.Context(stopping{bg, make(chan struct{}), func() {
 			select {
 			case <-lost:

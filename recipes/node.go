@@ -93,6 +93,7 @@ func (r Record) empty() bool {
 	return r.ID == "" && r.PID == 0 && r.Program == "" && r.Since.IsZero() && r.Data == "" && r.Bytes == nil
 }
 
+// String describes the process on one line. Unprintable text is quoted.
 func (r Record) String() string {
 	line := fmt.Sprintf("pid %d, program %s, since %s", r.PID, printable(r.Program), r.Since.Format(time.RFC3339Nano))
 	switch {

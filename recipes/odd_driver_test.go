@@ -48,8 +48,8 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 	})
 }
 
-// earlyConn makes sessions whose watches end at once, as rule 6 of package
-// driver allows.
+// earlyConn is a driver whose watches always end at once, which rule 6 of
+// package driver permits.
 type earlyConn struct {
 	driver.Connector
 	lists *atomic.Int64
@@ -185,9 +185,8 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	})
 }
 
-// A server that has lost data may not list a node that others still have. The
-// call then starts over with another node, and must remove the first one, which
-// would block all contenders.
+// A node that a faulty server does not list must still be removed when the call
+// starts over. Otherwise it would block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))
@@ -207,8 +206,7 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn makes sessions whose first list of several nodes lacks the last
-// one.
+// forgetfulConn omits the last node from its first list of several nodes.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

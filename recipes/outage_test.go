@@ -107,8 +107,8 @@ var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
 }
 
-// endingAt returns a connector whose sessions end at a request for op, for the
-// given number of requests.
+// endingAt returns a connector that ends a session at each of its first
+// requests for op.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {
@@ -216,8 +216,8 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// If the session has ended while idle, TryLock connects again, although it
-// makes each request only once.
+// TryLock makes each request only once, but must connect again if the session
+// ended while idle.
 func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -230,8 +230,8 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-// texts collects the error texts that a client passes to its log, its hooks and
-// its callers.
+// texts collects every error text that a client passes to its log, hooks and
+// callers.
 type texts struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -415,8 +415,8 @@ func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
 				_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
 				ahead := "2 ahead"
 				if opts != nil {
-					// With retention the call waits in its
-					// cohort, with only the holder ahead.
+					// With retention, waiters of the same client are not in the
+					// queue.
 					ahead = "1 ahead"
 				}
 				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), "+ahead)

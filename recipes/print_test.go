@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The race detector would report a String method that reads fields without
-// their mutex.
+// The race detector reports String methods that read fields without their
+// mutex.
 func TestPrintingDisturbsNothing(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

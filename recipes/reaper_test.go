@@ -56,8 +56,8 @@ func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Pl
 	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
 }
 
-// refuse makes a client that takes and unlocks n locks in a store that refuses
-// to remove their nodes: each Delete returns why.
+// refuse makes a client that takes and unlocks n locks whose nodes the store
+// refuses to remove.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
 	w.Helper()
 	store := &undeleting{Connector: w.store, err: why}

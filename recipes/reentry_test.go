@@ -302,9 +302,9 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// For a child of a parent of an unknown type, package context starts a
-// goroutine, unless the parent ends together with one of its own contexts.
-// WithoutReentry must make it find that one.
+// For a parent of unknown type, package context starts a goroutine per child,
+// unless it finds one of its own contexts behind the parent. WithoutReentry
+// must not hide that.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

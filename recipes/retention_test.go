@@ -247,7 +247,8 @@ func TestTheEntryIsRemovedWhenTheLastWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A waiting writer keeps later readers waiting, but only while it waits itself.
+// Once the waiting writer has given up, the readers behind it must not wait any
+// longer.
 func TestReadersAreGrantedTheLockWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		reader := w.won(w.client("r").rlock(bg))
@@ -299,7 +300,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 						w.unlock(held)
 					}
 					harm(w, c, held.Node())
-					time.Sleep(time.Second) // for a heartbeat, and for the end of the node's watch
+					time.Sleep(time.Second) // for a heartbeat and the end of the watch
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
@@ -413,8 +414,7 @@ func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	})
 }
 
-// The lease has ended during a pause of the process, after which no timer has
-// run yet.
+// The lease expires while the process is paused, so no timer has run yet.
 func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
@@ -464,7 +464,6 @@ type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
 
-// ledger records which hooks have run for which calls.
 type ledger struct {
 	mu    sync.Mutex
 	lines []string
@@ -493,7 +492,6 @@ func (l *ledger) trace() recipes.Option {
 	})
 }
 
-// Each Granted is followed by one Released or one Lost.
 func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
 	scenes := map[string]func(w *world, c *client, l *ledger){
 		"one turn after the other": func(w *world, c *client, l *ledger) {
@@ -635,8 +633,8 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 			for range 5 {
 				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
 			}
-			// The calls take seconds to return, because the client
-			// backs off after a failed attempt to connect.
+			// The calls return late, because the client backs off after failing
+			// to connect.
 			time.Sleep(10 * time.Second)
 			for _, call := range calls {
 				require.ErrorIs(w, w.failed(call), errBroken)
@@ -663,7 +661,8 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) { w.requireBoundedTurns(w.clientOf(mute{w.store}, "a", retention())) })
 }
 
-// The only watch of the queue shows that no contender waits.
+// After one watch that shows no contender, the queue cannot be watched any
+// more.
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.requireBoundedTurns(w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
@@ -672,8 +671,8 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	})
 }
 
-// requireBoundedTurns lets many goroutines of a client take the lock in turns.
-// Another client must get it once those turns are used up.
+// requireBoundedTurns requires that another client gets the lock although many
+// goroutines of the first keep taking it.
 func (w *world) requireBoundedTurns(c *client) {
 	w.Helper()
 	l := w.won(c.lock(bg))
@@ -694,9 +693,9 @@ func (w *world) requireBoundedTurns(c *client) {
 	}
 }
 
-// Goroutines of several clients lock, downgrade, give up, and are cut off from
-// the store. Nobody holds the lock beside a writer, all get the lock, and no
-// node is left.
+// A randomized test: goroutines of several clients lock, downgrade, give up and
+// lose their connection. Writers must be alone, everyone must get the lock, and
+// no node may be left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -836,9 +835,8 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// Without retention, these readers would be granted the lock first because of
-// their nodes ahead of the other client's writer. Retention must not change
-// that.
+// Without retention, these readers would get the lock first, because their
+// nodes are ahead of the other client's writer. Retention must not change that.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
@@ -884,8 +882,8 @@ func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	}
 }
 
-// kept returns the Lock of a reader on a node that was created for a writer and
-// retained after its Unlock.
+// kept returns a reader's Lock on a retained node that was created for a
+// writer.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -970,8 +968,7 @@ func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// The turn in which the other client begins to wait is the first of
-// Retention.Turns.
+// The turn in which another client begins to wait counts as the first.
 func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
@@ -1016,9 +1013,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for Lock.Context that makes Unlock call run after
-// the Lock has ended and before its cohort's turn has. Unlock unregisters from
-// the parent at that point, by calling the function that AfterFunc returned.
+// duringUnlock is a parent context that runs code in the middle of Unlock, when
+// the Lock has ended but its cohort's turn has not. It relies on Unlock
+// unregistering from the parent at that point.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1034,8 +1031,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks a Lock and calls run in between, when the Lock has ended
-// but not yet its cohort's turn.
+// unlockWith unlocks a Lock and runs run in between, when the Lock has ended
+// but its cohort's turn has not.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1151,8 +1148,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked ends during the second call of Err, which comes after the grant
-// and before Lock returns.
+// endsWhenAsked ends during the second call of Err, which is after the grant
+// but before Lock returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc
@@ -1189,8 +1186,8 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 }
 
 func TestALockThatACancelledWaiterWasGivenGoesToTheNext(t *testing.T) {
-	// Chance decides whether the waiter notices the cancellation or the
-	// grant first, hence many rounds.
+	// The waiter may notice the cancellation or the grant first, so repeat
+	// often.
 	for range 50 {
 		inWorld(t, func(w *world) {
 			var held *recipes.Lock
@@ -1231,7 +1228,8 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 	})
 }
 
-// In the queue, the writer that gives up is ahead of another client's writer.
+// A reader takes over the queue position of a writer of its client that gives
+// up, ahead of another client's writer.
 func TestAWriterThatGivesUpLeavesItsPositionToAReader(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Millisecond)} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -1272,8 +1270,8 @@ func TestAReaderBehindAWriterThatGivesUpJoinsOtherReaders(t *testing.T) {
 	})
 }
 
-// If the node cannot be renamed, or the outcome is unknown, the reader gets a
-// new node.
+// If the node cannot be renamed, or the outcome is unknown, the reader must
+// contend with a new node.
 func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
 	for name, on := range map[string]func(w *world) driver.Connector{
 		"no Replacer": func(w *world) driver.Connector { return bare{w.store} },
@@ -1298,8 +1296,8 @@ func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
 	}
 }
 
-// Each request takes ten milliseconds, including the removal of the node of the
-// call that gives up after a second.
+// When a call gives up, its node must be gone before it returns, so that a
+// later TryLock does not fail.
 func TestACallThatGivesUpIsInTheWayOfNoTryLock(t *testing.T) {
 	for name, try := range map[string]struct {
 		client string

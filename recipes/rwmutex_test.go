@@ -485,7 +485,7 @@ func TestErrorsOfTheStoreThatWillNotPassAreNotRetried(t *testing.T) {
 
 var errRefused = fmt.Errorf("no permission")
 
-// refusing is a store in which no client may create nodes.
+// refusing is a store in which clients may not create nodes.
 type refusing struct{ driver.Connector }
 
 func (r refusing) Connect(ctx context.Context) (driver.Session, error) {

@@ -30,8 +30,7 @@ func (l *safeLog) String() string {
 	return l.log.String()
 }
 
-// slowLines returns the log's messages about slow waits, without their times.
-// Each names the predecessor.
+// slowLines returns the log messages about slow waits, without their times.
 func slowLines(log *safeLog) (lines []string) {
 	for line := range strings.Lines(log.String()) {
 		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {

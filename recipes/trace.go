@@ -170,15 +170,15 @@ type DowngradedInfo struct {
 // ReleasedInfo is the argument of Trace.Released.
 type ReleasedInfo struct {
 	Lock, Node string
-	Held       time.Duration
+	Held       time.Duration // since the grant
 	Err        error
 }
 
 // LostInfo is the argument of Trace.Lost.
 type LostInfo struct {
 	Lock, Node string
-	Held       time.Duration
-	Err        error // matches ErrLost
+	Held       time.Duration // since the grant
+	Err        error         // matches ErrLost
 }
 
 // ReapedInfo is the argument of Trace.Reaped.

@@ -67,8 +67,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns hooks that append their name and the caller in their context
-// to seen.
+// callers returns hooks that append their name and the caller found in their
+// context to seen.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)
@@ -199,7 +199,6 @@ func TestConnectingReportsTheSession(t *testing.T) {
 	})
 }
 
-// endings counts the calls of each hook.
 type endings struct{ granted, failed, released, lost int }
 
 func (e *endings) trace(granted func()) *recipes.Trace {
@@ -270,8 +269,7 @@ func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
 	}
 }
 
-// The goroutine that notices the loss calls the hooks of all holds of the
-// entry.
+// One goroutine calls the Lost hooks of all holds; a panic must not skip any.
 func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		late := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {

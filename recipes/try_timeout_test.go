@@ -15,7 +15,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// trying returns TryLock and TryRLock of the lock "q", by name.
 func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context) (*recipes.Lock, error) {
 	m := c.RWMutex("q", opts...)
 	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}
@@ -98,7 +97,7 @@ func TestATimeoutDoesNotEndAHoldOfTryLock(t *testing.T) {
 	})
 }
 
-// beforeCreate calls f in its sessions before each Create.
+// beforeCreate calls f ahead of each Create.
 type beforeCreate struct {
 	driver.Connector
 	f func()
@@ -136,7 +135,7 @@ func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 }
 
 // Both calls find the queue empty before either creates its node, and both
-// nodes are in the queue before either call checks it.
+// nodes exist before either call checks its position.
 func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 	for name, drop := range map[string]bool{"with the nodes ahead": false, "without": true} {
 		t.Run(name, func(t *testing.T) {

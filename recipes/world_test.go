@@ -15,15 +15,13 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// world is an in-memory store in virtual time. Tests can inject faults into
-// each of its clients.
+// world is a test's in-memory store in virtual time, with fault injection.
 type world struct {
 	*testing.T
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time and then requires that the store is
-// empty.
+// inWorld runs a test in virtual time. Afterwards the store must be empty.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -71,8 +69,8 @@ func (c *client) session() driver.Session {
 	return faults.Unwrap(c.last)
 }
 
-// placeOnly returns the store with a Create that returns only the place, so
-// that a waiter must list the queue and set its watch.
+// placeOnly returns the store with a Create that returns neither watch nor
+// list, so that waiters have to list and watch by themselves.
 func (w *world) placeOnly() driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
@@ -80,8 +78,6 @@ func (w *world) placeOnly() driver.Connector {
 	})
 }
 
-// client returns a connected client, whose node names begin with host. It is
-// closed after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
 	return w.clientOf(w.store, host, opts...)
@@ -94,7 +90,7 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// connecting returns a client that connects with its first call. It is closed
+// connecting returns a client that connects with its first call, and is closed
 // after the test.
 func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	conn := &connector{Connector: c}
@@ -103,8 +99,8 @@ func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	return cl
 }
 
-// lose loses the session's next request for op, or, if committed is set, only
-// the reply.
+// lose loses the session's next request for op or, if committed, only its
+// reply.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -132,7 +128,7 @@ type result struct {
 	err  error
 }
 
-// going runs f in a goroutine until it has returned or blocks. The channel
+// going starts f and returns once it has returned or blocks. The channel
 // receives the result.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
@@ -144,17 +140,15 @@ func going(f func() (*recipes.Lock, error)) <-chan result {
 	return c
 }
 
-// lock starts a call of Lock on the lock "q" (see going).
 func (c *client) lock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).Lock(ctx) })
 }
 
-// rlock starts a call of RLock on the lock "q" (see going).
 func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won requires that a call has been granted its lock.
+// won requires that a call has got its lock, and returns it.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()
@@ -169,7 +163,6 @@ func (w *world) won(c <-chan result) *recipes.Lock {
 	}
 }
 
-// waits requires that a call has not returned yet.
 func (w *world) waits(c <-chan result) {
 	w.Helper()
 	synctest.Wait()
@@ -213,5 +206,5 @@ func (w *world) unlock(locks ...*recipes.Lock) {
 
 var bg = context.Background()
 
-// soon is more virtual time than any background work takes.
+// soon is longer, in virtual time, than any background work takes.
 const soon = time.Second

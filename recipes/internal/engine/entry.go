@@ -265,6 +265,7 @@ func (e *Entry) Place() driver.Place {
 	return e.place
 }
 
+// Since returns when the entry was granted.
 func (e *Entry) Since() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,6 +19,7 @@ type Queue struct {
 	Reaped func(node string, tries int, err error)
 }
 
+// Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
 	Data   []byte // the node's content; must be unique to each Create
