@@ -6,6 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
+// ConnectorOf returns a connector of the store with the parameters of a dsn.
 func ConnectorOf(t *testing.T, st *Store, query string) driver.Connector {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(query)
