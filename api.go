@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Errors to match with [errors.Is]; the overview of the package explains them.
+// Errors to match with [errors.Is], explained in the package overview.
 var (
 	ErrLocked       = recipes.ErrLocked
 	ErrTimeout      = recipes.ErrTimeout
@@ -66,67 +66,70 @@ type RWMutex = recipes.RWMutex
 //	func (l *Lock) GoString() string
 type Lock = recipes.Lock
 
-// WithoutReentry returns a child of ctx with which no lock is taken again: see
+// WithoutReentry returns a child of ctx that does not re-enter locks: see
 // [recipes.WithoutReentry].
 func WithoutReentry(ctx context.Context) context.Context { return recipes.WithoutReentry(ctx) }
 
-// Mode is how a lock is held or wanted: see [recipes.Mode].
+// Mode is how a lock is held or requested: see [recipes.Mode].
 type Mode = recipes.Mode
 
 const (
-	Shared    Mode = recipes.Shared    // any number of readers hold the lock together
-	Exclusive Mode = recipes.Exclusive // no other contender holds the lock
+	Shared    Mode = recipes.Shared    // held by any number of readers together
+	Exclusive Mode = recipes.Exclusive // held by one writer alone
 )
 
-// ParseMode returns the mode that Mode.String names: see [recipes.ParseMode].
+// ParseMode parses the text of a mode: see [recipes.ParseMode].
 func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
 
 // Contender is a holder or waiter as RWMutex.Queue shows it: see
 // [recipes.Contender].
 type Contender = recipes.Contender
 
-// Record is what a contender's node says of its process: see [recipes.Record].
+// Record describes the process that created a node: see [recipes.Record].
 type Record = recipes.Record
 
-// Option is a setting. Options of [Open] and [NewClient] hold for all locks of the
-// client, those of Client.RWMutex for that RWMutex, on top of the former.
+// Option configures a client or a lock. Options of [Open] and [NewClient] apply
+// to all locks of the client. Options of Client.RWMutex apply to that RWMutex,
+// after the client's.
 type Option = recipes.Option
 
 // WithTimeout limits how long Lock and RLock wait, not how long a lock is held:
 // see [recipes.WithTimeout].
 func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 
-// WithBackOff sets how requests are retried after errors of the store that may
-// pass: see [recipes.WithBackOff].
+// WithBackOff sets how requests are retried after temporary errors of the
+// store: see [recipes.WithBackOff].
 func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(newBackOff) }
 
-// BackOff returns the pauses between retries: see [recipes.BackOff].
+// BackOff decides how long to wait between retries: see [recipes.BackOff].
 type BackOff = recipes.BackOff
 
-// WithHostname sets what node names begin with: see [recipes.WithHostname].
+// WithHostname sets the prefix of node names: see [recipes.WithHostname].
 func WithHostname(name string) Option { return recipes.WithHostname(name) }
 
-// WithLogger sets where to log; by default nothing is: see [recipes.WithLogger].
+// WithLogger sets the logger; by default nothing is logged: see
+// [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
 // WithData adds data to the [Record] of each node: see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 
-// WithRetention lets the goroutines of one client pass a lock on among themselves
+// WithRetention lets goroutines of one client pass a lock on to each other
 // without a request to the store: see [recipes.WithRetention].
 func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
 
-// WithoutRetention undoes [WithRetention] for one lock: see
+// WithoutRetention exempts one lock from [WithRetention]: see
 // [recipes.WithoutRetention].
 func WithoutRetention() Option { return recipes.WithoutRetention() }
 
-// Retention limits how long a client keeps a node: see [recipes.Retention].
+// Retention limits how long a client keeps a node for reuse: see
+// [recipes.Retention].
 type Retention = recipes.Retention
 
-// WithWait sets how a contender waits for others: see [recipes.WithWait].
+// WithWait sets how a contender waits for its turn: see [recipes.WithWait].
 func WithWait(w Wait) Option { return recipes.WithWait(w) }
 
-// Wait is a way of waiting for other contenders: see [recipes.Wait].
+// Wait selects how a contender waits for its turn: see [recipes.Wait].
 type Wait = recipes.Wait
 
 // WatchPredecessor is the default Wait: see [recipes.WatchPredecessor].
@@ -138,7 +141,7 @@ func WatchQueue() Wait { return recipes.WatchQueue() }
 // Poll is a Wait for stores that cannot keep a watch: see [recipes.Poll].
 func Poll(d time.Duration) Wait { return recipes.Poll(d) }
 
-// WithTrace adds hooks that see what locks do: see [recipes.WithTrace].
+// WithTrace adds hooks that observe locks: see [recipes.WithTrace].
 func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
 
 // Trace is a set of hooks: see [recipes.Trace].

@@ -35,8 +35,8 @@ func TestVetReportsCopiesOfClientsMutexesAndLocks(t *testing.T) {
 	assert.Equal(t, 4, copies)
 }
 
-// copyOf returns a copy of a Lock. It uses reflection, because go vet would report
-// an assignment.
+// copyOf copies a Lock by reflection, because go vet would report an
+// assignment.
 func copyOf(l *dlock.Lock) *dlock.Lock {
 	c := new(dlock.Lock)
 	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(l).Elem())
@@ -74,7 +74,7 @@ func TestACopyOfALockIsTheSameLock(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// Unlock of the copy gives the lock back, as Unlock of the original does.
+// Unlocking a copy must release the lock, too.
 func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()
@@ -84,8 +84,7 @@ func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 }
 
-// The test copies a Lock, and then overwrites the original with another Lock.
-// The first lock stays held until the copy is unlocked.
+// Overwriting a Lock with another one must not release it while a copy exists.
 func TestOverwritingALockDoesNotReleaseIt(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()

@@ -16,10 +16,9 @@ var (
 	drivers   = make(map[string]driver.Driver)
 )
 
-// Register makes a driver available to [Open] under the given name. The package
-// of a driver calls Register in its init function. Register panics if the
-// driver is nil or if the name is taken, because an init function cannot return
-// an error.
+// Register makes a driver available to [Open] under the given name. Drivers
+// call it in their init functions, so it panics instead of returning an error
+// if the driver is nil or the name is taken.
 func Register(name string, d driver.Driver) {
 	driversMu.Lock()
 	defer driversMu.Unlock()
@@ -39,14 +38,13 @@ func Drivers() []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-// Open returns a client of the store that the data source name describes. The
-// first argument names the driver that reads the data source name. The program
-// has to import the package of this driver. The options hold for all locks of
-// the client.
+// Open returns a client of the store described by a data source name.
+// driverName is the name of a driver, whose package the program must import.
+// The options apply to all locks of the client.
 //
-// Open does no I/O: call Ping of the client to see whether the store answers. Open
-// returns an error if no driver of that name is registered, or if the driver does
-// not accept the data source name. The error never repeats a password.
+// Open does no I/O; use Ping to check that the store can be reached. Open
+// returns an error if no driver of that name is registered, or if the driver
+// rejects the data source name. The error never repeats a password.
 func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
@@ -64,9 +62,9 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	return NewClient(connector, opts...), nil
 }
 
-// quotedName returns the name of an unknown driver for an error text. A name
-// that looks like a data source name is left out, because the caller may have
-// swapped the arguments and a data source name can hold a password.
+// quotedName returns the name of an unknown driver for an error. It omits names
+// that look like a data source name, which may contain a password, because the
+// caller may have swapped the arguments.
 func quotedName(driverName string) string {
 	if len(driverName) > 64 || strings.ContainsAny(driverName, "@:=?") {
 		return ", whose name is left out because it looks like a data source name"
@@ -81,9 +79,9 @@ func registered() string {
 	return "none"
 }
 
-// NewClient returns a client of the store that the connector leads to, such as
-// a store of package memdriver. It needs no registered driver and does no I/O.
-// The options hold for all locks of the client.
+// NewClient returns a client that uses the given connector, such as a store of
+// package memdriver. It needs no registered driver and does no I/O. The options
+// apply to all locks of the client.
 func NewClient(c driver.Connector, opts ...Option) *Client {
 	return recipes.NewClient(c, opts...)
 }

@@ -16,8 +16,8 @@ import (
 
 var errDSN = errors.New("this driver accepts no dsn")
 
-// refuser is a driver that accepts no data source name. The error of its
-// OpenConnector matches errDSN and contains the data source name.
+// refuser is a driver that rejects every data source name and repeats it in the
+// error.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
@@ -102,8 +102,7 @@ func TestAClosedClientReturnsErrClosed(t *testing.T) {
 	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
 }
 
-// Package dlock imports no driver, so that a program links only the drivers
-// that it imports itself.
+// Programs should link only the drivers that they import themselves.
 func TestPackageDlockImportsNoDriver(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	out, err := cmd.Output()

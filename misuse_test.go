@@ -31,12 +31,11 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// A record stores data in one of three forms: as text, as text with escapes of
-// JSON, and in base64. For each form, fills has a byte: data that consists only
-// of this byte is stored in that form.
+// Records store data as text, as escaped text or in base64. fills has a byte
+// for each form that makes WithData use it.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
-// maxData is the greatest length of data that WithData accepts, in bytes.
+// maxData is the limit of WithData, in bytes.
 const maxData = 64 << 10
 
 func TestEveryUseWithDataThatIsTooLongIsAnError(t *testing.T) {

@@ -27,7 +27,7 @@ const (
 	recipesPath = rootPath + "/recipes"
 )
 
-// typesOf returns the packages of these paths, as the compiler sees them.
+// typesOf loads the type information of packages by path.
 func typesOf(t *testing.T, paths ...string) map[string]*types.Package {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, paths...)...)
@@ -69,14 +69,14 @@ func docOf(t *testing.T) *doc.Package {
 // spaces matches the white space between two words of a comment.
 var spaces = regexp.MustCompile(`\s+`)
 
-// plainText returns a comment as go doc prints it, with single spaces.
+// plainText renders a comment like go doc, with single spaces.
 func plainText(pkg *doc.Package, text string) string {
 	printed := (&comment.Printer{TextWidth: -1}).Text(pkg.Parser().Parse(text))
 	return spaces.ReplaceAllString(string(printed), " ")
 }
 
-// names reports whether the text has the name as a whole word. A text with
-// "Lock.Unlock" does not have the name "Lock".
+// names reports whether the text contains the name as a whole word.
+// "Lock.Unlock" does not count as "Lock".
 func names(text, name string) bool {
 	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|[^\w.]|\.\W|\.$)`).MatchString(text)
 }
@@ -91,8 +91,8 @@ func TestNamesFindsWholeNames(t *testing.T) {
 	assert.False(t, names("RWMutex.Lock", "Lock"))
 }
 
-// methodsOf returns the signatures of the exported methods of a type, by name. They
-// name types as package dlock does.
+// methodsOf returns the signatures of a type's exported methods by name, as
+// seen from package dlock.
 func methodsOf(root *types.Package, t types.Type) map[string]string {
 	short := func(p *types.Package) string {
 		if p.Path() == recipesPath || p == root {
@@ -110,11 +110,11 @@ func methodsOf(root *types.Package, t types.Type) map[string]string {
 	return signatures
 }
 
-// mainTypes are the types whose comments declare their methods, because go doc shows
-// no methods of an alias.
+// mainTypes are the aliases whose comments list their methods, because go doc
+// shows none for an alias.
 var mainTypes = []string{"Client", "RWMutex", "Lock"}
 
-// go doc lists the types itself, so the overview only has to name the rest.
+// The overview must name everything but the types, which go doc lists itself.
 func TestTheOverviewNamesEveryCallAndError(t *testing.T) {
 	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
 	overview := plainText(pkg, pkg.Doc)
@@ -160,7 +160,7 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 	}
 }
 
-// An application imports package dlock and a driver. So dlock exports each name
+// Applications import only dlock and a driver, so dlock must export each name
 // of package recipes.
 func TestEachNameOfRecipesIsExported(t *testing.T) {
 	found := typesOf(t, rootPath, recipesPath)
@@ -171,8 +171,7 @@ func TestEachNameOfRecipesIsExported(t *testing.T) {
 	}
 }
 
-// If a link in a comment leads nowhere, go doc prints it in brackets. No link
-// may do that.
+// go doc prints a broken link in brackets, so no comment may contain one.
 func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	pkg := docOf(t)
 	comments := map[string]string{"package": pkg.Doc}
@@ -193,8 +192,8 @@ func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// If an example belongs to no name of the package, go doc drops it silently.
-// Examples of an alias's methods, for instance, belong to no name.
+// go doc silently drops examples that belong to no name, such as those of an
+// alias's methods.
 func TestEveryExampleIsAttachedToWhatItShows(t *testing.T) {
 	pkg := docOf(t)
 	attached := len(pkg.Examples)

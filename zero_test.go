@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns a function for each method of an RWMutex that needs the store,
-// by the name of the method. The function calls the method.
+// uses returns, by name, a call of each RWMutex method that needs the store.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -54,8 +53,7 @@ func TestAMutexOfNoClientSaysSo(t *testing.T) {
 	}
 }
 
-// If a program ignores the error of a call, it goes on with a Lock that comes
-// from no call.
+// A program that ignores the error of a call continues with a nil or zero Lock.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
@@ -80,8 +78,7 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	}
 }
 
-// The test finds the methods by reflection, so that it also calls a method that
-// is added later.
+// Methods are found by reflection, so that new ones are covered, too.
 func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Client), (*dlock.Client)(nil)}
 	for _, v := range values {
@@ -95,8 +92,8 @@ func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	}
 }
 
-// zeroArguments returns arguments for a call of a function: ctx for each
-// context, and zero values for all other parameters.
+// zeroArguments returns arguments for f: ctx for contexts, and zero values for
+// other parameters.
 func zeroArguments(f reflect.Type, ctx context.Context) []reflect.Value {
 	contexts := reflect.TypeFor[context.Context]()
 	var in []reflect.Value
