@@ -119,7 +119,7 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// parameters returns the parsers of the parameters that are this package's own.
+// parameters returns how to parse this package's own parameters.
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),

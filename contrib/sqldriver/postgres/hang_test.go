@@ -68,8 +68,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections takes all idle connections of db, leaving enough for Watch, a
-// heartbeat and a second attempt of the listener.
+// takeConnections takes all idle connections of db, and makes sure that there
+// were enough for Watch, a heartbeat and a second attempt of the listener.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

@@ -329,8 +329,8 @@ func (c content) list() []driver.Node {
 	return list
 }
 
-// has reports whether the queue contains node p, by its token or, if that is
-// zero, by its name.
+// has reports whether the queue contains node p. If p has no token, its name is
+// enough.
 func (c content) has(p driver.Place) bool {
 	return slices.ContainsFunc(c.nodes, func(n node) bool {
 		return n.Name == p.Name && (p.Token == 0 || n.token() == p.Token)
