@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
+// Way is a kind of lock that a benchmark compares with others.
 type Way struct {
 	Name string
 	// Contender sets up one contender; once locks and unlocks.
