@@ -51,6 +51,10 @@ func (r rule) label() string {
 	return fmt.Sprintf("rule %d", r.number)
 }
 
+// alone reports whether the cases must not run beside others, because they
+// count the goroutines and connections of the process.
+func (r rule) alone() bool { return r.number == 11 }
+
 func (r rule) String() string {
 	if r.number == 0 {
 		return r.name

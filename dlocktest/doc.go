@@ -52,10 +52,10 @@
 //
 // Run the kit with the race detector, and more than once, because many rules
 // are about concurrent calls. The kit runs in real time, one case after the
-// other. Its time limits are generous, to allow for slow stores and busy
-// machines. A case that fails and has lost a session that it did not end itself
-// is run again. A driver that hangs fails its case, with the stacks of all
-// goroutines.
+// other unless [Config.Parallel] is set. Its time limits are generous, to allow
+// for slow stores and busy machines. A case that fails and has lost a session
+// that it did not end itself is run again. A driver that hangs fails its case,
+// with the stacks of all goroutines.
 //
 // # Test proxies
 //

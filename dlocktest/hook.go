@@ -31,7 +31,7 @@ func (c *check) nearRollOver() (store driver.Connector) {
 }
 
 // runHook calls a hook and records its failure. If the hook calls t.Fatal, the
-// calling goroutine exits. Calls are serialized, so that hooks need no locking.
+// calling goroutine exits. A case calls one hook at a time.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.hooks.Lock()

@@ -3,8 +3,8 @@ package dlocktest
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -19,23 +19,39 @@ func Run(t *testing.T, config Config) {
 	have := config.hooks() | probe(t, config)
 	tryOperator(t, config)
 	s := newSummary(have)
-	for _, r := range rules {
-		t.Run(r.id(), func(t *testing.T) {
-			for _, k := range r.cases {
-				t.Run(k.name, func(t *testing.T) {
-					if !s.canRun(t, r, k, config.Complete) {
-						return
-					}
-					v := runCase(t, config, have, r, k)
-					s.of[r.id()].verdicts[v]++
-					if v == unproven {
-						t.SkipNow()
-					}
-				})
+	parallel := config.Parallel > 1
+	slots := make(chan struct{}, max(config.Parallel, 1))
+	runRules := func(parallel, alone bool) {
+		runEach(parallel, rules, func(r rule) {
+			if r.alone() != alone {
+				return
 			}
+			t.Run(r.id(), func(t *testing.T) {
+				runEach(parallel, r.cases, func(k testCase) {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					t.Run(k.name, func(t *testing.T) { s.run(t, config, r, k) })
+				})
+			})
 		})
 	}
+	runRules(parallel, false)
+	runRules(false, true)
 	t.Log(s.String())
+}
+
+// runEach calls f for every item, in order or in parallel, and waits for the calls
+// to return.
+func runEach[T any](parallel bool, items []T, f func(T)) {
+	var wg sync.WaitGroup
+	for _, item := range items {
+		if parallel {
+			wg.Go(func() { f(item) })
+		} else {
+			f(item)
+		}
+	}
+	wg.Wait()
 }
 
 var rules = []rule{
@@ -61,13 +77,14 @@ var rules = []rule{
 // summary counts the outcomes of the cases, by the id of their rule.
 type summary struct {
 	have need
-	of   map[string]*outcomes
+
+	mu sync.Mutex
+	of map[string]*outcomes // guarded by mu
 }
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  []string // hooks whose absence skipped cases
-	absent   []string // abilities whose absence skipped cases
+	missing  need // hooks and abilities whose absence skipped cases
 }
 
 func newSummary(have need) *summary {
@@ -78,33 +95,44 @@ func newSummary(have need) *summary {
 	return s
 }
 
+// run runs a case, unless it lacks a hook or an ability, and counts its outcome.
+func (s *summary) run(t *testing.T, config Config, r rule, k testCase) {
+	t.Helper()
+	if !s.canRun(t, r, k, config.Complete) {
+		return
+	}
+	v := runCase(t, config, s.have, r, k)
+	s.update(r, func(o *outcomes) { o.verdicts[v]++ })
+	if v == unproven {
+		t.SkipNow()
+	}
+}
+
+func (s *summary) update(r rule, f func(o *outcomes)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.of[r.id()])
+}
+
 // canRun reports whether a case has the hooks and abilities it needs. If not,
 // it skips t, or fails it if complete demands the missing hook.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
-	o := s.of[r.id()]
 	for _, n := range needs {
-		switch {
-		case k.needs&n.need == 0 || s.have&n.need != 0:
-		case n.ability:
-			addOnce(&o.absent, "no "+n.name)
-			t.Skipf("%s not applicable: no %s", r.label(), n.name)
-		default:
-			addOnce(&o.missing, "Config."+n.name+" is nil")
-			if !complete {
-				t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
-			}
-			t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), n.name)
-			return false
+		if k.needs&n.need == 0 || s.have&n.need != 0 {
+			continue
 		}
+		s.update(r, func(o *outcomes) { o.missing |= n.need })
+		switch {
+		case n.ability:
+			t.Skipf("%s not applicable: no %s", r.label(), n.name)
+		case !complete:
+			t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
+		}
+		t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), n.name)
+		return false
 	}
 	return true
-}
-
-func addOnce(texts *[]string, text string) {
-	if !slices.Contains(*texts, text) {
-		*texts = append(*texts, text)
-	}
 }
 
 // String returns one line per rule that tells how much of it was checked.
@@ -151,11 +179,21 @@ func (o *outcomes) describe(all int) string {
 	if n := o.verdicts[unproven]; n > 0 {
 		add("not checked, as the fault that was played had no effect: %d cases", n)
 	}
-	if o.missing != nil {
-		add("not checked: %s", strings.Join(o.missing, ", "))
+	var hooks, abilities []string
+	for _, n := range needs {
+		switch {
+		case o.missing&n.need == 0:
+		case n.ability:
+			abilities = append(abilities, "no "+n.name)
+		default:
+			hooks = append(hooks, "Config."+n.name+" is nil")
+		}
 	}
-	if o.absent != nil {
-		add("not applicable: %s", strings.Join(o.absent, ", "))
+	if hooks != nil {
+		add("not checked: %s", strings.Join(hooks, ", "))
+	}
+	if abilities != nil {
+		add("not applicable: %s", strings.Join(abilities, ", "))
 	}
 	return cmp.Or(strings.Join(parts, "; "), "not run")
 }

@@ -69,6 +69,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			return open(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
 		},
 		SessionTimeout: soundTimeout,
+		Parallel:       4,
 		Complete:       true,
 		Drop: func(_ *testing.T, s driver.Session) {
 			if m, ok := s.(expiryListener); ok {

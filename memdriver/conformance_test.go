@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 				memdriver.WithSequenceStart(limit-50), memdriver.WithSequenceLimit(limit))
 		},
 		SessionTimeout: conformanceTimeout,
+		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,

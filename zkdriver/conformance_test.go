@@ -121,6 +121,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 	const timeout = 1500 * time.Millisecond
 	config := dlocktest.Config{
 		SessionTimeout: timeout,
+		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityReleased,

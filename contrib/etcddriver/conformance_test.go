@@ -74,6 +74,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 	}
 	return dlocktest.Config{
 		SessionTimeout: time.Second,
+		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,

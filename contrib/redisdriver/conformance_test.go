@@ -91,6 +91,7 @@ func (c *conformance) config() dlocktest.Config {
 	lenient := c.lenient
 	return dlocktest.Config{
 		SessionTimeout: conformanceTimeout,
+		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,

@@ -60,6 +60,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 			return newBehindFaults(plan, memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
 		},
 		SessionTimeout: sessionTimeout,
+		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,

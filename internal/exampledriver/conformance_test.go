@@ -27,6 +27,7 @@ func TestConformance(t *testing.T) {
 		// All queues share one counter, with room for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
+		Parallel:        4,
 		Complete:        true,
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityReplace},
 

@@ -32,6 +32,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		// they have fewer than 18 digits before the year 5138.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
+		Parallel:        4,
 		Complete:        true,
 		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
 			dlocktest.AbilityReleased, dlocktest.AbilityReplace, dlocktest.AbilityWalk},

@@ -28,6 +28,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Timeout:         caseTimeout(),
+		Parallel:        4,
 		Complete:        true,
 		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
 			dlocktest.AbilityReleased, dlocktest.AbilityReplace, dlocktest.AbilityWalk},

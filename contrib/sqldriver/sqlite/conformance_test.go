@@ -31,6 +31,7 @@ func conformance() dlocktest.Config {
 		// One counter serves all queues, and ends only after 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
+		Parallel:        4,
 		Complete:        true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,
