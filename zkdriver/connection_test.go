@@ -228,7 +228,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 		"held requests": func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) },
 	} {
 		p := zktest.NewProxy(t, server.Addr())
-		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=4s")
+		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=2s")
 		place, err := create(within(t), s, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
 		_, err = watchName(within(t), s, "q", place.Name)

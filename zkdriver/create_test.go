@@ -187,7 +187,11 @@ func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	b.mustCreate("warm", "h-W-", "x")
 	held := b.mustCreate("q", "h-W-", "held")
-	for i := range 200 {
+	rounds := 200
+	if testing.Short() {
+		rounds = 60
+	}
+	for i := range rounds {
 		switch i % 4 {
 		case 0:
 			b.proxy.LoseReply(zktest.Op(zktest.OpMulti))

@@ -37,7 +37,7 @@ func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
 		b := newFixture(t, "session_timeout="+timeout.String())
 		other := b.another("")
-		for i := range 200 {
+		for i := range 80 {
 			queue := fmt.Sprint("q", i%10)
 			p, err := create(within(t), other, queue, "h-W-", []byte("x"))
 			require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 		for _, op := range idle {
 			before[op] = b.proxy.Frames(op)
 		}
-		heartbeats(t, b.session, 10, func() int { return b.proxy.Frames(zktest.OpMulti) })
+		heartbeats(t, b.session, 7, func() int { return b.proxy.Frames(zktest.OpMulti) })
 		for _, op := range idle {
 			if b.Err() == nil {
 				require.Equal(t, before[op], b.proxy.Frames(op), "operation %d", op)
@@ -67,7 +67,7 @@ func TestIdleSessionLivesOn(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
 		b := newFixture(t, "session_timeout="+timeout.String())
-		heartbeats(t, b.session, 30, func() int { return b.proxy.Frames(zktest.OpSync) })
+		heartbeats(t, b.session, 12, func() int { return b.proxy.Frames(zktest.OpSync) })
 		return b.Err()
 	})
 }
@@ -156,7 +156,7 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 	_, err = raw.SetACL("/", zk.DigestACL(zk.PermAll, "a", "b"), -1)
 	require.NoError(t, err)
 	for _, nodes := range []bool{false, true} {
-		lives(t, 4*time.Second, func(timeout time.Duration) error {
+		lives(t, 2*time.Second, func(timeout time.Duration) error {
 			p := zktest.NewProxy(t, server.Addr())
 			s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout="+timeout.String())
 			if nodes {
@@ -172,14 +172,14 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 }
 
 func TestASlowStoreCostsNoSession(t *testing.T) {
-	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
+	for _, delay := range []time.Duration{150 * time.Millisecond, 300 * time.Millisecond} {
 		t.Run(fmt.Sprint(delay), func(t *testing.T) {
 			t.Parallel()
-			lives(t, 8*time.Second, func(timeout time.Duration) error {
+			lives(t, 4*time.Second, func(timeout time.Duration) error {
 				b := newFixture(t, "session_timeout="+timeout.String())
 				b.mustCreate("q", "h-W-", "x")
 				b.proxy.SetDelay(delay) // in each direction
-				heartbeats(t, b.session, 15, b.proxy.Requests)
+				heartbeats(t, b.session, 10, b.proxy.Requests) // longer than a lease lasts
 				return b.Err()
 			})
 		})

@@ -20,6 +20,9 @@ import (
 // Package zkconn tests in virtual time which outages a session survives. This
 // test confirms it with a real server and TLS.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several session timeouts")
+	}
 	t.Parallel()
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))

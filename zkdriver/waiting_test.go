@@ -315,7 +315,7 @@ func TestWaitersSendNoWritesAtRestExceptTheNextInLine(t *testing.T) {
 			}
 			heartbeats(t, s.session, 2, func() int { return s.proxy.Frames(beat) }) // until it has looked ahead
 			before := s.proxy.Counts()
-			heartbeats(t, s.session, 10, func() int { return s.proxy.Frames(beat) })
+			heartbeats(t, s.session, 5, func() int { return s.proxy.Frames(beat) })
 			after := s.proxy.Counts()
 			if s.Err() != nil {
 				return s.Err()
