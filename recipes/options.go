@@ -97,10 +97,11 @@ func defaultBackOff() BackOff {
 // default is used.
 func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
 	return func() engine.BackOff {
-		if b := newBackOff(); b != nil {
-			return b
+		b := newBackOff()
+		if b == nil {
+			b = defaultBackOff()
 		}
-		return defaultBackOff()
+		return engine.BackOff{Next: b.NextBackOff, Reset: b.Reset}
 	}
 }
 

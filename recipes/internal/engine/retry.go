@@ -3,12 +3,11 @@ package engine
 import "time"
 
 // BackOff decides how long to wait before the next try.
-type BackOff interface {
-	// NextBackOff returns how long to wait. A negative duration means to give
-	// up.
-	NextBackOff() time.Duration
+type BackOff struct {
+	// Next returns how long to wait. A negative duration means to give up.
+	Next func() time.Duration
 	// Reset is called before the first wait after a success.
-	Reset()
+	Reset func()
 }
 
 // Retries paces the retries of a request. Each failure that follows a success
@@ -16,7 +15,7 @@ type BackOff interface {
 type Retries struct {
 	New func() BackOff
 
-	backOff BackOff
+	backOff BackOff // zero until the first failure
 	failing bool
 }
 
@@ -25,13 +24,13 @@ func (r *Retries) Succeeded() { r.failing = false }
 // Next returns the pause after a failure. A negative one means to give up.
 func (r *Retries) Next() time.Duration {
 	switch {
-	case r.backOff == nil:
+	case r.backOff.Next == nil:
 		r.backOff = r.New()
 	case !r.failing:
 		r.backOff.Reset()
 	}
 	r.failing = true
-	return r.backOff.NextBackOff()
+	return r.backOff.Next()
 }
 
 // endlessPause is used by NextEndless after the back-off gives up.
