@@ -179,7 +179,7 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 				b := newFixture(t, "session_timeout="+timeout.String())
 				b.mustCreate("q", "h-W-", "x")
 				b.proxy.SetDelay(delay) // in each direction
-				heartbeats(t, b.session, 10, b.proxy.Requests) // longer than a lease lasts
+				heartbeats(t, b.session, 10, b.proxy.Requests)
 				return b.Err()
 			})
 		})

@@ -109,7 +109,7 @@ func TestCallsThatGiveUpInAnOutageSendNothingLater(t *testing.T) {
 	})
 	require.NoError(t, calls.Wait())
 	left, stacks := goroutinesOf()
-	require.LessOrEqual(t, left, before+20, "goroutines are left:\n%s", stacks) // some workers and dials may have begun
+	require.LessOrEqual(t, left, before+20, "goroutines are left:\n%s", stacks) // some requests and dials may have begun
 	b.proxy.Heal()
 	require.Equal(t, p.Seq+1, b.mustCreate("q", "h-W-", "next").Seq, "creates were sent after their callers had given up")
 	require.Len(t, b.nodes("q"), 2)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Go starts job on a worker goroutine of the Conn. If the Conn has shut down,
-// Go returns false without running job.
+// Go starts job on a goroutine of the Conn. If the Conn has shut down, Go
+// returns false without running job.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
 // Work is like Go, but if the Conn has shut down it runs job on the calling
@@ -44,10 +44,10 @@ const (
 	abandoned
 )
 
-// Await runs job on a worker and returns its result, or an error as soon as ctx
-// or the session ends. go-zookeeper takes no context, so the job itself cannot
-// be interrupted. If Await returns first, late receives the job's result,
-// unless late is nil.
+// Await runs job on its own goroutine and returns the result, or an error as
+// soon as ctx or the session ends. go-zookeeper takes no context, so the job
+// itself cannot be interrupted. If Await returns first, late receives the job's
+// result, unless late is nil.
 //
 // While the session has no connection, Await does not start job, because
 // go-zookeeper would send the request later even if the caller has given up. A

@@ -49,8 +49,8 @@
 //     (replyshape.go).
 //   - Requests with a context. go-zookeeper takes no context: a request ends
 //     only when it was answered or the connection breaks. Await runs a request
-//     on a worker and returns earlier if the context ends (await.go,
-//     workers.go).
+//     on a goroutine of its own and returns earlier if the context ends
+//     (await.go). A closing Conn waits for these goroutines (workers.go).
 //   - Every answer counts. All requests go through one function, which renews
 //     the lease, and ends it when an answer says that the session is over
 //     (requests.go). Unanswered, Permanent and Unimplemented say what an error

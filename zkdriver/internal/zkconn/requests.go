@@ -58,8 +58,8 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// heartbeat sends a Sync or a write on a worker. It calls ended when that was
-// answered or has failed.
+// heartbeat sends a Sync or a write in the background. It calls ended when that
+// was answered or has failed.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
