@@ -195,7 +195,7 @@ func queuesAreSeparate(c *check) {
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}
 	const workers, each = 2, 600
-	enough := time.Now().Add(max(c.config.sessionTimeout(), time.Second))
+	enough := time.Now().Add(max(2*c.config.sessionTimeout(), 3*time.Second))
 	places := make([][]driver.Place, workers)
 	c.together(workers, func(i int) {
 		for len(places[i]) < each && time.Now().Before(enough) {
