@@ -131,6 +131,9 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 
 // Plans without sessions need no server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds every package again; TestPlansAndReportsKeepTheirNames is a fast check")
+	}
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)
 	for _, o := range withOlder(competitors(), r) {

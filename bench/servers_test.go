@@ -38,6 +38,7 @@ func childOf(t *testing.T, c competitor) *child {
 }
 
 func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
+	t.Parallel()
 	zktest.Require(t)
 	e, err := startEnsemble(3)
 	require.NoError(t, err)
@@ -47,6 +48,9 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 			continue // the bare requests have a single session
 		}
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.kind == peer {
+				t.Skip("most peers start a virtual machine")
+			}
 			child := childOf(t, c)
 			before := mapped(e.members, read(t))
 			p := work.Plan{Kind: work.Loop, Server: e.addr(), Path: "/bench/" + c.name, Sessions: 20, Contenders: 20, Millis: 1, Timeout: 30}
@@ -77,6 +81,7 @@ func read(t *testing.T) func(*zooKeeper) counters {
 // Taking and releasing a free lock needs two requests, so the delay occurs four
 // times.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
+	t.Parallel()
 	zktest.Require(t)
 	const delay = 50 * time.Millisecond // far more than a request takes without a delay
 	s, err := startDelayed(delay)

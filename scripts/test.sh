@@ -113,6 +113,7 @@ else
 	tests . "$two -run $(long_tests .)" $(long_packages .)
 	tests . "$alone" ./internal/histories
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
+	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)
 	tests ./contrib "$alone -run TestEachMistakeIsSeen" ./redisdriver -sabotage # the list that takes least
 	tests ./internal/longtest "$two -skip $counts" ./endtoend ./handmade ./survey
 	tests ./internal/longtest "$ensemble" ./ensemble ./soak
