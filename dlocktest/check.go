@@ -29,6 +29,12 @@ type testCase struct {
 	run   func(c *check)
 }
 
+// waits reports whether the case ends sessions, and so mostly waits for session
+// timeouts. Other cases send many requests.
+func (k testCase) waits() bool {
+	return k.needs&(needDrop|needCutOff|needDelayReplies|needPause) != 0
+}
+
 type rule struct {
 	number int // zero for groups of cases outside the rules
 	name   string

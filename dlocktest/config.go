@@ -41,9 +41,10 @@ type Config struct {
 	Timeout time.Duration
 
 	// Parallel is how many cases may run at the same time; 0 and 1 mean one
-	// after the other. Most cases wait for a session timeout, so 4 makes Run
-	// about three times as fast, even on one core. The cases of rule 11 count
-	// goroutines and always run alone.
+	// after the other. Cases that end sessions wait for session timeouts, so 4
+	// makes Run about twice as fast, even on one core. At most one of the cases
+	// running is of another kind, which sends many requests. The cases of rule
+	// 11 count goroutines and always run alone.
 	//
 	// With more than 1, hooks must be safe for concurrent use, and the stores
 	// of New must be independent: a fault must affect only the session or the

@@ -20,7 +20,9 @@ func Run(t *testing.T, config Config) {
 	tryOperator(t, config)
 	s := newSummary(have)
 	parallel := config.Parallel > 1
-	slots := make(chan struct{}, max(config.Parallel, 1))
+	// One case that keeps the store busy runs at a time. More would starve the
+	// heartbeats of short sessions.
+	busy, waiting := make(chan struct{}, 1), make(chan struct{}, max(config.Parallel-1, 1))
 	runRules := func(parallel, alone bool) {
 		runEach(parallel, rules, func(r rule) {
 			if r.alone() != alone {
@@ -28,6 +30,10 @@ func Run(t *testing.T, config Config) {
 			}
 			t.Run(r.id(), func(t *testing.T) {
 				runEach(parallel, r.cases, func(k testCase) {
+					slots := busy
+					if k.waits() {
+						slots = waiting
+					}
 					slots <- struct{}{}
 					defer func() { <-slots }()
 					t.Run(k.name, func(t *testing.T) { s.run(t, config, r, k) })
