@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,6 +149,67 @@ func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
 	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityAhead, AbilityArmed, AbilityReleased}
 	Run(t, config)
+}
+
+// running records the cases that have a store.
+type running struct {
+	mu    sync.Mutex
+	cases map[string]testCase // by the name of their subtest
+	most  int
+}
+
+func (r *running) begin(t *testing.T) {
+	_, name, isCase := strings.Cut(t.Name(), "/")
+	if !isCase {
+		return // a trial of an ability or a hook
+	}
+	rule, k := caseNamed(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cases[name] = k
+	r.most = max(r.most, len(r.cases))
+	busy := 0
+	for other, k := range r.cases {
+		if !k.waits() {
+			busy++
+		}
+		if strings.HasPrefix(other, "rule11/") && len(r.cases) > 1 || rule.alone() && other != name {
+			t.Errorf("%s runs beside %s", name, other)
+		}
+	}
+	if busy > 1 {
+		t.Errorf("%d busy cases run at the same time", busy)
+	}
+	t.Cleanup(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.cases, name)
+	})
+}
+
+func caseNamed(name string) (rule, testCase) {
+	for _, r := range rules {
+		for _, k := range r.cases {
+			if r.id()+"/"+k.name == name {
+				return r, k
+			}
+		}
+	}
+	return rule{}, testCase{}
+}
+
+func TestCasesThatWaitRunBesideABusyOne(t *testing.T) {
+	config := configOf(nil)
+	r := running{cases: make(map[string]testCase)}
+	open := config.New
+	config.New = func(t *testing.T) driver.Connector {
+		r.begin(t)
+		return open(t)
+	}
+	Run(t, config)
+	if r.most < 2 || r.most > config.Parallel {
+		t.Errorf("at most %d cases ran at the same time, expected 2 to %d", r.most, config.Parallel)
+	}
 }
 
 type plain struct{ driver.Session }
