@@ -26,13 +26,14 @@ type testCase struct {
 	name  string
 	why   string // how locks suffer if the driver fails the case
 	needs need
+	idle  bool // mostly waits, although it ends no session
 	run   func(c *check)
 }
 
-// waits reports whether the case ends sessions, and so mostly waits for session
-// timeouts. Other cases send many requests.
+// waits reports whether the case mostly waits for session timeouts, as cases do
+// that end sessions. Other cases send many requests.
 func (k testCase) waits() bool {
-	return k.needs&(needDrop|needCutOff|needDelayReplies|needPause) != 0
+	return k.idle || k.needs&(needDrop|needCutOff|needDelayReplies|needPause) != 0
 }
 
 type rule struct {

@@ -10,7 +10,7 @@ import (
 
 var endCases = []testCase{
 	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted", run: endNotYet},
-	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", run: endIdle},
+	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", idle: true, run: endIdle},
 	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
 		needs: needDrop, run: endExpired},
 	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: endBeforeNodesGo},

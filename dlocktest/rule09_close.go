@@ -20,7 +20,7 @@ var closeCases = []testCase{
 	{name: "a-second-close-does-nothing", why: "programs close a session twice: with defer, and when they handle an error", run: closeTwice},
 	{name: "concurrent-closes-return-alike", why: "programs close a session twice: with defer, and when they handle an error", run: closeConcurrently},
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
-	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createAfterClose},
+	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, idle: true, run: createAfterClose},
 	{name: "close-of-a-session-that-expired-returns", why: "a program whose session has ended could not exit", needs: needDrop, run: closeExpired},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},

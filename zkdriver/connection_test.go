@@ -228,6 +228,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 		"held requests": func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) },
 	} {
 		p := zktest.NewProxy(t, server.Addr())
+		defer p.Heal() // the sessions are closed once more, and then need not wait
 		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=2s")
 		place, err := create(within(t), s, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
