@@ -300,7 +300,7 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()
-		hook(ctx, GrantedInfo{Lock: c.name, Node: p.Name, Mode: c.want.mode(), Token: p.Token, Waited: c.elapsed()})
+		hook(ctx, GrantedInfo{Lock: c.name, Node: p.Name, Mode: c.want.mode(), Try: c.try, Token: p.Token, Waited: c.elapsed()})
 	}
 }
 

@@ -161,6 +161,7 @@ func (e *timeoutError) Unwrap() []error {
 // lostError matches ErrLost and its cause.
 type lostError struct {
 	lock, node string
+	mode       Mode // of the hold at its loss
 	cause      error
 }
 

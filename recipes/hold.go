@@ -110,6 +110,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 	if len(contexts) > 0 {
 		return contexts, false, true
 	}
+	err.mode = h.mode()
 	h.lost = err
 	for _, l := range h.locks {
 		if l.lost != nil {
@@ -134,7 +135,7 @@ func (h *hold) reportLoss(err *lostError, granted bool) {
 
 func (h *hold) traceLost(err *lostError) {
 	if end := h.ending(); end.trace.Lost != nil {
-		end.trace.Lost(end.ctx, LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
+		end.trace.Lost(end.ctx, LostInfo{Lock: err.lock, Node: err.node, Mode: err.mode, Held: time.Since(h.since), Err: err})
 	}
 }
 
@@ -169,6 +170,14 @@ func (h *hold) ending() *ending {
 // exclusive reports whether any Lock is exclusive. It is called with mu held.
 func (h *hold) exclusive() bool {
 	return slices.ContainsFunc(h.locks, func(l *Lock) bool { return l.exclusive })
+}
+
+// mode is called with mu held.
+func (h *hold) mode() Mode {
+	if h.exclusive() {
+		return Exclusive
+	}
+	return Shared
 }
 
 // heldNow reports whether any Lock is still held, and whether any of those is

@@ -140,6 +140,7 @@ func (i WaitingInfo) String() string {
 type GrantedInfo struct {
 	Lock, Node string
 	Mode       Mode
+	Try        bool // whether the call was TryLock or TryRLock
 	Token      int64
 	Waited     time.Duration
 }
@@ -170,6 +171,7 @@ type DowngradedInfo struct {
 // ReleasedInfo is the argument of Trace.Released.
 type ReleasedInfo struct {
 	Lock, Node string
+	Mode       Mode          // at the end
 	Held       time.Duration // since the grant
 	Err        error
 }
@@ -177,6 +179,7 @@ type ReleasedInfo struct {
 // LostInfo is the argument of Trace.Lost.
 type LostInfo struct {
 	Lock, Node string
+	Mode       Mode          // at the loss
 	Held       time.Duration // since the grant
 	Err        error         // matches ErrLost
 }

@@ -291,3 +291,55 @@ func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
 		require.ErrorIs(w, (<-second).lock.Unlock(), recipes.ErrLost)
 	})
 }
+
+func TestGrantedTellsATryFromALock(t *testing.T) {
+	for _, opts := range [][]recipes.Option{nil, {recipes.WithRetention(recipes.Retention{})}} {
+		inWorld(t, func(w *world) {
+			var tries []bool
+			c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
+				Granted: func(_ context.Context, i recipes.GrantedInfo) { tries = append(tries, i.Try) },
+			}))...)
+			m := c.RWMutex("q")
+			for _, lock := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
+				l, err := lock(bg)
+				require.NoError(w, err)
+				w.unlock(l)
+				time.Sleep(soon) // until no node is retained
+			}
+			assert.Equal(w, []bool{false, true, false, true}, tries)
+		})
+	}
+}
+
+func TestTheEndOfAHoldIsReportedWithItsMode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var ends []string
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Released: func(_ context.Context, i recipes.ReleasedInfo) { ends = append(ends, "released "+i.Mode.String()) },
+			Lost:     func(_ context.Context, i recipes.LostInfo) { ends = append(ends, "lost "+i.Mode.String()) },
+		}))
+		remove := func(l *recipes.Lock) { w.store.Faults().RemoveNode("q", l.Node()) }
+
+		w.unlock(w.won(c.lock(bg)))
+		w.unlock(w.won(c.rlock(bg)))
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.rlock(outer.Context(bg)))
+		w.unlock(outer, inner) // shared since the Unlock of outer
+
+		noticed := w.won(c.lock(bg))
+		time.Sleep(soon) // until the node is watched
+		remove(noticed)
+		<-noticed.Lost()
+		require.ErrorIs(w, noticed.Unlock(), recipes.ErrLost)
+		unnoticed := w.won(c.lock(bg))
+		remove(unnoticed)
+		require.ErrorIs(w, unnoticed.Unlock(), recipes.ErrLost)
+		downgraded := w.won(c.lock(bg))
+		require.NoError(w, downgraded.Downgrade(bg))
+		remove(downgraded)
+		require.ErrorIs(w, downgraded.Unlock(), recipes.ErrLost)
+
+		assert.Equal(w, []string{"released exclusive", "released shared", "released shared",
+			"lost exclusive", "lost exclusive", "lost shared"}, ends)
+	})
+}

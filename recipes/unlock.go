@@ -86,7 +86,7 @@ func (l *Lock) release(lost error) error {
 		err = l.explain(err)
 	}
 	if !errors.Is(err, ErrLost) {
-		h.reportReleased(err)
+		h.reportReleased(l.Mode(), err)
 	}
 	return err
 }
@@ -107,6 +107,7 @@ func (l *Lock) explain(err error) error {
 		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}
 	lost := h.lostError(*loss) // the node was already gone
+	lost.mode = l.Mode()
 	l.noteEnd(lost)
 	h.reportLoss(lost, true)
 	return lost
@@ -114,11 +115,12 @@ func (l *Lock) explain(err error) error {
 
 // reportReleased runs the Released hook. It must come last, because hooks may
 // panic.
-func (h *hold) reportReleased(err error) {
+func (h *hold) reportReleased(mode Mode, err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{
 			Lock: h.queue.name,
 			Node: h.entry.Place().Name,
+			Mode: mode,
 			Held: time.Since(h.since),
 			Err:  err,
 		})
