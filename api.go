@@ -150,6 +150,7 @@ type Trace = recipes.Trace
 // The arguments of the hooks of [Trace].
 type (
 	ConnectedInfo    = recipes.ConnectedInfo
+	HeartbeatInfo    = recipes.HeartbeatInfo
 	SessionEndedInfo = recipes.SessionEndedInfo
 	QueuedInfo       = recipes.QueuedInfo
 	WaitingInfo      = recipes.WaitingInfo

@@ -23,7 +23,7 @@ var floors = [][]string{
 		"rule07_delete.go", "rule08_end.go", "rule09_close.go", "rule10_methods.go", "rule11_leaks.go", "rule12_replace.go",
 		"rule13_released.go", "read.go", "locks.go",
 	},
-	{"rule06_queue.go"},
+	{"rule06_queue.go", "heartbeat.go"},
 	{"doubt.go", "watching.go", "client.go"},
 	{"step.go"},
 	{"hook.go", "want.go"},

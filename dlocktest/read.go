@@ -132,6 +132,8 @@ var describeCases = []testCase{
 		why: "logs and hooks would say wrongly for how long the locks of a client outlive its process", run: describeTimeout},
 	{name: "describe-tells-sessions-apart", why: "an operator who looks for the session of a log line would find another session",
 		run: describeID},
+	{name: "heartbeats-tell-what-was-left-of-the-lease",
+		why: "an operator would not see before the first loss that the session timeout is too short", run: heartbeats},
 }
 
 // wantTimeout checks the session timeout that the driver reports. It may be as

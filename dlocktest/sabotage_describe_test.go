@@ -25,12 +25,26 @@ var describeSabotages = []sabotage{
 			var n atomic.Int64
 			return &misdescribed{s, func(i *driver.SessionInfo) { i.ID += string(rune('a' + n.Add(1))) }}
 		})},
+	{"reports what a heartbeat has left after the renewal", "a lease that reports its term in place of the rest",
+		of(func(s base) *misreported { return &misreported{s} })},
+	{"offers heartbeats and reports none", "a session that wraps another one, and forgets to pass the function on",
+		of(func(s base) *unreported { return &unreported{s} })},
 }
 
 type misdescribed struct {
 	base
 	change func(*driver.SessionInfo)
 }
+
+type misreported struct{ base }
+
+func (s *misreported) OnHeartbeat(f func(left, term time.Duration)) bool {
+	return driver.OnHeartbeat(s.base, func(_, term time.Duration) { f(term, term) })
+}
+
+type unreported struct{ base }
+
+func (s *unreported) OnHeartbeat(func(left, term time.Duration)) bool { return true }
 
 func (s *misdescribed) Describe() driver.SessionInfo {
 	info := driver.Describe(s.base)

@@ -66,6 +66,7 @@ type Lease struct {
 	renewed Instant     // when the lease began or was last renewed; for the error text
 	failure error       // the last argument of Failed since renewed; for the error text
 	err     error
+	onRenew func(left, term time.Duration) // nil if nobody asked
 }
 
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
@@ -332,20 +333,40 @@ func (l *Lease) start() Instant { return Instant{counted: time.Duration(l.from.L
 // Renew reports whether the lease is running. It does not revive a lease whose
 // term has passed, even if no method has noticed that before.
 func (l *Lease) Renew(sent Instant) bool {
+	running, left, report := l.renew(sent)
+	if report != nil {
+		report(left, l.term)
+	}
+	return running
+}
+
+// renew also returns the function of OnRenew, if it is to be called, and what
+// was left of the lease.
+func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.check() != nil {
-		return false
+		return false, 0, nil
 	}
 	l.renewed, l.failure = l.Now(), nil
 	if !l.begun.Load() {
 		l.begin(sent)
-		return l.check() == nil
+		return l.check() == nil, 0, nil
 	}
 	if sent.since(l.start()) > 0 {
+		left, report = l.leftAt(l.renewed), l.onRenew
 		l.from.Store(int64(sent.counted))
 	}
-	return true
+	return true, left, report
+}
+
+// OnRenew has f called each time that Renew makes a lease that has begun end
+// later, as [HeartbeatReporter] describes. It replaces the function of an
+// earlier call. Drivers implement HeartbeatReporter with it.
+func (l *Lease) OnRenew(f func(left, term time.Duration)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onRenew = f
 }
 
 // CountFrom counts the lease from the given instant, which, unlike in Renew,

@@ -349,3 +349,32 @@ func TestDoneIsClosedWhenErrReportsTheEnd(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+func TestOnRenewReportsWhatWasLeftBeforeTheRenewal(t *testing.T) {
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
+	defer l.End(nil)
+	var left []time.Duration
+	l.OnRenew(func(rest, of time.Duration) {
+		require.NoError(t, l.Err(), "f may call the lease")
+		assert.Equal(t, term, of)
+		left = append(left, rest)
+	})
+	began := l.Now()
+	require.True(t, l.Renew(began))
+	assert.Empty(t, left, "the lease has begun, and was not renewed")
+
+	c.step(term/4, term/4)
+	sent := l.Now()
+	c.step(term/2, term/2)
+	require.True(t, l.Renew(sent))
+	require.True(t, l.Renew(began)) // renews nothing
+	c.step(term/4, term/4)
+	require.True(t, l.Renew(l.Now()))
+	assert.Equal(t, []time.Duration{term / 4, term / 4}, left)
+
+	l.OnRenew(nil)
+	c.step(1, 1)
+	require.True(t, l.Renew(l.Now()))
+	assert.Len(t, left, 2)
+}

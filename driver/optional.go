@@ -11,8 +11,8 @@ import (
 // returns an error that matches [errors.ErrUnsupported]. The latter is for a
 // session that wraps another one, or whose abilities depend on its server.
 //
-// Call the functions [Replace], [Read], [Walk] and [Describe] rather than the
-// interfaces. They handle both cases.
+// Call the functions [Replace], [Read], [Walk], [Describe] and [OnHeartbeat]
+// rather than the interfaces. They handle both cases.
 
 // Replacer is a session that can change the prefix of a node. This turns an
 // exclusive lock into a shared one without losing its place in the queue.
@@ -61,6 +61,21 @@ type Describer interface {
 	Describe() SessionInfo
 }
 
+// HeartbeatReporter is a session that tells how close it came to its end before
+// each renewal of its lease. No lock depends on it.
+type HeartbeatReporter interface {
+	// OnHeartbeat has f called after each answer of the store that has renewed
+	// the session's lease. The argument left is what was left of the lease when
+	// the answer arrived, and term is how long the lease runs without a
+	// renewal. A later call replaces f; nil stops the calls.
+	//
+	// The session may hold locks of its own while it calls f, and may call it
+	// concurrently. So f returns at once, and calls no method of the session.
+	//
+	// OnHeartbeat reports whether the session supports this.
+	OnHeartbeat(f func(left, term time.Duration)) bool
+}
+
 // Replace calls s.Replace: see [Replacer]. If the session does not support it,
 // the error matches [errors.ErrUnsupported].
 func Replace(ctx context.Context, s Session, queue string, p Place, prefix string) (Place, error) {
@@ -95,6 +110,13 @@ func Describe(s Session) SessionInfo {
 		return d.Describe()
 	}
 	return SessionInfo{}
+}
+
+// OnHeartbeat calls s.OnHeartbeat: see [HeartbeatReporter]. It reports whether
+// the session supports it.
+func OnHeartbeat(s Session, f func(left, term time.Duration)) bool {
+	h, ok := s.(HeartbeatReporter)
+	return ok && h.OnHeartbeat(f)
 }
 
 // NodeInfo is what a store knows about a node.

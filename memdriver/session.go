@@ -35,12 +35,13 @@ var (
 const closeTimeout = 2 * time.Second
 
 var (
-	_ driver.Connector  = (*Store)(nil)
-	_ driver.Session    = (*session)(nil)
-	_ driver.Replacer   = (*session)(nil)
-	_ driver.NodeReader = (*session)(nil)
-	_ driver.Walker     = (*session)(nil)
-	_ driver.Describer  = (*session)(nil)
+	_ driver.Connector         = (*Store)(nil)
+	_ driver.Session           = (*session)(nil)
+	_ driver.Replacer          = (*session)(nil)
+	_ driver.NodeReader        = (*session)(nil)
+	_ driver.Walker            = (*session)(nil)
+	_ driver.Describer         = (*session)(nil)
+	_ driver.HeartbeatReporter = (*session)(nil)
 )
 
 // session is the client's side of a session.
@@ -89,6 +90,12 @@ func (s *session) Err() error { return s.lease.Err() }
 // Describe implements driver.Describer.
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
+}
+
+// OnHeartbeat implements driver.HeartbeatReporter.
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
 }
 
 // Create implements driver.Session. Order, names, tokens and nodes ahead (rules

@@ -84,6 +84,7 @@ func (c *Client) adopt(ds driver.Session) (*session, error) {
 		c.endedBy(ErrClosed)
 		return nil, ErrClosed
 	}
+	s.watchHeartbeats()
 	return s, nil
 }
 

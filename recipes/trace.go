@@ -16,8 +16,8 @@ import (
 // If a hook panics, the same hook of other traces is still called, and the
 // panic ends the call on whose goroutine it runs. A call of Lock, RLock,
 // TryLock or TryRLock then holds nothing, and its node is removed. Connected,
-// SessionEnded, Lost, Reaped and Downgraded may run on goroutines of the
-// client, where a panic ends the program. With [WithRetention] so may Queued,
+// Heartbeat, SessionEnded, Lost, Reaped and Downgraded may run on goroutines of
+// the client, where a panic ends the program. With [WithRetention] so may Queued,
 // Waiting and Retrying.
 //
 // The first argument of a hook is the context of the call that it reports on,
@@ -37,6 +37,14 @@ type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
 	Connected func(context.Context, ConnectedInfo)
+	// Heartbeat is called after an answer of the store has renewed the lease of
+	// the session. If the smallest HeartbeatInfo.Left nears zero, answers are
+	// so slow that sessions will soon end, and with them their locks: set a
+	// longer session timeout. Answers that follow each other closely may be
+	// reported as one, with the smallest Left. The hook runs on a goroutine of
+	// its own, with context.Background, and delays no heartbeat. It is not
+	// called if the driver has no HeartbeatReporter.
+	Heartbeat func(context.Context, HeartbeatInfo)
 	// SessionEnded is called when a session has ended, with context.Background.
 	SessionEnded func(context.Context, SessionEndedInfo)
 	// Queued is called when a node has joined the queue, with the context of
@@ -80,6 +88,7 @@ type Trace struct {
 func (t *Trace) and(u *Trace) *Trace {
 	return &Trace{
 		Connected:    both(t.Connected, u.Connected),
+		Heartbeat:    both(t.Heartbeat, u.Heartbeat),
 		SessionEnded: both(t.SessionEnded, u.SessionEnded),
 		Queued:       both(t.Queued, u.Queued),
 		Waiting:      both(t.Waiting, u.Waiting),
@@ -111,6 +120,13 @@ type ConnectedInfo struct {
 	Took    time.Duration
 	Session driver.SessionInfo // zero after an error
 	Err     error              // nil if connected
+}
+
+// HeartbeatInfo is the argument of Trace.Heartbeat.
+type HeartbeatInfo struct {
+	Session string        // the ID of driver.SessionInfo
+	Left    time.Duration // what was left of the lease when the answer arrived
+	Term    time.Duration // how long the lease runs without a renewal
 }
 
 // SessionEndedInfo is the argument of Trace.SessionEnded.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -341,5 +344,69 @@ func TestTheEndOfAHoldIsReportedWithItsMode(t *testing.T) {
 
 		assert.Equal(w, []string{"released exclusive", "released shared", "released shared",
 			"lost exclusive", "lost exclusive", "lost shared"}, ends)
+	})
+}
+
+func TestHeartbeatTellsHowMuchOfTheLeaseWasLeft(t *testing.T) {
+	const timeout = 8 * time.Second
+	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(timeout)) }, func(w *world) {
+		var mu sync.Mutex
+		var seen []recipes.HeartbeatInfo
+		taken := func() []recipes.HeartbeatInfo {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { seen = nil }()
+			return seen
+		}
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Heartbeat: func(_ context.Context, i recipes.HeartbeatInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, i)
+		}}))
+		taken()
+
+		time.Sleep(timeout / 8)
+		term := timeout * 3 / 4
+		id := driver.Describe(c.session()).ID
+		assert.Equal(w, []recipes.HeartbeatInfo{{Session: id, Left: term - timeout/8, Term: term}}, taken())
+
+		w.store.Faults().DelayReplies(c.session(), timeout/5)
+		time.Sleep(timeout / 2)
+		least := term
+		for _, i := range taken() {
+			least = min(least, i.Left)
+		}
+		assert.Equal(w, term-timeout/8-timeout/5, least)
+
+		require.NoError(w, c.Close())
+		taken()
+		time.Sleep(timeout)
+		assert.Empty(w, taken(), "heartbeats after Close")
+	})
+}
+
+// A hook that hangs must delay neither the heartbeats nor the locks.
+func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
+	const timeout = 8 * time.Second
+	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(timeout)) }, func(w *world) {
+		entered, goOn := make(chan recipes.HeartbeatInfo), make(chan struct{})
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Heartbeat: func(_ context.Context, i recipes.HeartbeatInfo) {
+			entered <- i
+			<-goOn
+		}}))
+		first := <-entered
+		w.store.Faults().DelayReplies(c.session(), timeout/5)
+		time.Sleep(timeout)
+		w.store.Faults().DelayReplies(c.session(), 0)
+		time.Sleep(2 * timeout)
+		l := w.won(c.lock(bg))
+		require.NoError(w, l.Err())
+		w.unlock(l)
+		goOn <- struct{}{}
+		second := <-entered
+		goOn <- struct{}{}
+		assert.Less(w, second.Left, first.Left-timeout/8)
+		require.NoError(w, c.Close())
 	})
 }

@@ -8,11 +8,12 @@ import (
 )
 
 var (
-	_ driver.Session    = (*session)(nil)
-	_ driver.Replacer   = (*session)(nil)
-	_ driver.NodeReader = (*session)(nil)
-	_ driver.Walker     = (*session)(nil)
-	_ driver.Describer  = (*session)(nil)
+	_ driver.Session           = (*session)(nil)
+	_ driver.Replacer          = (*session)(nil)
+	_ driver.NodeReader        = (*session)(nil)
+	_ driver.Walker            = (*session)(nil)
+	_ driver.Describer         = (*session)(nil)
+	_ driver.HeartbeatReporter = (*session)(nil)
 )
 
 func connect(ctx context.Context, settings *settings) (*session, error) {

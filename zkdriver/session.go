@@ -1,6 +1,8 @@
 package zkdriver
 
 import (
+	"time"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
@@ -26,3 +28,9 @@ func (s *session) Close() error          { return s.conn.Close() }
 // Describe implements driver.Describer. It does not reveal the session's
 // password.
 func (s *session) Describe() driver.SessionInfo { return s.conn.Describe() }
+
+// OnHeartbeat implements driver.HeartbeatReporter.
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.conn.Lease().OnRenew(f)
+	return true
+}

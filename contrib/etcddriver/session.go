@@ -85,6 +85,12 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: sessionName(s.id), Server: strings.Join(s.settings.endpoints, ","), Timeout: s.timeout}
 }
 
+// OnHeartbeat implements [driver.HeartbeatReporter].
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
+}
+
 // sessionName returns the lease ID as 16 hexadecimal digits.
 func sessionName(id clientv3.LeaseID) string {
 	digits := strconv.FormatUint(uint64(id), 16)

@@ -289,6 +289,12 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout}
 }
 
+// OnHeartbeat implements [driver.HeartbeatReporter].
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
+}
+
 // beat sends a heartbeat. Redis expires sessions only while it handles a
 // request, so if another session is due to expire before the next heartbeat,
 // beat schedules an extra one.

@@ -387,6 +387,8 @@ func TestSessionDescribesTheDriversSession(t *testing.T) {
 	require.NoError(t, err)
 	defer plain.Close()
 	assert.Zero(t, driver.Describe(plain))
+	assert.True(t, driver.OnHeartbeat(s, func(_, _ time.Duration) {}))
+	assert.False(t, driver.OnHeartbeat(plain, func(_, _ time.Duration) {}))
 }
 
 // undescribed hides its sessions' optional methods.

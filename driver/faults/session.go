@@ -71,6 +71,11 @@ func (s *session) Err() error            { return s.inner.Err() }
 // Describe implements driver.Describer.
 func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
 
+// OnHeartbeat implements driver.HeartbeatReporter.
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	return driver.OnHeartbeat(s.inner, f)
+}
+
 func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }
 
 // end ends the session. When end returns, Done is closed, but the nodes may

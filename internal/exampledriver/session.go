@@ -208,6 +208,11 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
 }
 
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
+}
+
 // beat sends a heartbeat. It does not wait for the store's lock, so a busy
 // store does not delay it.
 func (s *session) beat(context.Context) error { return s.renew() }

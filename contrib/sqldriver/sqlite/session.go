@@ -660,6 +660,12 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.presence.id, Server: s.path, Timeout: s.timeout}
 }
 
+// OnHeartbeat implements driver.HeartbeatReporter.
+func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
+}
+
 // Close implements [driver.Session]. It ends the lease first and then the
 // session in the database, even if the lease has already expired.
 func (s *session) Close() error {

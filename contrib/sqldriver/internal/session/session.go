@@ -40,11 +40,12 @@ type Session struct {
 }
 
 var (
-	_ driver.Session    = (*Session)(nil)
-	_ driver.Replacer   = (*Session)(nil)
-	_ driver.NodeReader = (*Session)(nil)
-	_ driver.Walker     = (*Session)(nil)
-	_ driver.Describer  = (*Session)(nil)
+	_ driver.Session           = (*Session)(nil)
+	_ driver.Replacer          = (*Session)(nil)
+	_ driver.NodeReader        = (*Session)(nil)
+	_ driver.Walker            = (*Session)(nil)
+	_ driver.Describer         = (*Session)(nil)
+	_ driver.HeartbeatReporter = (*Session)(nil)
 )
 
 // Connect begins a session. Its errors start with name, the name of the
@@ -114,6 +115,12 @@ func (s *Session) Store() Store { return s.store }
 // Describe implements driver.Describer.
 func (s *Session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout}
+}
+
+// OnHeartbeat implements driver.HeartbeatReporter.
+func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
 }
 
 // ask makes a request while the session is alive. It ends the session if the

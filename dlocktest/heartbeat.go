@@ -1,0 +1,35 @@
+package dlocktest
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// heartbeats checks the first heartbeat of a session, if the driver reports any.
+func heartbeats(c *check) {
+	type heartbeat struct{ left, term time.Duration }
+	s, first := c.session(), make(chan heartbeat, 1)
+	if !driver.OnHeartbeat(s, func(left, term time.Duration) {
+		select {
+		case first <- heartbeat{left, term}:
+		default:
+		}
+	}) {
+		return
+	}
+	c.create(s, "q", writer)
+	timeout := c.config.sessionTimeout()
+	select {
+	case h := <-first:
+		// A lease was renewed some time after the request that it counted from.
+		if h.left <= 0 || h.left >= h.term || h.term >= timeout {
+			c.errorf("a heartbeat reported %v left of a term of %v, expected more than zero, less than the term, and a term below the session timeout of %v",
+				h.left, h.term, timeout)
+		}
+	case <-s.Done():
+		c.wantAlive(s, "creating a node")
+	case <-time.After(timeout):
+		c.errorf("OnHeartbeat returned true, and no heartbeat was reported for %v", timeout)
+	}
+}

@@ -1,0 +1,53 @@
+package recipes
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// heartbeats hands the heartbeats of a session to the Heartbeat hook, on a
+// goroutine of its own, because a driver must not be delayed.
+type heartbeats struct {
+	session string
+	mu      sync.Mutex         // held while sending to next
+	next    chan HeartbeatInfo // capacity 1; holds the worst heartbeat not yet reported
+}
+
+// watchHeartbeats calls the Heartbeat hook, if there is one, until the session
+// ends.
+func (s *session) watchHeartbeats() {
+	hook := s.client.options.trace.Heartbeat
+	if hook == nil {
+		return
+	}
+	h := &heartbeats{session: driver.Describe(s.ofDriver()).ID, next: make(chan HeartbeatInfo, 1)}
+	if !driver.OnHeartbeat(s.ofDriver(), h.note) {
+		return
+	}
+	s.client.spawn(func() {
+		for {
+			select {
+			case i := <-h.next:
+				hook(context.Background(), i)
+			case <-s.Done():
+				return
+			case <-s.client.done:
+				return
+			}
+		}
+	})
+}
+
+func (h *heartbeats) note(left, term time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case unreported := <-h.next:
+		left = min(left, unreported.Left)
+	default:
+	}
+	h.next <- HeartbeatInfo{Session: h.session, Left: left, Term: term}
+}
