@@ -66,6 +66,9 @@ type RWMutex = recipes.RWMutex
 //	func (l *Lock) GoString() string
 type Lock = recipes.Lock
 
+// FromContext returns the Lock that ctx belongs to: see [recipes.FromContext].
+func FromContext(ctx context.Context) *Lock { return recipes.FromContext(ctx) }
+
 // WithoutReentry returns a child of ctx that does not re-enter locks: see
 // [recipes.WithoutReentry].
 func WithoutReentry(ctx context.Context) context.Context { return recipes.WithoutReentry(ctx) }

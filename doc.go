@@ -13,16 +13,16 @@
 //	}
 //	defer client.Close()
 //
-//	lock, err := client.RWMutex("stock/42").Lock(ctx) // waits for the lock
-//	if err != nil {
-//		return err // the lock is not held, and there is nothing to give back
-//	}
-//	defer lock.Unlock()
-//	return save(lock.Context(ctx), order, lock.Token())
+//	// waits for the lock, calls the function while holding it, and unlocks
+//	err = client.RWMutex("stock/42").WithLock(ctx, func(ctx context.Context) error {
+//		return save(ctx, order, dlock.FromContext(ctx).Token())
+//	})
 //
-// A lock can be lost while it is held, so work under lock.Context, and have the
-// resource check lock.Token where a late write would do harm. The page
-// docs/use/guarantees.md says what is guaranteed under which conditions.
+// A lock can be lost while it is held. The function's ctx then ends, and WithLock
+// returns [ErrLost]. Have the resource check the token where a late write would do
+// harm. The page docs/use/guarantees.md says what is guaranteed under which
+// conditions. After Lock instead of WithLock, work under lock.Context, and return
+// the error of lock.Unlock, which tells of a loss.
 //
 // The types are aliases for those of package [recipes], which documents their
 // methods.
@@ -66,7 +66,8 @@
 //   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
 //   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]
 //   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]
-//   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock]
+//   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock],
+//     [FromContext]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
 //   - Refuse late writes: [recipes.Lock.Token]

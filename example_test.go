@@ -29,17 +29,13 @@ func ship(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	lock, err := client.RWMutex("stock/42").Lock(ctx) // waits for the lock
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
-
-	ctx = lock.Context(ctx) // ends when the lock is lost
-	return save(ctx, lock)
+	return client.RWMutex("stock/42").WithLock(ctx, save) // waits for the lock
 }
 
-func save(ctx context.Context, lock *dlock.Lock) error {
+// save runs while the lock is held. Its context ends when the lock is lost, and
+// WithLock then returns an error that matches dlock.ErrLost.
+func save(ctx context.Context) error {
+	lock := dlock.FromContext(ctx)
 	fmt.Printf("%v, token %d\n", lock.Mode(), lock.Token()) // the resource refuses smaller tokens
 	return ctx.Err()
 }
@@ -173,6 +169,31 @@ func ExampleLock_lost() {
 	// Output:
 	// true
 	// true
+}
+
+// A function that locks and unlocks by itself returns the error of Unlock, too.
+// Here an operator removes the node of the lock, so the result matches ErrLost,
+// which the error of the context alone does not.
+func ExampleLock_unlock() {
+	store := memdriver.New()
+	client := dlock.NewClient(store)
+	defer client.Close()
+
+	work := func(ctx context.Context) (err error) {
+		lock, err := client.RWMutex("stock/42").Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lock.Unlock()) }()
+
+		ctx = lock.Context(ctx)
+		store.Faults().RemoveNode("stock/42", lock.Node())
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err := work(context.Background())
+	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, dlock.ErrLost))
+	// Output: true true
 }
 
 // Work under the context of a lock stops when the lock is lost, here because an

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -49,8 +50,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 		return c.Context
 	}
 	outer, _ := parent.Value(h.queue.key).(*heldIn)
-	ctx, cancel := context.WithCancelCause(parent)
-	ctx = context.WithValue(ctx, h.queue.key, &heldIn{lock: l, outer: outer})
+	inner, cancel := context.WithCancelCause(parent)
+	ctx := &heldContext{inner, h.queue.key, heldIn{lock: l, outer: outer}}
 	switch {
 	case l.unlocked:
 		cancel(l.notHeld())
@@ -60,6 +61,43 @@ func (l *Lock) Context(parent context.Context) context.Context {
 		l.keep(key, parent, &lockContext{Context: ctx, cancel: cancel})
 	}
 	return ctx
+}
+
+// FromContext returns the Lock whose [Lock.Context] is ctx or its nearest
+// ancestor, such as the Lock that [RWMutex.WithLock] holds while its function
+// runs. The Lock may be unlocked or lost by now.
+//
+// If there is none, or if a context of [WithoutReentry] is nearer, FromContext
+// returns nil. A nil Lock behaves like an unlocked one.
+func FromContext(ctx context.Context) *Lock {
+	if ctx == nil {
+		return nil
+	}
+	if in, ok := ctx.Value(nearest{}).(*heldIn); ok {
+		return in.lock
+	}
+	return nil
+}
+
+// nearest is a key to which every heldContext has a value.
+type nearest struct{}
+
+// heldContext is a context that belongs to a Lock.
+type heldContext struct {
+	context.Context
+	key any // the holdsKey
+	in  heldIn
+}
+
+func (c *heldContext) Value(key any) any {
+	if key == c.key || key == (nearest{}) {
+		return &c.in
+	}
+	return c.Context.Value(key)
+}
+
+func (c *heldContext) String() string {
+	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.lock.hold.queue.name))
 }
 
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {

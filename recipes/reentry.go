@@ -9,14 +9,15 @@ import (
 // Goroutines have no identity, so a holder that takes its lock again is
 // recognised by a context from [Lock.Context].
 
-// holdsKey is the context key under which [Lock.Context] stores the Lock.
+// holdsKey is the key to which a context of [Lock.Context] has a heldIn as its
+// value.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is the context value stored under a holdsKey. outer is set if the
-// parent context belongs to another Lock of the same name.
+// heldIn says which Lock a context belongs to. outer is set if the parent
+// context belongs to another Lock of the same name.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
@@ -27,10 +28,11 @@ type heldIn struct {
 // goroutines that must be excluded by the lock of the goroutine that started
 // them, or by each other.
 //
-// The child is otherwise like ctx. A context of [Lock.Context] ends with its
-// lock, so a goroutine that waits for that lock also needs
-// context.WithoutCancel. Calling [Lock.Context] with the child yields a context
-// that re-enters that Lock. A nil ctx counts as context.Background.
+// The child is otherwise like ctx, but [FromContext] finds no Lock in it. A
+// context of [Lock.Context] ends with its lock, so a goroutine that waits for
+// that lock also needs context.WithoutCancel. Calling [Lock.Context] with the
+// child yields a context that re-enters that Lock. A nil ctx counts as
+// context.Background.
 //
 // If a goroutine waits for a lock whose holder waits for the goroutine, both
 // wait forever. Use TryLock or a deadline where that can happen.
@@ -45,7 +47,8 @@ func WithoutReentry(ctx context.Context) context.Context {
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {
-	if _, ok := key.(holdsKey); ok {
+	switch key.(type) {
+	case holdsKey, nearest:
 		return nil
 	}
 	return c.Context.Value(key)

@@ -136,9 +136,11 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // WithLock calls f while holding the lock exclusively, and then unlocks, even
 // if f panics.
 //
-// The context passed to f is one of [Lock.Context]. It is cancelled when the
-// lock is lost, with a cause that matches [ErrLost]. Taking the same lock with
-// it is a re-entry, so goroutines that share it do not exclude each other.
+// The context passed to f is one of [Lock.Context], from which [FromContext]
+// returns the Lock. It is cancelled when the lock is lost, with a cause that
+// matches [ErrLost]. Taking the same lock with it is a re-entry, so goroutines
+// that share it do not exclude each other. If f unlocks the Lock itself,
+// WithLock returns [ErrNotHeld].
 //
 // The error tells what happened:
 //

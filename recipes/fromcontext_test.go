@@ -1,0 +1,115 @@
+package recipes_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestWithLockPassesItsLockInTheContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		for name, with := range c.with() {
+			require.NoError(w, with(bg, func(ctx context.Context) error {
+				l := recipes.FromContext(ctx)
+				require.NoError(w, l.Err())
+				assert.Equal(w, name == "WithLock", l.Mode() == recipes.Exclusive)
+				assert.Positive(w, l.Token())
+				return nil
+			}))
+		}
+	})
+}
+
+func TestFromContextReturnsTheNearestLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		q := w.won(c.lock(bg))
+		other, err := c.RWMutex("other").Lock(bg)
+		require.NoError(w, err)
+
+		ctx := q.Context(bg)
+		assert.Same(w, q, recipes.FromContext(ctx))
+		assert.Same(w, q, recipes.FromContext(context.WithValue(ctx, callerKey{}, "child")))
+		both := other.Context(ctx)
+		assert.Same(w, other, recipes.FromContext(both))
+		assert.Same(w, q, recipes.FromContext(q.Context(both)))
+
+		again := w.won(c.lock(ctx))
+		assert.Same(w, again, recipes.FromContext(again.Context(ctx)))
+		w.unlock(again, q, other)
+		assert.Same(w, other, recipes.FromContext(both), "also after Unlock")
+	})
+}
+
+func TestFromContextFindsNoLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		outside := recipes.WithoutReentry(l.Context(bg))
+		for _, ctx := range []context.Context{nil, bg, new(recipes.Lock).Context(bg), outside} {
+			found := recipes.FromContext(ctx)
+			assert.Nil(w, found)
+			assert.ErrorIs(w, found.Err(), recipes.ErrNotHeld)
+			assert.Zero(w, found.Token())
+		}
+		assert.Same(w, l, recipes.FromContext(l.Context(outside)))
+		w.unlock(l)
+	})
+}
+
+func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		assert.Equal(w, "context.Background.WithCancel.WithLock(q)", fmt.Sprint(l.Context(bg)))
+		w.unlock(l)
+	})
+}
+
+// The error of a context that ended by a loss is context.Canceled, so whatever
+// the library returns for such a context has to tell of the loss.
+func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx := l.Context(bg)
+		mine, err := c.RWMutex("mine").Lock(bg)
+		require.NoError(w, err)
+		w.store.Faults().RemoveNode("q", l.Node())
+		time.Sleep(soon) // until the node is watched
+		require.ErrorIs(w, ctx.Err(), context.Canceled)
+		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+
+		calls := map[string]func(context.Context) error{"Ping": c.Ping, "Downgrade": mine.Downgrade}
+		for _, lock := range []string{"q", "other"} {
+			m := c.RWMutex(lock)
+			for name, take := range map[string]func(context.Context) (*recipes.Lock, error){
+				"Lock": m.Lock, "RLock": m.RLock, "TryLock": m.TryLock, "TryRLock": m.TryRLock,
+			} {
+				calls[name+" "+lock] = func(ctx context.Context) error {
+					_, err := take(ctx)
+					return err
+				}
+			}
+			nothing := func(context.Context) error { return nil }
+			calls["WithLock "+lock] = func(ctx context.Context) error { return m.WithLock(ctx, nothing) }
+			calls["WithRLock "+lock] = func(ctx context.Context) error { return m.WithRLock(ctx, nothing) }
+			calls["Queue "+lock] = func(ctx context.Context) error {
+				_, err := m.Queue(ctx)
+				return err
+			}
+		}
+		for name, call := range calls {
+			for kind, ctx := range map[string]context.Context{"held": ctx, "outside": recipes.WithoutReentry(ctx)} {
+				assert.ErrorIs(w, call(ctx), recipes.ErrLost, "%s, %s", name, kind)
+			}
+		}
+		assert.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.NoError(w, mine.Unlock())
+	})
+}
