@@ -29,6 +29,7 @@ var (
 //
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
 //	func (c *Client) Ping(ctx context.Context) error
+//	func (c *Client) Shutdown(ctx context.Context) error
 //	func (c *Client) Close() error
 //	func (c *Client) String() string
 //	func (c *Client) GoString() string

@@ -49,7 +49,7 @@
 //     the function. The error matches that of Lock or RLock, too.
 //   - [ErrUpgrade]: the caller holds the lock shared and wants it exclusively, which
 //     would be a deadlock. Unlock first, or lock exclusively from the start.
-//   - [ErrClosed]: the client is closed, or was never opened.
+//   - [ErrClosed]: the client is closed or shutting down, or was never opened.
 //   - [ErrBadName]: the name breaks the rules of [recipes.Client.RWMutex].
 //
 // # Drivers
@@ -62,7 +62,8 @@
 // # Calls by task
 //
 //   - Open a store: [Open], [NewClient]; drivers: [Drivers], [Register]
-//   - Check the store, close: [recipes.Client.Ping], [recipes.Client.Close]
+//   - Check the store: [recipes.Client.Ping]
+//   - End: [recipes.Client.Shutdown], [recipes.Client.Close]
 //   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
 //   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]
 //   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]

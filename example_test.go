@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -69,6 +72,37 @@ func ExampleNewClient() {
 	_, err := two.RWMutex("stock/42").TryLock(ctx)
 	fmt.Println(errors.Is(err, dlock.ErrLocked))
 	// Output: true
+}
+
+// A program that is told to stop lets its holders finish, but starts no work
+// under another lock.
+func ExampleClient_shutdown() {
+	client, _ := dlock.Open("mem", "")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	started := make(chan bool)
+	var worker errgroup.Group
+	worker.Go(func() error {
+		// This work is not under ctx, because it has to finish.
+		return client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+			close(started)
+			time.Sleep(10 * time.Millisecond)
+			return ctx.Err()
+		})
+	})
+	<-started
+	stop() // as a signal would do
+
+	<-ctx.Done()
+	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	fmt.Println("shutdown:", client.Shutdown(grace))
+	fmt.Println("work:", worker.Wait())
+	_, err := client.RWMutex("stock/43").Lock(context.Background())
+	fmt.Println(errors.Is(err, dlock.ErrClosed))
+	// Output:
+	// shutdown: <nil>
+	// work: <nil>
+	// true
 }
 
 // Readers hold a lock together.

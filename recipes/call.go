@@ -53,7 +53,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	if l, err := c.reenter(ctx, c.want); l != nil || err != nil {
 		return l, err
 	}
-	if err := c.client.beginCall(); err != nil {
+	if err := c.client.beginRequest(); err != nil {
 		return nil, lockError(c.name, err)
 	}
 	defer c.client.endCall()
@@ -210,7 +210,7 @@ func (c *call) retry(ctx context.Context, err error) error {
 		return err // from Pause
 	}
 	switch {
-	case c.client.closedOr(nil) != nil:
+	case c.client.drains():
 		return lockError(c.name, ErrClosed)
 	case ctx.Err() != nil:
 		c.unanswered(err)
@@ -252,7 +252,7 @@ func (c *call) Pause(ctx context.Context, err error) error {
 		return nil
 	case <-ctx.Done():
 		return c.interrupted(ctx)
-	case <-c.client.done:
+	case <-c.client.draining:
 		return lockError(c.name, ErrClosed)
 	}
 }
@@ -268,7 +268,14 @@ func (c *call) Answered() {
 // holdAlone grants the entry to a hold of its own (no retention).
 func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e, nil)
-	return l, e.Grant(h.tellLoss)
+	if !h.enlist() {
+		return nil, ErrClosed
+	}
+	err := e.Grant(h.tellLoss)
+	if err != nil {
+		h.discharge()
+	}
+	return l, err
 }
 
 func (c *call) reportQueued(ctx context.Context, p driver.Place) {

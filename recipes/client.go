@@ -30,7 +30,7 @@ const (
 // share it. A lock is bound to the session in which it was granted.
 //
 // One Client can serve a whole program. It is safe for concurrent use and must
-// not be copied. Close ends it.
+// not be copied. Shutdown or Close ends it.
 //
 // Get a Client from dlock.Open or [NewClient]. The zero value and a nil *Client
 // behave like a closed client: a call that needs the store returns an error
@@ -43,8 +43,10 @@ type Client struct {
 	live    atomic.Pointer[session] // the latest session; nil before the first
 	dialing dialing
 
-	done  chan struct{} // closed when Close begins
-	calls *calls
+	draining chan struct{} // closed when Shutdown or Close begins: no lock is granted any more
+	done     chan struct{} // closed when Close begins
+	calls    *calls
+	holds    *calls // not a call each, but a hold whose last Unlock is awaited by Shutdown
 
 	cohorts cohorts
 	engine  engine.Client
@@ -64,13 +66,15 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		connector: c,
 		options:   o,
 		dialing:   dialing{pace: pace{Retries: engine.Retries{New: o.backOff}}},
+		draining:  make(chan struct{}),
 		done:      make(chan struct{}),
 		calls:     newCalls(),
+		holds:     newCalls(),
 		sessions:  make(map[*session]struct{}),
 		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
-	client.engine = engine.Client{Go: client.spawn, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
+	client.engine = engine.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
 	return client
 }
 
@@ -90,7 +94,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("dlock: ping: nil context")
 	}
-	if err := c.beginCall(); err != nil {
+	if err := c.beginRequest(); err != nil {
 		return fmt.Errorf("dlock: ping: %w", err)
 	}
 	defer c.endCall()
@@ -138,7 +142,8 @@ func (c *Client) String() string {
 // GoString returns the result of String as "dlock.Client(...)".
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
-// Close ends the client and releases all its locks. Calls in flight return
+// Close ends the client and releases all its locks; [Client.Shutdown] waits for
+// their holders first. Calls in flight return
 // [ErrClosed], and the Lost channel of every lock closes. Close then ends the
 // client's sessions in the store, including lost ones that may still exist
 // there, which removes their nodes. It waits for at most 20 s.
@@ -165,11 +170,9 @@ func (c *Client) beginClose() bool {
 		return false
 	}
 	c.closing = true
+	c.drain()
 	close(c.done)
 	c.calls.close()
-	if a := c.dialing.attempt; a != nil && a.cancel != nil {
-		a.cancel(ErrClosed)
-	}
 	return true
 }
 
@@ -209,6 +212,14 @@ func (c *Client) beginCall() error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// beginRequest is beginCall for a call of the user, which Shutdown refuses.
+func (c *Client) beginRequest() error {
+	if c.drains() {
+		return ErrClosed
+	}
+	return c.beginCall()
 }
 
 func (c *Client) endCall() { c.calls.end() }
@@ -281,6 +292,12 @@ func (c *calls) close() {
 	if c.active == 0 {
 		close(c.ended)
 	}
+}
+
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.active
 }
 
 func (c *calls) await(limit time.Duration) bool {

@@ -86,7 +86,7 @@ func (c *cohort) awaitRemoval(ctx context.Context, call *call, removed <-chan st
 		return nil
 	case <-ctx.Done():
 		return call.interrupted(ctx)
-	case <-call.client.done:
+	case <-call.client.draining:
 		return lockError(call.name, ErrClosed)
 	}
 }
@@ -105,7 +105,7 @@ func (c *cohort) awaitLock(ctx context.Context, call *call, w *waiter) (*Lock, e
 		case <-ctx.Done():
 			c.giveUp(call, w)
 			return nil, call.interrupted(ctx)
-		case <-call.client.done:
+		case <-call.client.draining:
 			c.giveUp(call, w)
 			return nil, lockError(call.name, ErrClosed)
 		}
@@ -200,13 +200,13 @@ func (c *cohort) discard(l *Lock) {
 func (c *cohort) confirm(ctx context.Context, call *call, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
-	case call.client.closedOr(nil) != nil:
-		err = lockError(call.name, ErrClosed)
 	case l.hold.ended() != nil:
 		c.discard(l)
 		return nil, nil
 	case err != nil:
 		err = call.interrupted(ctx)
+	case !l.hold.enlist():
+		err = lockError(call.name, ErrClosed)
 	}
 	if err != nil {
 		c.discard(l)

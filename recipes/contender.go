@@ -71,7 +71,7 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 }
 
 func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
-	if err := q.client.beginCall(); err != nil {
+	if err := q.client.beginRequest(); err != nil {
 		return nil, lockError(q.name, err)
 	}
 	defer q.client.endCall()

@@ -43,10 +43,13 @@ type dialAttempt struct {
 }
 
 // joinAttempt returns the attempt in flight, or starts one. It returns nil once
-// Close has begun.
+// Shutdown or Close has begun.
 func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.drains() {
+		return nil
+	}
 	if c.dialing.attempt == nil {
 		a := &dialAttempt{ended: make(chan struct{}), err: errNoSession}
 		if !c.spawn(func() {
@@ -109,7 +112,7 @@ func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
 	}
-	if !c.dialing.pace.sleep(c.done) {
+	if !c.dialing.pace.sleep(c.draining) {
 		return nil, ErrClosed
 	}
 	ds, err := c.connect(ctx, a)
@@ -181,7 +184,7 @@ func (c *Client) beginConnect(a *dialAttempt, cancel context.CancelCauseFunc) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closing:
+	case c.drains():
 		return ErrClosed
 	case c.connector == nil:
 		return errNoConnector

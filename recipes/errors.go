@@ -52,7 +52,8 @@ var (
 	// exclusively. Waiting would deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
-	// ErrClosed is returned by all calls on a closed client and its locks.
+	// ErrClosed is returned by all calls on a closed client and its locks, and
+	// by calls for a lock once Client.Shutdown has begun.
 	ErrClosed = errors.New("client closed")
 
 	// ErrBadName is returned by every use of a lock with an invalid name; see

@@ -20,6 +20,8 @@ type hold struct {
 	entry  *engine.Entry
 	shared *sharedEntry // the entry's owner with retention; nil without
 	since  time.Time
+	// enlisted is set before the first Lock is returned: see enlist.
+	enlisted bool
 
 	mu    sync.Mutex
 	locks []*Lock // guarded by mu; Locks not yet unlocked

@@ -55,7 +55,7 @@ func (c *Client) awaitSession(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		c.giveUp(a)
 		return nil, ctx.Err()
-	case <-c.done:
+	case <-c.draining:
 		return nil, ErrClosed
 	}
 }

@@ -78,6 +78,7 @@ func (l *Lock) Unlock() error {
 // over other errors, because it explains them.
 func (l *Lock) release(lost error) error {
 	h := l.hold
+	defer h.discharge()
 	err := h.giveEntryBack()
 	if lost != nil {
 		return lost

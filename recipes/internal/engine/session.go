@@ -13,8 +13,11 @@ import (
 type Client struct {
 	// Go runs f on a goroutine that the client's Close waits for. Once Close
 	// has begun, it returns false instead.
-	Go     func(f func()) bool
-	Closed <-chan struct{}
+	Go func(f func()) bool
+	// Draining is closed when no entry may be granted any more, at the latest
+	// with Closed.
+	Draining <-chan struct{}
+	Closed   <-chan struct{}
 	// BackOff paces the retries of the reaper.
 	BackOff func() BackOff
 	Logger  *slog.Logger

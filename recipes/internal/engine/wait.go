@@ -206,7 +206,7 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 		return false, ErrCallOver
 	case <-w.call.Interrupt():
 		return false, ErrInterrupted
-	case <-w.session.client.Closed:
+	case <-w.session.client.Draining:
 		return false, errClosing
 	}
 }

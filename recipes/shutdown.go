@@ -1,0 +1,89 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+// Shutdown ends the client when its locks have been unlocked, like the method
+// of net/http.Server. From now on no lock is granted: calls that wait for one
+// leave the queue and return [ErrClosed], and so do new calls. A call that waits
+// for an answer of the store returns after that.
+//
+// Holders go on. They keep their locks until they unlock, and may re-enter and
+// downgrade them. A lock that was lost counts as held until Unlock, because its
+// holder may still be working. After the last Unlock, or when ctx ends,
+// Shutdown calls [Client.Close] and returns its error. Do not call it while
+// holding a lock: it would wait until ctx ends.
+//
+// If locks were still held, because ctx ended or Close was called meanwhile, the
+// error says how many, and matches the error of ctx or ErrClosed. They are lost
+// then. After Close, Shutdown returns the result of Close.
+func (c *Client) Shutdown(ctx context.Context) error {
+	c = c.opened()
+	if ctx == nil {
+		return errors.New("dlock: shutdown: nil context")
+	}
+	if c.closedOr(nil) != nil {
+		return c.Close()
+	}
+	c.mu.Lock()
+	c.drain()
+	c.mu.Unlock()
+	var cut error
+	select {
+	case <-c.holds.ended:
+	case <-c.done:
+		cut = ErrClosed
+	case <-ctx.Done():
+		cut = engine.WithCause(ctx, ctx.Err())
+	}
+	held := c.holds.count()
+	err := c.Close()
+	if held == 0 {
+		return err
+	}
+	return join(fmt.Errorf("dlock: shutdown: locks that were still held and are now lost: %d: %w", held, cut), err)
+}
+
+// drain refuses further calls and grants. It is called with mu held, and may be
+// called again.
+func (c *Client) drain() {
+	select {
+	case <-c.draining:
+		return
+	default:
+	}
+	close(c.draining)
+	c.holds.close()
+	if a := c.dialing.attempt; a != nil && a.cancel != nil {
+		a.cancel(ErrClosed)
+	}
+}
+
+// drains reports whether Shutdown or Close has begun.
+func (c *Client) drains() bool {
+	select {
+	case <-c.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// enlist makes Shutdown wait for the hold's last Unlock. It returns false if no
+// lock may be granted any more. It must be called before the first Lock of the
+// hold is returned.
+func (h *hold) enlist() bool {
+	h.enlisted = h.queue.client.holds.begin()
+	return h.enlisted
+}
+
+func (h *hold) discharge() {
+	if h.enlisted {
+		h.queue.client.holds.end()
+	}
+}

@@ -1,0 +1,322 @@
+package recipes_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// shutdown starts a Shutdown and returns once it has returned or waits.
+func (c *client) shutdown(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- c.Shutdown(ctx) }()
+	synctest.Wait()
+	return done
+}
+
+func (w *world) open(done <-chan error) {
+	w.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		require.FailNow(w, "Shutdown has returned", "error %v", err)
+	default:
+	}
+}
+
+var withAndWithoutRetention = map[string][]recipes.Option{
+	"alone":     nil,
+	"retention": {recipes.WithRetention(recipes.Retention{})},
+}
+
+func TestShutdownWaitsForTheHolders(t *testing.T) {
+	for name, opts := range withAndWithoutRetention {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", opts...)
+				l := w.won(c.lock(bg))
+				done := c.shutdown(bg)
+
+				time.Sleep(time.Hour) // many sessions long
+				again := w.won(c.lock(l.Context(bg)))
+				require.NoError(w, l.Downgrade(bg))
+				w.unlock(l)
+				w.open(done)
+				require.NoError(w, again.Err())
+				w.unlock(again)
+				require.NoError(w, <-done)
+				require.NoError(w, c.Close())
+				require.NoError(w, c.Shutdown(bg))
+			})
+		})
+	}
+}
+
+func TestShutdownRefusesNewCalls(t *testing.T) {
+	for name, opts := range withAndWithoutRetention {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", opts...)
+				l := w.won(c.lock(bg))
+				done := c.shutdown(bg)
+				free := c.RWMutex("free")
+				for _, lock := range []func(context.Context) (*recipes.Lock, error){free.Lock, free.RLock, free.TryLock, free.TryRLock} {
+					_, err := lock(bg)
+					require.ErrorIs(w, err, recipes.ErrClosed)
+				}
+				_, err := free.Queue(bg)
+				require.ErrorIs(w, err, recipes.ErrClosed)
+				require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
+				w.unlock(l)
+				require.NoError(w, <-done)
+			})
+		})
+	}
+}
+
+func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
+	waits := map[string][]recipes.Option{
+		"queue": {recipes.WithWait(recipes.WatchQueue())},
+		"poll":  {recipes.WithWait(recipes.Poll(time.Hour))},
+	}
+	for name, opts := range withAndWithoutRetention {
+		waits[name] = opts
+	}
+	for name, opts := range waits {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", opts...)
+				theirs, err := w.client("b").RWMutex("theirs").Lock(bg)
+				require.NoError(w, err)
+				l := w.won(c.lock(bg))
+				waiters := []<-chan result{c.lock(bg), c.rlock(bg), going(func() (*recipes.Lock, error) { return c.RWMutex("theirs", opts...).Lock(bg) })}
+				done := c.shutdown(bg)
+				for _, waiter := range waiters {
+					require.ErrorIs(w, w.failed(waiter), recipes.ErrClosed)
+				}
+				assert.Equal(w, []string{l.Node()}, w.names())
+				w.open(done)
+				w.unlock(l)
+				require.NoError(w, <-done)
+				w.unlock(theirs)
+			})
+		})
+	}
+}
+
+// A holder keeps Shutdown from closing the client, which would end the wait as
+// well.
+func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
+	for name, opts := range withAndWithoutRetention {
+		t.Run(name+"/connecting", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", opts...)
+				l := w.won(c.lock(bg))
+				up := w.store.Faults().Down()
+				<-l.Lost()
+				call := c.lock(bg)
+				w.waits(call)
+				done := c.shutdown(bg)
+				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+				w.open(done)
+				up()
+				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+				require.NoError(w, <-done)
+			})
+		})
+		t.Run(name+"/retrying", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				loses := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+					return faults.Fault{Lose: r.Op == faults.OpCreate && r.Stage == faults.StageRequest && r.Queue == "q"}
+				})
+				c := w.clientOf(loses, "a", opts...)
+				l, err := c.RWMutex("other").Lock(bg)
+				require.NoError(w, err)
+				call := c.lock(bg)
+				w.waits(call) // in a pause between retries
+				done := c.shutdown(bg)
+				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+				w.open(done)
+				w.unlock(l)
+				require.NoError(w, <-done)
+			})
+		})
+	}
+}
+
+func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
+	for name, opts := range withAndWithoutRetention {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var c *client
+				done := make(chan error, 1)
+				c = w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) {
+					if i.Lock == "q" {
+						go func() { done <- c.Shutdown(bg) }()
+						time.Sleep(1) // until it has begun
+					}
+				}}))...)
+				l, err := c.RWMutex("other", opts...).Lock(bg)
+				require.NoError(w, err)
+				call := c.lock(bg)
+				time.Sleep(soon)
+				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+				w.open(done)
+				w.unlock(l)
+				require.NoError(w, <-done)
+			})
+		})
+	}
+}
+
+// firstErr is a context that calls a function when it is first asked for its
+// error, which is after the call has begun.
+type firstErr struct {
+	context.Context
+	once *sync.Once
+	f    func()
+}
+
+func (c firstErr) Err() error {
+	c.once.Do(c.f)
+	return c.Context.Err()
+}
+
+func TestShutdownBeforeTheCohortAdmitsACallRefusesIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", withAndWithoutRetention["retention"]...)
+		l := w.won(c.rlock(bg))
+		done := make(chan error, 1)
+		begins := firstErr{bg, new(sync.Once), func() {
+			go func() { done <- c.Shutdown(bg) }()
+			time.Sleep(1)
+		}}
+		call := c.rlock(begins)
+		time.Sleep(soon)
+		require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+		w.open(done)
+		w.unlock(l)
+		require.NoError(w, <-done)
+	})
+}
+
+func TestShutdownWaitsForTheUnlockInFlight(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpDelete && r.Stage == faults.StageRequest {
+				f.Delay = time.Second
+			}
+			return f
+		})
+		c := w.clientOf(slow, "a")
+		l := w.won(c.lock(bg))
+		unlocked := going(func() (*recipes.Lock, error) { return nil, l.Unlock() })
+		require.NoError(w, c.Shutdown(bg))
+		require.NoError(w, (<-unlocked).err)
+	})
+}
+
+func TestShutdownThatRunsOutOfTimeSaysHowManyLocksWereHeld(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.rlock(bg))
+		other := w.won(c.rlock(bg))
+		again := w.won(c.rlock(l.Context(bg)))
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		err := c.Shutdown(ctx)
+		w.matches(err, context.DeadlineExceeded)
+		require.EqualError(w, err, "dlock: shutdown: locks that were still held and are now lost: 2: context deadline exceeded")
+		for _, l := range []*recipes.Lock{l, other, again} {
+			assert.True(w, isClosed(l.Lost()))
+			require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		}
+		require.NoError(w, c.Shutdown(bg))
+	})
+}
+
+func TestShutdownPrefersSuccess(t *testing.T) {
+	inWorld(t, func(w *world) {
+		over, cancel := context.WithCancel(bg)
+		cancel()
+		for range 20 { // select chooses at random
+			c := w.client("a")
+			w.unlock(w.won(c.lock(bg)))
+			require.NoError(w, c.Shutdown(over))
+		}
+	})
+}
+
+func TestCloseCutsShutdownShort(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		first, second := c.shutdown(bg), c.shutdown(bg)
+		require.NoError(w, c.Close())
+		for _, done := range []<-chan error{first, second} {
+			w.matches(<-done, recipes.ErrClosed)
+		}
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}
+
+func TestALostLockCountsUntilItsUnlock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		w.store.Faults().Expire(c.session())
+		<-l.Lost()
+		done := c.shutdown(bg)
+		w.open(done)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.NoError(w, <-done)
+	})
+}
+
+func TestShutdownWithoutAContextOrAClient(t *testing.T) {
+	require.NoError(t, (*recipes.Client)(nil).Shutdown(bg))
+	require.NoError(t, new(recipes.Client).Shutdown(bg))
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		require.EqualError(w, c.Shutdown(nil), "dlock: shutdown: nil context") //nolint:staticcheck
+		w.unlock(w.won(c.lock(bg)))
+	})
+}
+
+// Shutdown must see every lock that a racing call returns.
+func TestNoLockIsHeldAfterShutdown(t *testing.T) {
+	for name, opts := range withAndWithoutRetention {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				for range 50 {
+					c := w.client("a", opts...)
+					var workers sync.WaitGroup
+					for range 8 {
+						workers.Go(func() {
+							for {
+								l, err := c.RWMutex("q").RLock(bg)
+								if err != nil {
+									assert.ErrorIs(w, err, recipes.ErrClosed)
+									return
+								}
+								if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not seen it
+									return
+								}
+							}
+						})
+					}
+					require.NoError(w, c.Shutdown(bg))
+					workers.Wait()
+				}
+			})
+		})
+	}
+}
