@@ -12,6 +12,7 @@ import (
 // Errors to match with [errors.Is], explained in the package overview.
 var (
 	ErrLocked       = recipes.ErrLocked
+	ErrQueueFull    = recipes.ErrQueueFull
 	ErrTimeout      = recipes.ErrTimeout
 	ErrUnavailable  = driver.ErrUnavailable
 	ErrLost         = recipes.ErrLost
@@ -100,6 +101,10 @@ type Option = recipes.Option
 // WithTimeout limits how long Lock and RLock wait, not how long a lock is held:
 // see [recipes.WithTimeout].
 func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
+
+// WithMaxQueue makes Lock and RLock fail at once if too many contenders are
+// ahead: see [recipes.WithMaxQueue].
+func WithMaxQueue(n int) Option { return recipes.WithMaxQueue(n) }
 
 // WithBackOff sets how requests are retried after temporary errors of the
 // store: see [recipes.WithBackOff].

@@ -32,6 +32,7 @@
 // Match errors with [errors.Is]. One error may match several of these:
 //
 //   - [ErrLocked]: TryLock or TryRLock would have to wait for another contender.
+//   - [ErrQueueFull]: as many contenders are ahead as [WithMaxQueue] allows.
 //   - [ErrTimeout]: the deadline of ctx or the time of [WithTimeout] has passed.
 //     The message names the holder. The error matches [context.DeadlineExceeded],
 //     and ErrUnavailable if the store did not answer.
@@ -76,7 +77,7 @@
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
 //   - Show a queue: [recipes.RWMutex.Queue]; names of modes: [ParseMode]
-//   - Limit the wait, retry: [WithTimeout], [WithBackOff]
+//   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]
 //   - Choose how to wait: [WithWait], [WatchPredecessor], [WatchQueue], [Poll]
 //   - Log, count, trace: [WithLogger], [WithTrace]

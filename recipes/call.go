@@ -18,6 +18,7 @@ type call struct {
 	began time.Time
 
 	retries  *engine.Retries // nil until a request fails
+	queued   bool            // set once the queue was found short enough: see WithMaxQueue
 	vanished bool            // set once the node vanished; a second time is an error
 	slow     *time.Timer     // logs that the call still waits; nil until it waits
 	share    chan struct{}   // closed when a shared grant suffices (see want.downgraded)
@@ -171,6 +172,9 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 		return nil
 	}
 	if !c.try {
+		if err := c.checkLength(ctx, e); err != nil {
+			return err
+		}
 		return e.Wait(ctx, c)
 	}
 	blocked, err := e.Blocked(ctx)
@@ -178,6 +182,27 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 		return ErrLocked
 	}
 	return err
+}
+
+// checkLength returns an error if the entry would have to wait in a queue that
+// is too long.
+func (c *call) checkLength(ctx context.Context, e *engine.Entry) error {
+	if c.options.maxQueue <= 0 || c.queued {
+		return nil
+	}
+	ahead, err := e.Ahead(ctx)
+	if err != nil {
+		return err
+	}
+	if len(c.want.rule(ahead)) > 0 && len(ahead) >= c.options.maxQueue {
+		return c.options.queueFull(len(ahead))
+	}
+	c.queued = true
+	return nil
+}
+
+func (o *options) queueFull(ahead int) error {
+	return fmt.Errorf("%w: %d ahead, and the limit of WithMaxQueue is %d", ErrQueueFull, ahead, o.maxQueue)
 }
 
 // waitDowngraded keeps waiting as a reader, at the writer's position in the

@@ -12,6 +12,7 @@ type waiter struct {
 	want    *want
 	granted chan *Lock
 	failed  chan error
+	queued  bool // guarded by cohort.mu; as in call
 }
 
 // cohortCall contends for a node on behalf of all waiters of a cohort. A waiter
@@ -66,13 +67,34 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 		}
 		return c.tryEnter(ctx, call, taken)
 	}
-	w := &waiter{want: call.want, granted: make(chan *Lock, 1), failed: make(chan error, 1)}
+	w := &waiter{want: call.want, granted: make(chan *Lock, 1), failed: make(chan error, 1), queued: c.inUse()}
+	if ahead := c.ahead(); call.options.maxQueue > 0 && ahead >= call.options.maxQueue {
+		c.mu.Unlock()
+		return nil, lockError(call.name, call.options.queueFull(ahead))
+	}
 	c.waiters = append(c.waiters, w)
 	if removed == nil { // otherwise contend after the removal
 		c.contendForAll()
 	}
 	c.mu.Unlock()
 	return c.awaitLock(ctx, call, w)
+}
+
+// inUse reports whether a call that arrives now waits for others of the cohort.
+// It is called with mu held.
+func (c *cohort) inUse() bool { return c.shared != nil || c.contending != nil || len(c.waiters) > 0 }
+
+// ahead returns how many contenders are known to be before a call that arrives
+// now. It is called with mu held.
+func (c *cohort) ahead() int {
+	n := len(c.waiters)
+	if c.shared != nil {
+		n += len(c.shared.holds)
+	}
+	if c.contending != nil {
+		n += max(0, c.contending.progress.now().view.Position-1)
+	}
+	return n
 }
 
 // awaitRemoval waits for removed to close or the call to end. A nil channel
@@ -225,6 +247,7 @@ func (c *cohort) contendForAll() {
 	ctx, cancel := context.WithCancel(context.Background())
 	call := newCall(c.queue, c.waiters[0].want)
 	call.share = make(chan struct{})
+	call.queued, c.waiters[0].queued = c.waiters[0].queued, true
 	shared := &cohortCall{call: call, cancel: cancel, ended: make(chan struct{}), wanted: call.want}
 	c.contending = shared
 	c.addUser()

@@ -20,6 +20,11 @@ var (
 	// for another contender.
 	ErrLocked = errors.New("locked by another contender")
 
+	// ErrQueueFull is returned by Lock, RLock, WithLock and WithRLock if they
+	// would have to wait, and as many contenders are ahead as WithMaxQueue
+	// allows, or more. The message says how many.
+	ErrQueueFull = errors.New("queue full")
+
 	// ErrTimeout is returned if the deadline of the context or the limit of
 	// WithTimeout passes before the lock is granted. The error also matches
 	// context.DeadlineExceeded, and driver.ErrUnavailable if the store was not

@@ -22,6 +22,7 @@ type options struct {
 	trace     *Trace
 	wait      Wait
 	retention *Retention // nil: none
+	maxQueue  int        // zero or less: no limit
 	record    []byte     // the part of the record shared by all nodes
 	recordErr error      // the error for data that WithData rejected
 }
@@ -52,6 +53,28 @@ func defaults() options {
 // the default.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
+}
+
+// WithMaxQueue makes Lock and RLock return [ErrQueueFull] at once, instead of
+// waiting, if n or more contenders are ahead when the call joins the queue. With
+// n = 1 they never wait. Zero or less means no limit, which is the default.
+//
+// Contenders ahead are the nodes before that of the call: readers and writers
+// that hold the lock or wait for it, of all clients, and also calls that are
+// about to give up. A call that gets the lock without waiting is never refused,
+// such as a reader among any number of readers. Nor is one that has joined
+// before, and has to rejoin because its session has ended. TryLock and TryRLock
+// do not wait anyway.
+//
+// With [WithRetention], each goroutine of the client that holds the lock or
+// waits for it is a contender ahead, and so is each node before that of the
+// client, as of the last time that the client listed the queue.
+//
+// The node of a refused call is removed, as after any other error. The limit
+// costs no request for a free lock, nor if the driver's Create has returned the
+// nodes ahead, and at most one List otherwise.
+func WithMaxQueue(n int) Option {
+	return func(o *options) { o.maxQueue = n }
 }
 
 // WithBackOff sets how requests are retried after temporary errors of the

@@ -80,7 +80,8 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 //     passed. The error matches driver.ErrUnavailable, too, if the store did not
 //     answer by then.
 //   - the error of ctx if ctx was cancelled.
-//   - [ErrClosed] if the client was closed.
+//   - [ErrQueueFull] if the queue is longer than [WithMaxQueue] allows.
+//   - [ErrClosed] if the client was closed, or [Client.Shutdown] has begun.
 //   - [ErrUpgrade] if ctx belongs to a shared lock of this name.
 //   - the error of the store if it is permanent, or has lasted for as long as
 //     [WithBackOff] allows.

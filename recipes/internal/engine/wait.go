@@ -155,6 +155,16 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
+// Ahead returns the nodes ahead of an entry that does not wait yet. It makes a
+// request only if Create has not returned them, and saves Wait its first.
+func (e *Entry) Ahead(ctx context.Context) ([]driver.Node, error) {
+	nodes, err := e.ahead(ctx)
+	if err == nil {
+		e.first.Known, e.first.Ahead = true, nodes
+	}
+	return nodes, err
+}
+
 // Index returns the position of a node in a queue, or -1. It compares epochs,
 // too, because names repeat after a queue is removed and recreated.
 func Index(nodes []driver.Node, n driver.Node) int {

@@ -1,0 +1,168 @@
+package recipes_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// requests counts the requests for the lock q, by kind.
+type requests struct {
+	mu     sync.Mutex
+	counts map[string]int // guarded by mu
+}
+
+func (r *requests) in(store driver.Connector) driver.Connector {
+	r.counts = make(map[string]int)
+	return faults.New(store, func(_ context.Context, req faults.Request) faults.Fault {
+		if req.Queue == "q" && req.Stage == faults.StageRequest {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.counts[req.Op.String()]++
+		}
+		return faults.Fault{}
+	})
+}
+
+func TestAFullQueueRefusesAContender(t *testing.T) {
+	for _, driver := range []string{"tells what is ahead", "returns the place only"} {
+		t.Run(driver, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				connector := w.placeOnly()
+				if driver == "tells what is ahead" {
+					connector = w.store
+				}
+				full := recipes.WithMaxQueue(2)
+				holder := w.won(w.clientOf(connector, "h").lock(bg, full))
+				waiting := w.clientOf(connector, "w").lock(bg, full)
+				w.waits(waiting)
+
+				c := w.clientOf(connector, "c")
+				for _, lock := range []func(context.Context, ...recipes.Option) <-chan result{c.lock, c.rlock} {
+					err := w.failed(lock(bg, full))
+					w.matches(err)
+					require.ErrorIs(w, err, recipes.ErrQueueFull)
+					require.EqualError(w, err, "dlock: q: queue full: 2 ahead, and the limit of WithMaxQueue is 2")
+				}
+				_, err := c.RWMutex("q", full).TryLock(bg)
+				require.ErrorIs(w, err, recipes.ErrLocked)
+				err = c.with(full)["WithLock"](bg, nil)
+				require.ErrorIs(w, err, recipes.ErrNotRun)
+				time.Sleep(soon)
+				assert.Len(w, w.names(), 2)
+
+				patient := c.lock(bg, full, recipes.WithMaxQueue(0))
+				w.waits(patient)
+				w.unlock(holder)
+				w.unlock(w.won(waiting))
+				w.unlock(w.won(patient))
+			})
+		})
+	}
+}
+
+// The limit is about waiting, so a reader that readers do not block is welcome.
+func TestAFullQueueOfReadersAdmitsAReader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithMaxQueue(1))
+		first, second := w.won(c.rlock(bg)), w.won(c.rlock(bg))
+		require.ErrorIs(w, w.failed(c.lock(bg)), recipes.ErrQueueFull)
+		third := w.won(c.rlock(bg))
+		w.unlock(first, second, third)
+	})
+}
+
+func TestAContenderThatRejoinsIsNotRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.won(w.client("h").lock(bg))
+		c := w.client("c", recipes.WithMaxQueue(2))
+		waiting := c.lock(bg)
+		w.waits(waiting)
+		overtakes := w.client("o").lock(bg)
+		w.store.Faults().Expire(c.session())
+		time.Sleep(soon)
+		w.waits(waiting)
+		w.unlock(holder)
+		w.unlock(w.won(overtakes))
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestTheLimitOfAQueueCostsNoRequest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var free, held requests
+		c := w.clientOf(free.in(w.store), "a", recipes.WithMaxQueue(1))
+		l := w.won(c.lock(bg))
+		other := w.clientOf(held.in(w.store), "b", recipes.WithMaxQueue(1))
+		require.ErrorIs(w, w.failed(other.lock(bg)), recipes.ErrQueueFull)
+		w.unlock(l)
+		want := map[string]int{"create": 1, "delete": 1}
+		assert.Equal(w, want, free.counts)
+		assert.Equal(w, want, held.counts)
+	})
+	inWorld(t, func(w *world) {
+		holder := w.won(w.client("h").lock(bg))
+		var listed requests
+		c := w.clientOf(listed.in(w.placeOnly()), "a", recipes.WithMaxQueue(2))
+		waiting := c.lock(bg)
+		w.waits(waiting)
+		assert.Equal(w, map[string]int{"create": 1, "list": 1, "watch": 1}, listed.counts, "one list for limit and wait")
+		w.unlock(holder)
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestTheLimitCountsTheGoroutinesOfACohort(t *testing.T) {
+	inWorld(t, func(w *world) {
+		opts := []recipes.Option{recipes.WithRetention(recipes.Retention{}), recipes.WithMaxQueue(2)}
+		c := w.client("a", opts...)
+		l := w.won(c.lock(bg))
+		waiting := c.lock(bg)
+		w.waits(waiting)
+		require.EqualError(w, w.failed(c.rlock(bg)), "dlock: q: queue full: 2 ahead, and the limit of WithMaxQueue is 2")
+
+		theirs := w.client("b", opts...).lock(bg) // only the node is ahead
+		w.waits(theirs)
+		w.unlock(l)
+		w.unlock(w.won(waiting))
+		held := w.won(theirs)
+		require.NoError(w, held.Err())
+
+		first := c.lock(bg) // its node is second
+		w.waits(first)
+		require.ErrorIs(w, w.failed(c.lock(bg)), recipes.ErrQueueFull, "behind the node of b and a goroutine")
+		third := w.client("d")
+		require.NoError(w, third.Ping(bg))
+		require.ErrorIs(w, w.failed(third.lock(bg, opts...)), recipes.ErrQueueFull, "behind the nodes of b and a")
+		w.unlock(held)
+		w.unlock(w.won(first))
+		time.Sleep(soon)
+	})
+}
+
+func TestAGoroutineWhoseCohortRejoinsIsNotRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 1}), recipes.WithMaxQueue(2))
+		l := w.won(c.lock(bg))
+		waiting := c.lock(bg)
+		w.waits(waiting)
+		first, second := w.client("b").lock(bg), w.client("c").lock(bg)
+		w.waits(first)
+		w.waits(second)
+		w.unlock(l)
+		held := w.won(first)
+		w.waits(waiting) // its node is third
+		w.unlock(held)
+		w.unlock(w.won(second))
+		w.unlock(w.won(waiting))
+		time.Sleep(soon)
+	})
+}
