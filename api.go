@@ -116,7 +116,7 @@ type BackOff = recipes.BackOff
 // WithHostname sets the prefix of node names: see [recipes.WithHostname].
 func WithHostname(name string) Option { return recipes.WithHostname(name) }
 
-// WithLogger sets the logger; by default nothing is logged: see
+// WithLogger sets the logger; by default almost nothing is logged: see
 // [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 

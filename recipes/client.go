@@ -41,6 +41,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
+	silent  atomic.Bool             // whether logSilence has logged
 	dialing dialing
 
 	draining chan struct{} // closed when Shutdown or Close begins: no lock is granted any more
@@ -98,6 +99,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return fmt.Errorf("dlock: ping: %w", err)
 	}
 	defer c.endCall()
+	defer c.watchSilence()()
 	err := c.onSession(ctx, func(s *session) error {
 		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
 		return err

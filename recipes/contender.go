@@ -75,6 +75,7 @@ func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
 		return nil, lockError(q.name, err)
 	}
 	defer q.client.endCall()
+	defer q.client.watchSilence()()
 	err = q.client.onSession(ctx, func(s *session) (err error) {
 		contenders, err = s.contenders(ctx, q.name)
 		return err

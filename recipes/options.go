@@ -19,6 +19,7 @@ type options struct {
 	backOff   func() engine.BackOff
 	host      string // prefix of node names
 	logger    *slog.Logger
+	loggerSet bool // whether WithLogger was used
 	trace     *Trace
 	wait      Wait
 	retention *Retention // nil: none
@@ -139,12 +140,16 @@ func WithHostname(name string) Option {
 
 // WithLogger sets the logger for events of interest to operators: sessions that
 // begin and end, retries, losses, and nodes that could not be removed at once.
-// By default, or if l is nil, nothing is logged.
+//
+// With a nil l nothing is logged. Without this option, the client logs two
+// things to slog.Default, at the level Warn, and nothing else: that a call has
+// waited for 5 s and the store has never answered, once per client, because the
+// address may be wrong; and what [WithLeakLog] finds.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
 	}
-	return func(o *options) { o.logger = l }
+	return func(o *options) { o.logger, o.loggerSet = l, true }
 }
 
 // WithTrace adds hooks that observe a lock; see [Trace]. Hooks of several

@@ -1,0 +1,45 @@
+package recipes
+
+import (
+	"log/slog"
+	"time"
+)
+
+// silentAfter is how long a call waits for a store that has never answered
+// before the client logs that.
+const silentAfter = 5 * time.Second
+
+// watchSilence logs, once per client, that the store has not answered yet, if
+// the first session does not begin in time. The caller must call stop when its
+// call ends.
+func (c *Client) watchSilence() (stop func()) {
+	if c.live.Load() != nil || c.silent.Load() {
+		return func() {}
+	}
+	t := time.AfterFunc(silentAfter, func() {
+		if c.beginCall() == nil {
+			defer c.endCall()
+			c.logSilence()
+		}
+	})
+	return func() { t.Stop() }
+}
+
+func (c *Client) logSilence() {
+	if c.live.Load() != nil || c.drains() || !c.silent.CompareAndSwap(false, true) {
+		return
+	}
+	err := c.unreached()
+	if err == nil {
+		err = errNoAnswer // Connect has not returned yet
+	}
+	c.options.alarms().Warn("dlock: still no answer from the store", "waited", silentAfter, "error", err)
+}
+
+// alarms returns the logger for what a user has to see even without WithLogger.
+func (o *options) alarms() *slog.Logger {
+	if o.loggerSet {
+		return o.logger
+	}
+	return slog.Default()
+}
