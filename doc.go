@@ -80,6 +80,6 @@
 //   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]
 //   - Choose how to wait: [WithWait], [WatchPredecessor], [WatchQueue], [Poll]
-//   - Log, count, trace: [WithLogger], [WithTrace]
+//   - Log, count, trace: [WithLogger], [WithTrace], [WithLeakLog]
 //   - Tell operators whose node it is: [WithHostname], [WithData]
 package dlock

@@ -31,6 +31,9 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	c := newCall(q, w)
 	c.try = try
 	l, err := c.obtain(ctx)
+	if err == nil && q.options.leakLog {
+		l = l.logDropped()
+	}
 	if hook := q.options.trace.Failed; err != nil && hook != nil {
 		if ctx == nil {
 			ctx = context.Background()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"weak"
 )
 
 // Context returns a child of parent that is cancelled when the lock is lost or
@@ -46,21 +47,15 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := contextKey(parent)
-	if c := l.contexts[key]; c != nil && h.lost == nil {
-		return c.Context
+	c := l.contexts[key]
+	if c == nil || h.lost != nil {
+		c = l.newContext(key, parent)
+	}
+	if ctx := c.handedOut(); ctx != nil {
+		return ctx
 	}
 	outer, _ := parent.Value(h.queue.key).(*heldIn)
-	inner, cancel := context.WithCancelCause(parent)
-	ctx := &heldContext{inner, h.queue.key, heldIn{lock: l, outer: outer}}
-	switch {
-	case l.unlocked:
-		cancel(l.notHeld())
-	case h.lost != nil:
-		cancel(h.lost)
-	default:
-		l.keep(key, parent, &lockContext{Context: ctx, cancel: cancel})
-	}
-	return ctx
+	return c.handOut(&heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}})
 }
 
 // FromContext returns the Lock whose [Lock.Context] is ctx or its nearest
@@ -100,7 +95,22 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.lock.hold.queue.name))
 }
 
-func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
+// newContext is called with mu held.
+func (l *lockState) newContext(key any, parent context.Context) *lockContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := &lockContext{Context: ctx, cancel: cancel}
+	switch {
+	case l.unlocked:
+		cancel(l.notHeld())
+	case l.hold.lost != nil:
+		cancel(l.hold.lost)
+	default:
+		l.keep(key, parent, c)
+	}
+	return c
+}
+
+func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
 	}
@@ -110,12 +120,33 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// lockContext is a context that ends with its Lock. The Lock keeps only one per
-// parent, so that a long hold does not leak memory.
+// lockContext ends the heldContext of one parent together with its Lock. The
+// Lock keeps only one per parent, so that a long hold does not leak memory.
 type lockContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	stop   func() bool // unregisters from the parent
+	context.Context // the parent of held
+	cancel          context.CancelCauseFunc
+	stop            func() bool // unregisters from the parent
+
+	held *heldContext              // nil with WithLeakLog
+	weak weak.Pointer[heldContext] // instead of held with WithLeakLog
+}
+
+// handedOut returns the context that was returned to the user, or nil if there
+// is none, or it was collected.
+func (c *lockContext) handedOut() *heldContext {
+	if c.held != nil {
+		return c.held
+	}
+	return c.weak.Value()
+}
+
+func (c *lockContext) handOut(ctx *heldContext) *heldContext {
+	if ctx.in.lock.handle == nil {
+		c.held = ctx
+	} else {
+		c.weak = weak.Make(ctx)
+	}
+	return ctx
 }
 
 func (c *lockContext) cancelWith(cause error) {
@@ -136,13 +167,13 @@ func contextKey(parent context.Context) any {
 
 // takeContexts removes and returns all contexts for the caller to cancel. It is
 // called with mu held.
-func (l *Lock) takeContexts() []*lockContext {
+func (l *lockState) takeContexts() []*lockContext {
 	contexts := slices.Collect(maps.Values(l.contexts))
 	l.contexts = nil
 	return contexts
 }
 
-func (l *Lock) forget(key any) {
+func (l *lockState) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	delete(l.contexts, key)

@@ -24,9 +24,9 @@ type hold struct {
 	enlisted bool
 
 	mu    sync.Mutex
-	locks []*Lock // guarded by mu; Locks not yet unlocked
-	lost  error   // guarded by mu; set once the Locks are marked lost
-	hooks *ending // guarded by mu; nil until the Granted hook has returned
+	locks []*lockState // guarded by mu; Locks not yet unlocked
+	lost  error        // guarded by mu; set once the Locks are marked lost
+	hooks *ending      // guarded by mu; nil until the Granted hook has returned
 }
 
 // ending holds what is needed to report the end of a hold to its hooks.
@@ -40,7 +40,7 @@ var unreported = &ending{new(Trace), context.Background()}
 func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *Lock) {
 	made := &struct {
 		hold  hold
-		first [1]*Lock // saves an allocation
+		first [1]*lockState // saves an allocation
 	}{hold: hold{queue: q, want: w, entry: e, shared: shared, since: time.Now()}}
 	h := &made.hold
 	h.locks = made.first[:0]
@@ -51,7 +51,7 @@ func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *L
 // hold is published.
 func (h *hold) addLock(exclusive bool) *Lock {
 	l := newLock(lockState{hold: h, exclusive: exclusive})
-	h.locks = append(h.locks, l)
+	h.locks = append(h.locks, l.lockState)
 	return l
 }
 
@@ -171,7 +171,7 @@ func (h *hold) ending() *ending {
 
 // exclusive reports whether any Lock is exclusive. It is called with mu held.
 func (h *hold) exclusive() bool {
-	return slices.ContainsFunc(h.locks, func(l *Lock) bool { return l.exclusive })
+	return slices.ContainsFunc(h.locks, func(l *lockState) bool { return l.exclusive })
 }
 
 // mode is called with mu held.
@@ -203,7 +203,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// dropLock removes l and its copies. It is called with mu held.
-func (h *hold) dropLock(l *Lock) {
-	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
+// dropLock is called with mu held.
+func (h *hold) dropLock(l *lockState) {
+	h.locks = slices.DeleteFunc(h.locks, func(other *lockState) bool { return other == l })
 }

@@ -18,6 +18,7 @@ import (
 type Lock struct {
 	_ noCopy
 	*lockState
+	handle *handle // nil without WithLeakLog
 }
 
 // noCopy makes go vet report copies of the struct that embeds it.
@@ -26,6 +27,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
+// lockState is what a Lock and its copies share. The hold refers to it and not
+// to a Lock, so that a Lock that was dropped can be collected.
 type lockState struct {
 	hold *hold
 
@@ -52,7 +55,7 @@ func (l *Lock) Mode() Mode {
 	return l.mode()
 }
 
-func (l *Lock) mode() Mode {
+func (l *lockState) mode() Mode {
 	if l.exclusive {
 		return Exclusive
 	}
@@ -133,7 +136,7 @@ func (l *Lock) Err() error {
 
 // notHeld returns the error of a Lock that was unlocked. It is called with mu
 // held.
-func (l *Lock) notHeld() error {
+func (l *lockState) notHeld() error {
 	if l.end == l.hold.queue.notHeld {
 		return l.end
 	}

@@ -24,8 +24,9 @@ type options struct {
 	wait      Wait
 	retention *Retention // nil: none
 	maxQueue  int        // zero or less: no limit
-	record    []byte     // the part of the record shared by all nodes
-	recordErr error      // the error for data that WithData rejected
+	leakLog   bool
+	record    []byte // the part of the record shared by all nodes
+	recordErr error  // the error for data that WithData rejected
 }
 
 func (o options) with(opts []Option) options {

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -50,12 +51,13 @@ func (l *Lock) Unlock() error {
 	}
 	lost, before := h.lost, h.exclusive()
 	l.unlocked = true
+	runtime.KeepAlive(l) // otherwise WithLeakLog could take it for dropped
 	l.end = h.queue.notHeld
 	if lost != nil {
 		l.end = lost
 	}
 	contexts, cause := l.takeContexts(), l.end
-	h.dropLock(l)
+	h.dropLock(l.lockState)
 	last := len(h.locks) == 0
 	shared := lost == nil && before && h.markShared()
 	h.mu.Unlock()

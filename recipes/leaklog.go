@@ -1,0 +1,75 @@
+package recipes
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+)
+
+// WithLeakLog makes the client log, at the level Warn, each [Lock] that the
+// program has dropped without Unlock, and where it was taken. Such a lock stays
+// held until the client is closed. The log goes to the logger of [WithLogger],
+// or without one to slog.Default.
+//
+// It is for finding mistakes: the message comes when the garbage collector finds
+// that nothing refers to the Lock or to one of its contexts any more, which may
+// be late or never. So the client does not unlock the lock then, either: the work
+// under it may have ended long ago, or still be going on. Locks of WithLock
+// cannot be dropped. The option costs a few allocations for each lock.
+func WithLeakLog() Option {
+	return func(o *options) { o.leakLog = true }
+}
+
+// handle is what all copies of a Lock, and its contexts, refer to, and nothing
+// else does. It is nil without WithLeakLog.
+type handle struct{ state *lockState }
+
+// site is a position in the program.
+type site struct {
+	file string
+	line int
+}
+
+func (s site) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
+
+// logDropped returns a Lock with the state of l that is logged when it is
+// dropped.
+func (l *Lock) logDropped() *Lock {
+	type dropped struct {
+		*lockState
+		taken site
+	}
+	h := &handle{l.lockState}
+	runtime.AddCleanup(h, func(d dropped) { d.lockState.dropped(d.taken) }, dropped{l.lockState, callSite()})
+	return &Lock{lockState: l.lockState, handle: h}
+}
+
+// dropped runs on the goroutine of the runtime for cleanups, and must not block.
+func (l *lockState) dropped(taken site) {
+	q := l.hold.queue
+	l.hold.mu.Lock()
+	unlocked := l.unlocked
+	l.hold.mu.Unlock()
+	if unlocked {
+		return
+	}
+	q.client.spawn(func() { // not after Close, which ends all locks
+		q.options.alarms().Warn("dlock: a lock was dropped without Unlock and stays held",
+			"lock", q.name, "node", l.hold.entry.Place().Name, "taken", taken.String())
+	})
+}
+
+var thisPackage = reflect.TypeFor[Lock]().PkgPath() + "."
+
+// callSite returns the position of the first caller outside this package.
+func callSite() site {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !more || !strings.HasPrefix(f.Function, thisPackage) {
+			return site{f.File, f.Line}
+		}
+	}
+}
