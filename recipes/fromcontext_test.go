@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -75,17 +76,27 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 // the library returns for such a context has to tell of the loss.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a")
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpReplace {
+				f.Delay = time.Second // otherwise a Downgrade may succeed first
+			}
+			return f
+		}), "a")
 		l := w.won(c.lock(bg))
 		ctx := l.Context(bg)
-		mine, err := c.RWMutex("mine").Lock(bg)
-		require.NoError(w, err)
 		w.store.Faults().RemoveNode("q", l.Node())
 		time.Sleep(soon) // until the node is watched
 		require.ErrorIs(w, ctx.Err(), context.Canceled)
 		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 
-		calls := map[string]func(context.Context) error{"Ping": c.Ping, "Downgrade": mine.Downgrade}
+		calls := map[string]func(context.Context) error{"Ping": c.Ping, "Downgrade": func(ctx context.Context) error {
+			mine, err := c.RWMutex("mine").Lock(bg)
+			require.NoError(w, err)
+			err = mine.Downgrade(ctx)
+			_ = mine.Unlock() // may not wait for the Replace in flight
+			time.Sleep(time.Minute)
+			return err
+		}}
 		for _, lock := range []string{"q", "other"} {
 			m := c.RWMutex(lock)
 			for name, take := range map[string]func(context.Context) (*recipes.Lock, error){
@@ -110,6 +121,5 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 			}
 		}
 		assert.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.NoError(w, mine.Unlock())
 	})
 }
