@@ -2,8 +2,11 @@ package memdriver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
@@ -65,6 +68,45 @@ func ExampleFaults_LoseReply() {
 	// Output:
 	// mem: create in "stock/42": no answer: store unavailable: the connection broke
 	// nothing is left
+}
+
+// A program loses its lock in the middle of its work. The context of the lock
+// stops the work.
+func ExampleFaults_ExpireAll() {
+	store := memdriver.New()
+	client := dlock.NewClient(store)
+	defer client.Close()
+
+	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+		store.Faults().ExpireAll()
+		<-ctx.Done() // a real program would be in a request to its database
+		return context.Cause(ctx)
+	})
+	fmt.Println("lost:", errors.Is(err, dlock.ErrLost))
+	// Output:
+	// lost: true
+}
+
+// A process is paused for longer than its session lasts. When it wakes up, its
+// context has not ended yet, but Err knows.
+func ExampleFaults_PauseAll() {
+	ctx := context.Background()
+	store := memdriver.New(memdriver.WithSessionTimeout(10 * time.Second))
+	client := dlock.NewClient(store)
+	defer client.Close()
+
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx = lock.Context(ctx)
+	store.Faults().PauseAll(time.Minute)
+	fmt.Println("context:", ctx.Err())
+	fmt.Println("lost:", errors.Is(lock.Err(), dlock.ErrLost), errors.Is(lock.Unlock(), dlock.ErrLost))
+	// Output:
+	// context: <nil>
+	// lost: true true
 }
 
 // An unknown parameter in a data source name is an error.

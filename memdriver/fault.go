@@ -35,6 +35,25 @@ func (f Faults) Expire(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
+// ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
+// programs that use locks, which have a client and no session. When ExpireAll
+// returns, every lock is lost, and Lock.Err says so. None has passed to a waiter
+// whose session ends, too. A client opens a new session when it needs one.
+func (f Faults) ExpireAll() {
+	all := f.all()
+	for _, s := range all {
+		s.lease.End(errExpired)
+	}
+	for _, s := range all {
+		<-s.ended
+	}
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	for _, s := range all {
+		f.store.drop(s.record)
+	}
+}
+
 // Drop ends a session in the store only, as an operator may do. The nodes are
 // gone when Drop returns. The client learns of it with its next request, which
 // may be a heartbeat.
@@ -156,9 +175,30 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	leasehook.Skew(ms.lease, d)
 	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
 	ms.record.heard = ms.record.heard.Add(-d)
-	f.store.mu.Unlock()
-	f.store.expire(ms.record)
+	f.store.dropIfSilent(ms.record)
+}
+
+// PauseAll pauses the processes of all sessions for d: see [Faults.Pause]. Like
+// ExpireAll, it is for tests of programs that use locks, most of which have all
+// their clients in one process. No time passes. After a pause that is longer
+// than the session timeout, every lock is lost: Lock.Err says so at once, but
+// Lost and the lock's contexts close later, as in a process that has just woken
+// up.
+func (f Faults) PauseAll(d time.Duration) {
+	all := f.all()
+	for _, s := range all {
+		leasehook.Skew(s.lease, d)
+	}
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	for _, s := range all {
+		s.record.heard = s.record.heard.Add(-d)
+	}
+	for _, s := range all {
+		f.store.dropIfSilent(s.record)
+	}
 }
 
 // RemoveNode removes a node, as an operator may do. It reports whether the node
@@ -214,6 +254,13 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 		Node: driver.Node{Name: name, Seq: seq, Epoch: q.epoch}, contender: contender, data: bytes.Clone(data),
 	})
 	return nil
+}
+
+// all returns the sessions that the store has not dropped.
+func (f Faults) all() []*session {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	return slices.Clone(f.store.sessions)
 }
 
 // session converts s. It panics if s does not belong to this store.

@@ -563,6 +563,55 @@ func TestSessionSurvivesAShortPause(t *testing.T) {
 	})
 }
 
+func TestExpireAllGrantsNothingToASessionThatEndsToo(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		var all []driver.Session
+		for range 50 {
+			all = append(all, connect(t, st))
+		}
+		ahead := create(t, all[0])
+		woken := make(chan error, len(all))
+		for _, s := range all[1:] {
+			w, err := s.Watch(background, queue, create(t, s), ahead.Node)
+			require.NoError(t, err)
+			go func() {
+				<-w.C
+				woken <- s.Err()
+			}()
+		}
+		synctest.Wait()
+		st.Faults().ExpireAll()
+		for _, s := range all {
+			require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
+			require.False(t, open(s.Done()))
+		}
+		for range all[1:] {
+			require.ErrorIs(t, <-woken, driver.ErrSessionEnded, "the waiter has lost its own node, too")
+		}
+		require.Zero(t, st.Stats().Sessions)
+		require.Empty(t, list(t, connect(t, st)))
+		st.Faults().ExpireAll()
+	})
+}
+
+func TestPauseAllEndsEveryLeaseThatRunsOut(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		a, b := connect(t, st), connect(t, st)
+		create(t, a)
+		create(t, b)
+		st.Faults().PauseAll(7 * time.Second)
+		require.NoError(t, a.Err())
+		st.Faults().PauseAll(3 * time.Second)
+		for _, s := range []driver.Session{a, b} {
+			require.True(t, open(s.Done()), "no timer has run yet")
+			require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
+		}
+		require.Empty(t, list(t, connect(t, st)))
+	})
+}
+
 func TestDownCutsAllSessionsOff(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()

@@ -83,19 +83,24 @@ type record struct {
 	cleanedUp map[int64]bool // numbers of Creates to refuse, because their clean-up arrived first
 }
 
-// expire drops a session that has been silent for its timeout. Requests do not
-// reset the record's timer, so if one has arrived meanwhile, expire rearms it.
+// expire runs when the record's timer fires.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.dropIfSilent(r)
+}
+
+// The methods below require mu.
+
+// dropIfSilent drops a session that has been silent for its timeout. Requests
+// do not reset the record's timer, so otherwise dropIfSilent rearms it.
+func (st *Store) dropIfSilent(r *record) {
 	if left := r.timeout - time.Since(r.heard); left <= 0 {
 		st.drop(r)
 	} else if !r.gone {
 		r.expiry.Reset(left)
 	}
 }
-
-// The methods below require mu.
 
 // accept counts an arriving request and renews its session. If the session was
 // dropped, it returns an error, and the request must not be served.
