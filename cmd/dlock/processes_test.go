@@ -229,6 +229,58 @@ func TestAProcessThatFailsEndsTheRun(t *testing.T) {
 	assert.NotContains(t, r.printed.String(), "VERDICT")
 }
 
+// startFault starts a demo of a fault and returns when the fault has begun.
+func startFault(t *testing.T, fault, verb string) *run {
+	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
+	r.Cmd = program(t, "demo", "-driver", "file", "-dsn", r.dir+"?session_timeout=5s", "-fault", fault, "-hold", "100ms")
+	out, err := r.StdoutPipe()
+	require.NoError(t, err)
+	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
+	r.WaitDelay = waitLimit // a child that is left keeps stderr open
+	require.NoError(t, r.Start())
+	t.Cleanup(func() {
+		for _, pid := range r.pids { // after a test that has failed
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	r.read(t, func(line string) bool { return strings.Contains(line, "  "+verb+"  ") })
+	require.Len(t, r.pids, 2)
+	return r
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func (r *run) requireNoChild(t *testing.T) {
+	for number, pid := range r.pids {
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, waitLimit, 10*time.Millisecond, "process %s is left", number)
+	}
+}
+
+func TestAPausedProcessOutlivesNoKilledParent(t *testing.T) {
+	r := startFault(t, "pause", "PAUSED")
+	if stat := fmt.Sprintf("/proc/%d/stat", r.pids["1"]); exists(stat) { // this system has /proc
+		require.Eventually(t, func() bool {
+			state, err := os.ReadFile(stat)
+			return err == nil && bytes.Contains(state, []byte(") T "))
+		}, waitLimit, time.Millisecond)
+	}
+	require.NoError(t, r.Process.Kill())
+	r.requireNoChild(t)
+	_ = r.Wait() // killed
+}
+
+func TestAnInterruptDuringAPauseEndsAllProcesses(t *testing.T) {
+	r := startFault(t, "pause", "PAUSED")
+	require.NoError(t, r.Process.Signal(os.Interrupt))
+	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT: OK as far as it went, interrupted") })
+	require.NoError(t, r.Wait(), "%s%s", &r.printed, &r.stderr)
+	r.requireNoChild(t)
+	r.requireNoNode(t)
+}
+
 func TestNoProcessOutlivesItsParent(t *testing.T) {
 	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
 	r.readUntilAllWait(t, 6)

@@ -65,6 +65,14 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 		return fail(statusUsage, err)
 	}
 	_ = probe.Close()
+	if s.SVG != "" {
+		if err := checkPicture(s.SVG); err != nil {
+			return fail(statusUsage, fmt.Errorf("-svg: %w", err))
+		}
+	}
+	if s.Fault != "" {
+		return runFault(ctx, s, stdout, fail)
+	}
 	dir, err := os.MkdirTemp("", "dlock-demo-")
 	if err != nil {
 		return fail(statusBad, err)
@@ -99,8 +107,35 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 	if s.Processes > 1 {
 		g.report(v)
 	}
+	return s.finish(v, log, stdout, fail)
+}
+
+// finish writes the verdict and the picture, and returns the exit status.
+func (s *settings) finish(v *verdict, log *journal, stdout io.Writer, fail func(int, error) int) int {
 	v.write(stdout)
+	if s.SVG != "" {
+		if err := writePicture(s.SVG, drawPicture(s, log.attempts)); err != nil {
+			return fail(statusBad, fmt.Errorf("-svg: %w", err))
+		}
+		fmt.Fprintf(stdout, "Picture: %s\n", clean(s.SVG))
+	}
 	return v.status()
+}
+
+// runFault is run with -fault.
+func runFault(ctx context.Context, s *settings, stdout io.Writer, fail func(int, error) int) int {
+	introduceScene(stdout, s)
+	connecting(stdout, s)
+	log := newJournal(stdout)
+	sc, err := runScene(ctx, s, log)
+	if err != nil {
+		return fail(statusBad, err)
+	}
+	drawTimeline(stdout, log.attempts, columns)
+	v := judgeLock(log.attempts)
+	v.interrupted = ctx.Err() != nil
+	sc.judge(v)
+	return s.finish(v, log, stdout, fail)
 }
 
 func writeIntroduction(w io.Writer, s *settings) {
@@ -112,6 +147,10 @@ come, first served. Writers increment a counter that only the lock protects.
 		fmt.Fprintf(w, "At the end process %d is killed while it holds the lock, and the others take it.\n", s.victim())
 	}
 	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.Driver, s.Seed)
+	connecting(w, s)
+}
+
+func connecting(w io.Writer, s *settings) {
 	if s.Driver != inMemory {
 		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.ConnectTimeout)
 	}

@@ -19,7 +19,8 @@ const endWithin = 30 * time.Second
 // group runs the workers in child processes. The parent prints all events,
 // kills one child on purpose, and judges the outcome.
 type group struct {
-	log      *journal
+	log      reporter
+	scene    *scene // nil unless the children play one
 	opened   func() // called once all children have opened the counter
 	children []*child
 
@@ -55,13 +56,17 @@ func (g *group) run(ctx context.Context, s *settings) error {
 		}
 		own.Host = fmt.Sprintf("%s-p%d", s.Host, i+1)
 		own.Seed += uint64(i)
-		own.Victim = i+1 == s.victim()
+		own.Victim = g.scene == nil && i+1 == s.victim()
+		own.Holder = g.scene != nil && i == 0
 		g.children = append(g.children, &child{group: g, number: i + 1, settings: own})
 	}
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
 	var processes sync.WaitGroup
-	for _, c := range g.children {
+	for i, c := range g.children {
+		if g.scene != nil && s.Fault == faultPause && i > 0 {
+			c.settings.Paused = g.children[0].cmd.Process.Pid
+		}
 		out, err := c.start(stopping)
 		if err != nil {
 			g.fail(fmt.Errorf("%s did not start: %w", processName(c.number), err))
@@ -142,7 +147,14 @@ func (c *child) follow(ctx context.Context, out io.Reader) error {
 		if m.Failed != "" {
 			failure = errors.New(m.Failed)
 		}
-		c.send(order{At: c.take(ctx, m)})
+		reply := order{At: c.take(ctx, m)}
+		if q := m.Question; q != nil {
+			if q.Do == askFault {
+				c.tellAll(doGoOn)
+			}
+			reply.Answer = c.scene.ask(ctx, *q)
+		}
+		c.send(reply)
 	}
 	err := c.cmd.Wait()
 	c.mu.Lock()
@@ -178,6 +190,9 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 			_ = c.cmd.Process.Kill() // fails only if the process has exited
 		}
 		c.log.finished(t)
+		if c.scene != nil {
+			c.tellAll(doGoOn) // in case that the holder has not got as far
+		}
 	}
 	return c.log.now()
 }
@@ -185,6 +200,25 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 func (g *group) tellAll(do string) {
 	for _, c := range g.children {
 		c.send(order{Do: do})
+	}
+}
+
+// strike begins the fault of a scene, and heal ends it.
+func (g *group) strike() {
+	holder := g.children[0]
+	if g.scene.fault == faultPause {
+		pauseProcess(holder.cmd.Process)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dead = holder
+	_ = holder.cmd.Process.Kill() // fails only if the process has exited
+}
+
+func (g *group) heal() {
+	if g.scene.fault == faultPause {
+		continueProcess(g.children[0].cmd.Process)
 	}
 }
 

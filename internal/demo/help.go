@@ -11,15 +11,16 @@ import (
 // examples are the stores for which this repository has a driver.
 var examples = map[string]struct {
 	title, dsn string
-	optional   bool // the driver needs no data source name
+	port       string // where the server listens, unless dsn says it; empty if there is no server
+	optional   bool   // the driver needs no data source name
 }{
 	inMemory:   {title: "a store within this process", optional: true},
-	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks"},
-	"redis":    {title: "Redis", dsn: "redis://localhost:6379"},
-	"postgres": {title: "PostgreSQL", dsn: "postgres://user@localhost/database"},
-	"mysql":    {title: "MySQL or MariaDB", dsn: "user@tcp(localhost:3306)/database"},
+	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks", port: "2181"},
+	"redis":    {title: "Redis", dsn: "redis://localhost:6379", port: "6379"},
+	"postgres": {title: "PostgreSQL", dsn: "postgres://user@localhost/database", port: "5432"},
+	"mysql":    {title: "MySQL or MariaDB", dsn: "user@tcp(localhost:3306)/database", port: "3306"},
 	"sqlite":   {title: "a file that the processes of this machine share", dsn: "/tmp/locks.db", optional: true},
-	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379"},
+	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379", port: "2379"},
 }
 
 // allDrivers is the import path of the program that includes every driver.
@@ -46,6 +47,23 @@ A worker that waits for longer than -timeout gives up. That is shown, and so is
 a lock that was lost because its session ended. Neither breaks a rule. (A process
 that is paused just before it writes, for longer than its session lasts, writes
 without the lock when it wakes up. Only fencing tokens prevent that.)
+
+With -svg the time line is written to a file as a picture, too. Arrows show which
+release let whom in.
+
+Faults
+
+With -fault two workers sell from one stock that checks tokens, and the one that
+holds the lock is hit by a fault before it writes:
+
+  pause    its process is stopped with SIGSTOP, as if its machine was suspended
+  cut      its connection to the store carries nothing any more
+  kill     its process is killed, while its write is still in the network
+
+The store ends its session, and the other worker gets the lock and writes. Then
+the late write arrives. The stock refuses it, because its token is smaller. In
+memory, a paused worker sleeps while the store hears nothing from it, and nothing
+can be killed. Only stores with one server in -dsn can be cut off.
 
 Ctrl-C, SIGTERM and a closed terminal release all locks, and the verdict is about
 the run so far. A second Ctrl-C ends the program at once.

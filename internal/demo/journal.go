@@ -28,6 +28,14 @@ type attempt struct {
 	Err        string // why the attempt ended early
 	Increments int
 	Anomaly    string // first sign in the counter that the lock did not exclude
+	Mark       string // what the picture says at Ended; empty for the outcome
+	Notes      []note // what else the picture says
+}
+
+// note is something that happened to a worker at a time.
+type note struct {
+	At   time.Duration
+	Text string
 }
 
 type outcome int

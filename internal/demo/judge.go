@@ -15,6 +15,7 @@ type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
 	counts      [killed + 1]int
 	checks      []check
+	anomalies   []string // what workers saw that the lock should exclude
 	errs        []string // errors of the store and of the run itself
 	note        string
 	interrupted bool
@@ -28,9 +29,24 @@ type check struct {
 
 // judge checks all rules. It also reports the errors of failed attempts.
 func judge(attempts []*attempt, count counter) *verdict {
-	v := new(verdict)
+	v := judgeLock(attempts)
 	var made int64
-	var anomalies []string
+	for _, t := range attempts {
+		made += int64(t.Increments)
+	}
+	anomalies := v.anomalies
+	if value, _, err := count.read(); err != nil {
+		v.errs = append(v.errs, err.Error())
+	} else if value != made {
+		anomalies = append(anomalies, fmt.Sprintf("it is %d in the end, after %d increments", value, made))
+	}
+	v.checks = slices.Insert(v.checks, 1, check{"counter", fmt.Sprintf("none of %d increments was lost", made), anomalies})
+	return v
+}
+
+// judgeLock is judge without the counter.
+func judgeLock(attempts []*attempt) *verdict {
+	v := new(verdict)
 	for _, t := range attempts {
 		v.counts[t.Outcome]++
 		if t.Outcome == failed {
@@ -40,21 +56,14 @@ func judge(attempts []*attempt, count counter) *verdict {
 			v.held = append(v.held, t)
 		}
 		if t.Anomaly != "" {
-			anomalies = append(anomalies, t.Anomaly)
+			v.anomalies = append(v.anomalies, t.Anomaly)
 		}
-		made += int64(t.Increments)
 	}
 	slices.SortStableFunc(v.held, func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token))
 	})
-	if value, _, err := count.read(); err != nil {
-		v.errs = append(v.errs, err.Error())
-	} else if value != made {
-		anomalies = append(anomalies, fmt.Sprintf("it is %d in the end, after %d increments", value, made))
-	}
 	v.checks = []check{
 		{"alone", "no other worker held the lock together with a writer", overlaps(v.held)},
-		{"counter", fmt.Sprintf("none of %d increments was lost", made), anomalies},
 		{"order", "first come, first served, if two could not share the lock", queueJumps(v.held)},
 		{"tokens", "each above those of all earlier writers", staleTokens(v.held)},
 	}

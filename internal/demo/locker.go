@@ -40,11 +40,15 @@ func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 		// Clients share an in-memory store by name.
 		s.DSN = fmt.Sprintf("demo-%d%s", stores.Add(1), s.DSN)
 	}
-	c, err := dlock.Open(s.Driver, s.DSN, dlock.WithHostname(host), dlock.WithTimeout(s.Timeout), dlock.WithTrace(trace))
+	c, err := dlock.Open(s.Driver, s.DSN, s.options(host, trace)...)
 	if err != nil {
 		return nil, err
 	}
 	return client{c, c.RWMutex(s.Lock)}, nil
+}
+
+func (s *settings) options(host string, trace *dlock.Trace) []dlock.Option {
+	return []dlock.Option{dlock.WithHostname(host), dlock.WithTimeout(s.Timeout), dlock.WithTrace(trace)}
 }
 
 func (c client) Lock(ctx context.Context, mode dlock.Mode) (held, error) {

@@ -23,25 +23,27 @@ const childArgument = "child-process"
 
 // message is what a child sends. An empty one asks for the time.
 type message struct {
-	Event   *event   `json:",omitempty"` // to print
-	Attempt *attempt `json:",omitempty"` // has ended
-	Kill    bool     `json:",omitempty"` // asks to be killed, because the attempt holds the lock
-	Ready   bool     `json:",omitempty"` // all workers have sessions
-	Failed  string   `json:",omitempty"` // why the child ends
+	Event    *event    `json:",omitempty"` // to print
+	Attempt  *attempt  `json:",omitempty"` // has ended
+	Question *question `json:",omitempty"` // to the scene
+	Kill     bool      `json:",omitempty"` // asks to be killed, because the attempt holds the lock
+	Ready    bool      `json:",omitempty"` // all workers have sessions
+	Failed   string    `json:",omitempty"` // why the child ends
 }
 
 type event struct{ Who, Verb, What string }
 
 // order is the parent's answer.
 type order struct {
-	Do string        `json:",omitempty"`
-	At time.Duration `json:",omitempty"` // of the event, or the present
+	Do     string        `json:",omitempty"`
+	At     time.Duration `json:",omitempty"` // of the event, or the present
+	Answer answer        `json:",omitzero"`
 }
 
 const (
 	doBegin = "begin" // all workers of all children have sessions
 	doStop  = "stop"
-	doGoOn  = "go on" // the victim is dead
+	doGoOn  = "go on" // the victim is dead, or the holder has begun its work
 )
 
 // parent is the reporter in a child process. All times come from the parent's
@@ -49,9 +51,10 @@ const (
 type parent struct {
 	mu      sync.Mutex // held from a message to its answer
 	out     *json.Encoder
-	answers chan time.Duration
+	answers chan order
 	begun   chan struct{} // closed by doBegin
 	goOn    chan struct{} // closed by doGoOn
+	paused  *os.Process   // cannot notice that the parent has gone; nil if there is none
 }
 
 // runChild is the main function of a child process.
@@ -64,16 +67,23 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	if orders.Decode(s) != nil {
 		return statusBad
 	}
-	p := &parent{out: json.NewEncoder(out), answers: make(chan time.Duration, 1), begun: make(chan struct{}), goOn: make(chan struct{})}
+	p := &parent{out: json.NewEncoder(out), answers: make(chan order, 1), begun: make(chan struct{}), goOn: make(chan struct{})}
+	if s.Paused != 0 {
+		p.paused, _ = os.FindProcess(s.Paused)
+	}
 	go p.obey(orders, stop)
+	var err error
 	last := intent{mode: dlock.Exclusive, await: p.goOn}
 	if s.Victim {
 		last = intent{mode: dlock.Exclusive, holding: func(t *attempt) { p.send(message{Attempt: t, Kill: true}) }}
 	}
-	count, err := openCounter(s.CounterFile)
-	if err == nil {
+	if s.Fault != "" {
+		err = p.play(ctx, s)
+	} else if count, failure := openCounter(s.CounterFile); failure == nil {
 		defer count.close()
 		err = runWorkers(ctx, s, s.open, count, p, last)
+	} else {
+		err = failure
 	}
 	if err != nil {
 		p.send(message{Failed: secret.Hide(err.Error(), []string{s.DSN})})
@@ -82,33 +92,41 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	return statusOK
 }
 
+// exit ends the process after the parent has gone.
+func (p *parent) exit() {
+	if p.paused != nil {
+		continueProcess(p.paused)
+	}
+	os.Exit(statusBad)
+}
+
 // obey exits the process when the parent has gone.
 func (p *parent) obey(orders *json.Decoder, stop func()) {
+	goOn := sync.OnceFunc(func() { close(p.goOn) })
 	for {
 		var o order
 		if orders.Decode(&o) != nil {
-			os.Exit(statusBad)
+			p.exit()
 		}
 		switch o.Do {
 		case "":
-			p.answers <- o.At
+			p.answers <- o
 		case doBegin:
 			close(p.begun)
 		case doGoOn:
-			close(p.goOn)
+			goOn()
 		case doStop:
 			stop()
 		}
 	}
 }
 
-// send returns the time of the answer. It exits the process if the parent has
-// gone.
-func (p *parent) send(m message) time.Duration {
+// send returns the answer. It exits the process if the parent has gone.
+func (p *parent) send(m message) order {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.out.Encode(m) != nil {
-		os.Exit(statusBad)
+		p.exit()
 	}
 	return <-p.answers
 }
@@ -123,12 +141,31 @@ func (p *parent) begin(ctx context.Context) bool {
 	}
 }
 
-func (p *parent) now() time.Duration { return p.send(message{}) }
+func (p *parent) now() time.Duration { return p.send(message{}).At }
 
 func (p *parent) say(who, verb, what string) time.Duration {
-	return p.send(message{Event: &event{who, verb, what}})
+	return p.send(message{Event: &event{who, verb, what}}).At
 }
 
 func (p *parent) finished(t *attempt) { p.send(message{Attempt: t}) }
+
+func (p *parent) ask(_ context.Context, q question) answer {
+	return p.send(message{Question: &q}).Answer
+}
+
+// play plays the part of this process in a scene.
+func (p *parent) play(ctx context.Context, s *settings) error {
+	next := p.goOn
+	if s.Holder {
+		next = nil
+	}
+	w, err := s.cast(s.Host, s.open, p, next)
+	if err != nil {
+		return err
+	}
+	all := workers{w}
+	defer all.close()
+	return all.play(ctx, s, p)
+}
 
 func processName(number int) string { return fmt.Sprintf("process %d", number) }

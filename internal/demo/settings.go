@@ -28,7 +28,11 @@ type settings struct {
 	ConnectTimeout    time.Duration
 	Seed              uint64
 	CounterFile       string
-	Victim            bool // this process will be killed while it holds the lock
+	SVG               string // file for the picture; empty for none
+	Fault             string // the fault of a scene; empty for a run of workers
+	Victim            bool   // this process will be killed while it holds the lock
+	Holder            bool   // this process is the one that a fault hits
+	Paused            int    // id of the process that a fault pauses; for the other one
 
 	args []string // as typed
 }
@@ -56,6 +60,8 @@ func (s *settings) flags() *flag.FlagSet {
 	f.DurationVar(&s.Hold, "hold", 100*time.Millisecond, "how long a worker holds the lock")
 	f.DurationVar(&s.Timeout, "timeout", time.Minute, "how long a worker waits for the lock before it gives up")
 	f.DurationVar(&s.ConnectTimeout, "connect-timeout", 10*time.Second, "how long to try to reach the store")
+	f.StringVar(&s.Fault, "fault", "", "instead show how a lock is lost, and how its token keeps a late write out:\n`fault` is pause, cut or kill")
+	f.StringVar(&s.SVG, "svg", "", "write the time line as a picture to this `file`, too")
 	f.Uint64Var(&s.Seed, "seed", 0, "repeat the choices of the run that named this seed (0: new ones)")
 	return f
 }
@@ -69,6 +75,16 @@ func parse(args []string) (*settings, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	given := make(map[string]bool)
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if s.Fault != "" {
+		for _, name := range []string{"processes", "workers", "rounds", "shared-ratio", "seed"} {
+			if given[name] {
+				return nil, fmt.Errorf("-%s has no effect with -fault", name)
+			}
+		}
+		s.setScene(given["hold"])
 	}
 	s.setDefaults()
 	return s, s.check()
@@ -91,6 +107,36 @@ func (s *settings) setDefaults() {
 	name, _ := os.Hostname() // empty after an error
 	name, _, _ = strings.Cut(name, ".")
 	s.Host = fmt.Sprintf("%.20s-%d", notInHost.ReplaceAllString(cmp.Or(name, "host"), "_"), os.Getpid())
+}
+
+// setScene sets the defaults of a scene. It has two workers, each in a process of
+// its own if the fault is one of a process.
+func (s *settings) setScene(hold bool) {
+	s.Workers, s.Processes = 2, 2
+	if s.Driver == inMemory || s.Fault == faultCut {
+		s.Processes = 1
+	}
+	if !hold {
+		s.Hold = time.Second
+	}
+	if s.Driver == inMemory && s.DSN == "" {
+		s.DSN = "?session_timeout=2s"
+	}
+}
+
+func (s *settings) checkScene() error {
+	switch {
+	case !slices.Contains([]string{faultPause, faultCut, faultKill}, s.Fault):
+		return fmt.Errorf("-fault %s: must be pause, cut or kill", s.Fault)
+	case s.Fault == faultKill && s.Driver == inMemory:
+		return errors.New("-fault kill: a store in memory dies with its process; choose another -driver")
+	case s.Fault == faultPause && s.Processes > 1 && !canPause:
+		return errors.New("-fault pause: this system cannot pause a process; try -fault kill")
+	case s.Fault == faultCut && s.Driver != inMemory:
+		_, err := s.serverInDSN()
+		return err
+	}
+	return nil
 }
 
 func (s *settings) check() error {
@@ -123,6 +169,9 @@ func (s *settings) check() error {
 	}
 	if err := driver.CheckQueue(s.Lock); err != nil {
 		return fmt.Errorf("-lock: %w", err)
+	}
+	if s.Fault != "" {
+		return s.checkScene()
 	}
 	return nil
 }

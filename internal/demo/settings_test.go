@@ -34,6 +34,10 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 		{[]string{"-driver", "none", "-dsn", "x"}, `unknown driver "none"`},
 		{[]string{"-driver", "mem", "-dsn", "x?colour=red"}, `unknown parameter "colour"`},
 		{[]string{"-colour"}, "-colour"},
+		{[]string{"-fault", "sleep"}, "-fault sleep: must be pause, cut or kill"},
+		{[]string{"-fault", "kill"}, "a store in memory dies with its process"},
+		{[]string{"-fault", "pause", "-workers", "3"}, "-workers has no effect with -fault"},
+		{[]string{"-fault", "cut", "-driver", "other", "-dsn", "x"}, "a connection of -driver other cannot be cut"},
 		{[]string{"more"}, `unexpected argument "more"`},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -47,7 +51,7 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 func TestHelpShowsAllFlags(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, statusOK, Main(t.Context(), []string{"-h"}, &stdout, &stderr))
-	for _, flag := range []string{"-driver", "-dsn", "-lock", "-processes", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-seed"} {
+	for _, flag := range []string{"-driver", "-dsn", "-lock", "-processes", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-seed", "-svg", "-fault"} {
 		assert.Contains(t, stdout.String(), "  "+flag+" ")
 	}
 	assert.Empty(t, stderr.String())

@@ -36,9 +36,7 @@ func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 	if len(attempts) == 0 {
 		return
 	}
-	rows := slices.SortedStableFunc(slices.Values(attempts), func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(uint64(a.Place.Token-1), uint64(b.Place.Token-1)), cmp.Compare(a.Asked, b.Asked)) // a token of 0 sorts last
-	})
+	rows := slices.SortedStableFunc(slices.Values(attempts), inQueueOrder)
 	labels := 0
 	for _, t := range attempts {
 		labels = max(labels, len(t.label()))
@@ -52,6 +50,12 @@ func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
 	fmt.Fprintf(w, "\n%s\n\n", legend)
+}
+
+// inQueueOrder compares attempts by their places in the queue. Attempts without
+// a place come last, because a token of 0 wraps around.
+func inQueueOrder(a, b *attempt) int {
+	return cmp.Or(cmp.Compare(uint64(a.Place.Token-1), uint64(b.Place.Token-1)), cmp.Compare(a.Asked, b.Asked))
 }
 
 func newTimeline(attempts []*attempt, columns int) timeline {

@@ -34,6 +34,7 @@ type worker struct {
 	plan    []intent
 	locker  locker
 	counter counter
+	work    func(ctx context.Context, t *attempt, h held) // while it holds the lock
 	log     reporter
 	attempt *attempt // the current or last attempt
 }
@@ -65,6 +66,7 @@ func newWorkers(s *settings, open opener, count counter, log reporter) (all work
 	digits := max(2, len(strconv.Itoa(s.Workers)))
 	for i := range s.Workers {
 		w := &worker{name: fmt.Sprintf("%s-%0*d", s.Host, digits, i+1), hold: s.Hold, counter: count, log: log}
+		w.work = w.use
 		for range s.Rounds {
 			mode := dlock.Exclusive
 			if random.Float64() < s.SharedRatio {
@@ -176,7 +178,7 @@ func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	t.Token = h.Token()
 	t.Granted = w.log.say(t.label(), "holds", fmt.Sprintf("%v, token %d", t.Mode, t.Token))
 	if t.Held = w.stillHeld(t, h, t.Granted); t.Held {
-		w.use(ctx, t, h)
+		w.work(ctx, t, h)
 	}
 	if holding != nil && t.Held && t.Outcome == served {
 		holding(t)

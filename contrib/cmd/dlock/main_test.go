@@ -81,6 +81,52 @@ func TestTheDemoRunsOnEveryStore(t *testing.T) {
 	}
 }
 
+// The demo pauses a process, cuts it off, and kills it. With -v, the test prints
+// the output.
+func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for sessions to time out")
+	}
+	for _, driver := range dlock.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := ""
+			if open := stores[driver]; open != nil {
+				dsn = open(t)
+			}
+			for fault, refused := range map[string]bool{"pause": false, "cut": driver == "sqlite", "kill": driver == "mem"} {
+				t.Run(fault, func(t *testing.T) {
+					t.Parallel()
+					args := []string{"demo", "-driver", driver, "-fault", fault, "-lock", fault, "-hold", "200ms"}
+					if dsn != "" {
+						args = append(args, "-dsn", dsn)
+					}
+					out, err := program(t, args...)
+					t.Logf("%s", out)
+					if refused {
+						if err == nil || !strings.Contains(string(out), "dlock demo: -fault "+fault+": ") {
+							t.Error("the demo does not say why it cannot show this fault")
+						}
+						return
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					for _, line := range []string{
+						` .* REFUSED   writing 9 with token \d+: the stock has seen token \d+`,
+						`  ok        late  .*`,
+						`VERDICT: OK`,
+					} {
+						if !regexp.MustCompile(`(?m)^` + line + `$`).Match(out) {
+							t.Errorf("the output has no line of the form %s", line)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
 // program runs dlock in a child process.
 func program(t *testing.T, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

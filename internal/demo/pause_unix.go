@@ -1,0 +1,14 @@
+//go:build unix
+
+package demo
+
+import (
+	"os"
+	"syscall"
+)
+
+const canPause = true
+
+// Both fail only if the process has exited.
+func pauseProcess(p *os.Process)    { _ = p.Signal(syscall.SIGSTOP) }
+func continueProcess(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }
