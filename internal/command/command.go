@@ -109,8 +109,8 @@ func find(name string) *command {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "dlock: distributed read-write locks\n\nUsage: dlock <command> [flags]\n\nCommands:\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-6s  %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-10s  %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-6s  %s\n\n", "help", "show this text; dlock help <command> shows the flags of a command")
+	fmt.Fprintf(w, "  %-10s  %s\n\n", "help", "show this text; dlock help <command> shows the flags of a command")
 	fmt.Fprint(w, "Try: dlock demo\n")
 }
