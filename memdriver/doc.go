@@ -10,8 +10,9 @@
 //
 //   - A program that needs no other store yet can use it as it is.
 //   - Tests of code that uses locks need no server. [Store.Faults] injects the
-//     faults of a network, and a store works in the virtual time of
-//     testing/synctest.
+//     faults of a network: [Faults.ExpireAll] and [Faults.PauseAll] make a program
+//     lose its locks. A store works in the virtual time of testing/synctest.
+//     Package dlocktest/lossweep loses the lock at each step of a program in turn.
 //   - Authors of drivers can read it as an example that keeps every rule of
 //     package driver. Its comments refer to the rules by number.
 //

@@ -1,0 +1,60 @@
+package lossweep_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/lossweep"
+)
+
+// database is what the program under test writes to. The real one compares the
+// token with the greatest that it has seen.
+type database interface {
+	Save(ctx context.Context, row string, token int64) error
+}
+
+// ship is the function under test. It sends the token of its lock with each
+// write, and returns the error of Unlock.
+func ship(ctx context.Context, client *dlock.Client, db database) (err error) {
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	ctx = lock.Context(ctx)
+	for _, row := range []string{"stock", "order", "invoice"} {
+		if err := db.Save(ctx, row, lock.Token()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fakeDB tells the sweep of each write.
+type fakeDB struct{ *lossweep.Sweep }
+
+func (db fakeDB) Save(ctx context.Context, row string, token int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return db.WriteToken(token, row)
+}
+
+func TestShipLosesItsLock(t *testing.T) {
+	lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
+		return ship(t.Context(), s.Client(), fakeDB{s})
+	})
+}
+
+// The test of a function that takes a lock. The functions are in the file of
+// this example, where TestShipLosesItsLock runs them.
+func Example() {
+	testShip := func(t *testing.T) { // TestShip in a real test
+		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
+			return ship(t.Context(), s.Client(), fakeDB{s})
+		})
+	}
+	_ = testShip
+}

@@ -1,0 +1,269 @@
+package lossweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// ErrStale is the error of a write that was refused because of its token.
+var ErrStale = errors.New("lossweep: write refused: a greater token has been seen")
+
+// Run calls work once without a fault, and then once for each moment at which it
+// can lose its locks, each time as a subtest with a new store. At each moment
+// they are lost in two ways: their sessions expire, or the process is paused for
+// longer than its sessions last.
+//
+// work must be deterministic, must take its locks with [Sweep.Client], and must
+// have ended all goroutines when it returns. It runs in a bubble of
+// testing/synctest. Without a fault it must return nil and write at least once.
+func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
+	t.Helper()
+	var base *Sweep
+	if !t.Run("no-loss", func(t *testing.T) { base = play(t, moment{}, work).report(t, nil) }) || base == nil {
+		return // failed, or not selected by -run
+	}
+	for _, m := range base.moments() {
+		t.Run(m.name, func(t *testing.T) { play(t, m, work).report(t, base) })
+	}
+}
+
+// moment is when and how locks are lost in one run. The zero moment never comes.
+type moment struct {
+	name           string
+	request, write int // before this request, or at this write; counted from 1
+	pause          bool
+}
+
+// Sweep is one run of the function under test. Its methods may be called
+// concurrently.
+type Sweep struct {
+	t      *testing.T
+	moment moment
+	store  *memdriver.Store
+	wire   *faults.Connector
+
+	mu       sync.Mutex
+	requests []faults.Op
+	writes   int // calls of Write and WriteToken
+	made     int // writes that were not refused or late
+	holds    map[int64]*hold
+	lost     bool     // the moment has come
+	hit      bool     // a lock was held then
+	regained bool     // a lock was granted afterwards
+	problems []string // for the report
+	err      error    // what work returned
+}
+
+// hold is a grant of a lock, by its token.
+type hold struct {
+	held, lost bool
+	told       chan struct{} // closed when the client knows of the end
+}
+
+// play runs work once.
+func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *Sweep) {
+	synctest.Test(t, func(t *testing.T) {
+		s = &Sweep{t: t, moment: m, store: memdriver.New(), holds: make(map[int64]*hold)}
+		s.wire = faults.New(s.store, s.plan)
+		s.err = work(t, s)
+	})
+	return s
+}
+
+// moments returns when locks can be lost in a run like this one.
+func (s *Sweep) moments() (all []moment) {
+	for _, how := range []string{"expired", "paused"} {
+		for i, op := range s.requests {
+			all = append(all, moment{fmt.Sprintf("%s-before-request-%d-%v", how, i+1, op), i + 1, 0, how == "paused"})
+		}
+		for i := range s.writes {
+			all = append(all, moment{fmt.Sprintf("%s-at-write-%d", how, i+1), 0, i + 1, how == "paused"})
+		}
+	}
+	return all
+}
+
+// Client returns a new client with these options. It is closed when work has
+// returned.
+func (s *Sweep) Client(opts ...dlock.Option) *dlock.Client {
+	c := dlock.NewClient(s.wire, append(slices.Clip(opts), dlock.WithTrace(s.trace()))...)
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// trace follows which locks are held.
+func (s *Sweep) trace() *dlock.Trace {
+	type node struct {
+		lock string
+		seq  int64
+	}
+	tokens := make(map[node]int64) // guarded by s.mu
+	find := func(lock, name string) node {
+		_, seq, _ := driver.ParseName(name) // Downgrade changes the rest of the name
+		return node{lock, seq}
+	}
+	ended := func(lock, name string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		h := s.holds[tokens[find(lock, name)]]
+		h.held = false
+		close(h.told)
+	}
+	return &dlock.Trace{
+		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			tokens[find(i.Lock, i.Node)] = i.Token
+			s.holds[i.Token] = &hold{held: true, told: make(chan struct{})}
+			s.regained = s.lost
+		},
+		Released: func(_ context.Context, i dlock.ReleasedInfo) { ended(i.Lock, i.Node) },
+		Lost:     func(_ context.Context, i dlock.LostInfo) { ended(i.Lock, i.Node) },
+	}
+}
+
+// plan loses the locks before a request. It does not count Connect and Close.
+func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
+	if r.Stage != faults.StageRequest || r.Op == faults.OpConnect || r.Op == faults.OpClose {
+		return faults.Fault{}
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Op)
+	now := len(s.requests) == s.moment.request
+	s.mu.Unlock()
+	if now {
+		s.lose()
+	}
+	return faults.Fault{}
+}
+
+// lose makes all clients lose their locks. It returns channels that close when
+// the program has been told.
+func (s *Sweep) lose() (told []<-chan struct{}) {
+	s.mu.Lock()
+	s.lost = true
+	for _, h := range s.holds {
+		if h.held {
+			h.held, h.lost, s.hit = false, true, true
+			told = append(told, h.told)
+		}
+	}
+	s.mu.Unlock()
+	if s.moment.pause {
+		s.store.Faults().PauseAll(time.Hour)
+		return nil // the process has just woken up
+	}
+	s.store.Faults().ExpireAll()
+	return told
+}
+
+// Write tells the sweep that the program writes what a lock protects, to a
+// resource that does not check tokens. The text is for the report.
+func (s *Sweep) Write(what string) {
+	s.mu.Lock()
+	s.writes++
+	now := s.writes == s.moment.write
+	held := false
+	for _, h := range s.holds {
+		held = held || h.held
+	}
+	if held {
+		s.made++
+	} else {
+		s.problem(what, "was made while no lock was held")
+	}
+	s.mu.Unlock()
+	if now {
+		s.loseAtWrite()
+	}
+}
+
+func (s *Sweep) loseAtWrite() {
+	for _, told := range s.lose() {
+		<-told
+	}
+}
+
+// WriteToken is like [Sweep.Write] for a resource that checks tokens. If the
+// lock with this token was lost, another process has written with a greater
+// token, so the write is refused: the error matches [ErrStale].
+func (s *Sweep) WriteToken(token int64, what string) error {
+	s.mu.Lock()
+	s.writes++
+	now := s.writes == s.moment.write
+	s.mu.Unlock()
+	if now {
+		s.loseAtWrite()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch h := s.holds[token]; {
+	case h == nil:
+		s.problem(what, fmt.Sprintf("has token %d, which no lock of this program has", token))
+	case h.lost:
+		return fmt.Errorf("%w than %d", ErrStale, token)
+	case !h.held:
+		s.problem(what, "was made after Unlock")
+	default:
+		s.made++
+	}
+	return nil
+}
+
+// problem notes a write that should not have been made. It is called with mu
+// held.
+func (s *Sweep) problem(what, why string) {
+	text := fmt.Sprintf("write %d, %q, %s (%s)", s.writes, what, why, callers())
+	if s.hit {
+		text += "; the lock had been lost"
+	}
+	s.problems = append(s.problems, text)
+}
+
+// callers returns the lines that led to a call of Write or WriteToken.
+func callers() string {
+	_, here, _, _ := runtime.Caller(0)
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	var lines []string
+	for f, more := frames.Next(); more && f.File != here; f, more = frames.Next() {
+		lines = append(lines, fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line))
+	}
+	return strings.Join(lines, ", called from ")
+}
+
+// report fails t if the program has made mistakes. base is the run without a
+// loss, or nil for that run itself.
+func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
+	for _, p := range s.problems {
+		t.Error("lossweep: " + p)
+	}
+	switch {
+	case base == nil && s.err != nil:
+		t.Errorf("lossweep: the function fails without a loss: %v", s.err)
+	case base == nil && s.made == 0:
+		t.Error("lossweep: the function has written nothing: call Write or WriteToken where it writes")
+	case base == nil:
+	case !s.lost:
+		t.Error("lossweep: the function did other requests or writes than before, so that this moment never came")
+	case s.err == nil && s.made < base.made:
+		t.Errorf("lossweep: the function returned nil after a loss, but it has made only %d of %d writes", s.made, base.made)
+	case s.err == nil && s.hit && !s.regained:
+		t.Log("lossweep: the lock was lost, and the function returned nil. It has made all writes; but does it look at the error of Unlock?")
+	}
+	return s
+}

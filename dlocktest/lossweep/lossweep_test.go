@@ -1,0 +1,267 @@
+package lossweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// recorder keeps what a sweep reports.
+type recorder struct {
+	testing.TB
+	errors, logs []string
+}
+
+func (r *recorder) Error(args ...any)                 { r.errors = append(r.errors, fmt.Sprint(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
+func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
+
+// found returns what Run would report, by moment.
+func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
+	t.Helper()
+	failures, logs = make(map[string]string), make(map[string]string)
+	note := func(name string, s, base *Sweep) {
+		r := &recorder{TB: t}
+		s.report(r, base)
+		if len(r.errors) > 0 {
+			failures[name] = strings.Join(r.errors, "\n")
+		}
+		if len(r.logs) > 0 {
+			logs[name] = strings.Join(r.logs, "\n")
+		}
+	}
+	base := play(t, moment{}, work)
+	note("no-loss", base, nil)
+	if len(failures) > 0 {
+		return failures, logs
+	}
+	for _, m := range base.moments() {
+		note(m.name, play(t, m, work), base)
+	}
+	return failures, logs
+}
+
+func names(of map[string]string) (all []string) {
+	for name := range of {
+		all = append(all, name)
+	}
+	return all
+}
+
+// steps is a function that writes three times under a lock and asks check before
+// each write.
+func steps(check func(ctx context.Context, l *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
+	return func(t *testing.T, s *Sweep) (err error) {
+		l, err := s.Client().RWMutex("stock").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, l.Unlock()) }()
+		ctx := l.Context(t.Context())
+		for _, what := range []string{"first", "second", "third"} {
+			if err := check(ctx, l); err != nil {
+				return err
+			}
+			if err := write(s, l, what); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func carelessly(context.Context, *dlock.Lock) error       { return nil }
+func askErr(_ context.Context, l *dlock.Lock) error       { return l.Err() }
+func askContext(ctx context.Context, _ *dlock.Lock) error { return ctx.Err() }
+
+func unchecked(s *Sweep, _ *dlock.Lock, what string) error { s.Write(what); return nil }
+func fenced(s *Sweep, l *dlock.Lock, what string) error    { return s.WriteToken(l.Token(), what) }
+
+func TestAFunctionThatDoesNotCheckIsReported(t *testing.T) {
+	failures, _ := found(t, steps(carelessly, unchecked))
+	assert.ElementsMatch(t, []string{"expired-at-write-1", "expired-at-write-2", "paused-at-write-1", "paused-at-write-2"}, names(failures))
+	report := failures["expired-at-write-1"]
+	assert.Regexp(t, `^lossweep: write 2, "second", was made while no lock was held \(lossweep_test\.go:\d+, called from lossweep_test\.go:\d+\); the lock had been lost\nlossweep: write 3, "third",`, report)
+}
+
+func TestAFunctionThatAsksErrBeforeEachWriteIsFine(t *testing.T) {
+	failures, logs := found(t, steps(askErr, unchecked))
+	assert.Empty(t, failures)
+	assert.Empty(t, logs)
+}
+
+func TestAContextEndsLateAfterAPause(t *testing.T) {
+	failures, _ := found(t, steps(askContext, unchecked))
+	assert.ElementsMatch(t, []string{"paused-at-write-1", "paused-at-write-2"}, names(failures))
+}
+
+func TestAFunctionThatSendsTokensIsFine(t *testing.T) {
+	failures, logs := found(t, steps(carelessly, fenced))
+	assert.Empty(t, failures)
+	assert.Empty(t, logs)
+}
+
+func TestAFunctionThatIgnoresTheRefusalIsReported(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		l, err := s.Client().RWMutex("stock").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer l.Unlock()
+		err = s.WriteToken(l.Token(), "order")
+		assert.True(t, err == nil || errors.Is(err, ErrStale))
+		return nil
+	})
+	assert.Equal(t, map[string]string{
+		"expired-at-write-1": "lossweep: the function returned nil after a loss, but it has made only 0 of 1 writes",
+		"paused-at-write-1":  "lossweep: the function returned nil after a loss, but it has made only 0 of 1 writes",
+	}, failures)
+}
+
+func TestAFunctionThatStopsButReturnsNilIsReported(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		_ = steps(askErr, unchecked)(t, s)
+		return nil
+	})
+	assert.ElementsMatch(t, []string{"expired-at-write-1", "expired-at-write-2", "paused-at-write-1", "paused-at-write-2"}, names(failures))
+	assert.Contains(t, failures["expired-at-write-2"], "returned nil after a loss, but it has made only 2 of 3 writes")
+}
+
+func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
+	failures, logs := found(t, func(t *testing.T, s *Sweep) error {
+		l, err := s.Client().RWMutex("stock").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer l.Unlock()
+		s.Write("order")
+		return nil
+	})
+	assert.Empty(t, failures)
+	assert.ElementsMatch(t, []string{"expired-before-request-2-delete", "paused-before-request-2-delete", "expired-at-write-1", "paused-at-write-1"}, names(logs))
+	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
+}
+
+func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
+	failures, logs := found(t, func(t *testing.T, s *Sweep) error {
+		for {
+			if err := steps(askErr, unchecked)(t, s); !errors.Is(err, dlock.ErrLost) {
+				return err
+			}
+		}
+	})
+	assert.Empty(t, failures)
+	assert.Empty(t, logs)
+}
+
+// Requests between two writes are moments, too: here those of another lock.
+func TestALossBeforeARequestIsReported(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		c := s.Client()
+		l, err := c.RWMutex("outer").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer l.Unlock()
+		inner, err := c.RWMutex("inner").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		if err := inner.Unlock(); err != nil {
+			return err
+		}
+		return errors.Join(s.WriteToken(l.Token(), "x"), func() error { s.Write("y"); return nil }())
+	})
+	assert.Contains(t, failures, "expired-before-request-2-create")
+	assert.Contains(t, failures["expired-before-request-2-create"], `write 2, "y", was made while no lock was held`)
+	assert.NotContains(t, failures, "expired-before-request-1-create")
+}
+
+func TestWritesWithoutALockAreReportedEvenWithoutALoss(t *testing.T) {
+	for says, work := range map[string]func(t *testing.T, s *Sweep, l *dlock.Lock) error{
+		`write 1, "late", was made while no lock was held (`: func(t *testing.T, s *Sweep, l *dlock.Lock) error {
+			require.NoError(t, l.Unlock())
+			s.Write("late")
+			return nil
+		},
+		`write 1, "late", was made after Unlock (`: func(t *testing.T, s *Sweep, l *dlock.Lock) error {
+			token := l.Token()
+			require.NoError(t, l.Unlock())
+			return s.WriteToken(token, "late")
+		},
+		`write 1, "x", has token 0, which no lock`: func(t *testing.T, s *Sweep, l *dlock.Lock) error { return s.WriteToken(0, "x") },
+		"the function has written nothing":         func(*testing.T, *Sweep, *dlock.Lock) error { return nil },
+		"the function fails without a loss: full":  func(*testing.T, *Sweep, *dlock.Lock) error { return errors.New("full") },
+	} {
+		failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+			l, err := s.Client().RWMutex("stock").Lock(t.Context())
+			require.NoError(t, err)
+			return work(t, s, l)
+		})
+		assert.Contains(t, failures["no-loss"], says)
+		assert.NotContains(t, failures["no-loss"], "had been lost")
+	}
+}
+
+func TestAMomentThatDoesNotComeIsReported(t *testing.T) {
+	calls := 0
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		if calls++; calls > 1 {
+			return nil
+		}
+		return steps(askErr, unchecked)(t, s)
+	})
+	assert.Contains(t, failures["paused-at-write-1"], "this moment never came")
+}
+
+// A fake may hold its mutex while it calls Write, and goroutines may wait for
+// that mutex.
+func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context) error {
+			var db sync.Mutex
+			var group sync.WaitGroup
+			for range 5 {
+				group.Go(func() {
+					db.Lock()
+					defer db.Unlock()
+					if ctx.Err() == nil {
+						s.Write("row")
+					}
+				})
+			}
+			group.Wait()
+			return context.Cause(ctx)
+		})
+	})
+	for name := range failures {
+		assert.Contains(t, name, "paused-at-write", failures[name])
+	}
+}
+
+func TestADowngradedHoldEnds(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		l, err := s.Client().RWMutex("stock").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		s.Write("in time")
+		if err := l.Downgrade(t.Context()); err != nil {
+			return err
+		}
+		if err := l.Unlock(); err != nil {
+			return err
+		}
+		s.Write("late")
+		return nil
+	})
+	assert.Contains(t, failures["no-loss"], `write 2, "late", was made while no lock was held`)
+}
