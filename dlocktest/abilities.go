@@ -72,6 +72,10 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 		_, err := driver.Walk(c.ctx, a, "")
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
+	needRemove: func(c *check, a, _ driver.Session) bool {
+		err := driver.Remove(c.ctx, a, "abilities", c.create(a, "abilities", writer))
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
 	needAhead: func(c *check, a, b driver.Session) bool {
 		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known
 	},

@@ -22,6 +22,7 @@ const (
 	needReplace
 	needRead
 	needWalk
+	needRemove
 	needAhead
 	needArmed
 	needReleased
@@ -42,6 +43,7 @@ var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},
 	{needWalk, string(AbilityWalk), true},
+	{needRemove, string(AbilityRemove), true},
 	{needAhead, string(AbilityAhead), true},
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},

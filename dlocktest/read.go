@@ -12,6 +12,8 @@ var readCases = []testCase{
 	{name: "read-of-a-node-that-is-gone-says-so", why: "an operator who looks at a queue would see a holder that is gone",
 		needs: needRead, run: readGone},
 	{name: "read-says-whose-node-it-is", why: "a client would take its own node for that of another client, or the other way round", needs: needRead, run: readOwner},
+	{name: "read-tells-what-is-left-of-the-session", why: "an operator would wait for a dead holder too long, or would take a holder away that is about to end",
+		needs: needRead, run: readSessionLeft},
 	{name: "a-foreign-copy-has-no-owner", why: "a node that another program has forged would pass for the session's own",
 		needs: needRead | needRemoveQueue | needPutNode, run: readCopy},
 	{name: "read-takes-foreign-nodes", why: "an operator who looks at a queue has to see all nodes in it",
@@ -69,6 +71,19 @@ func readOwner(c *check) {
 	}
 }
 
+// readSessionLeft allows for stores that do not tell, which return zero.
+func readSessionLeft(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.listAfterWrite(b, "q")
+	for _, reader := range []driver.Session{a, b} {
+		left, most := c.read(reader, "q", p.Name).SessionLeft, c.config.sessionTimeout()
+		if left != 0 && (left < most/20 || left > most) {
+			c.errorf("Read returned %v as what is left of a live session, expected more than %v and at most %v, the Config.SessionTimeout, or zero", left, most/20, most)
+		}
+	}
+}
+
 func readCopy(c *check) {
 	s := c.session()
 	p, text := c.createWithData(s, "q", writer)
@@ -85,8 +100,9 @@ func readForeign(c *check) {
 	s := c.session()
 	c.create(s, "q", writer)
 	c.putNode("q", "readme", "no node of a lock")
-	if info := c.read(s, "q", "readme"); string(info.Data) != "no node of a lock" || info.Owner != "" {
-		c.errorf("Read of a foreign node returned data %q and owner %q, expected what it holds and no owner", info.Data, info.Owner)
+	if info := c.read(s, "q", "readme"); string(info.Data) != "no node of a lock" || info.Owner != "" || info.SessionLeft != 0 {
+		c.errorf("Read of a foreign node returned data %q, owner %q and %v as what is left of its session, expected what it holds and no owner",
+			info.Data, info.Owner, info.SessionLeft)
 	}
 }
 

@@ -144,6 +144,8 @@ func abilitiesAreStable(c *check) {
 			"Read of a node that is gone": func() error { _, err := driver.Read(c.ctx, s, "q", gone.Name); return err },
 			"Walk":                        func() error { _, err := driver.Walk(c.ctx, s, ""); return err },
 			"Walk of a missing queue":     func() error { _, err := driver.Walk(c.ctx, s, "never/was"); return err },
+			"Remove":                      func() error { return driver.Remove(c.ctx, s, "q", gone) },
+			"Remove in a missing queue":   func() error { return driver.Remove(c.ctx, s, "never/was", p) },
 		} {
 			method, _, _ := strings.Cut(name, " ")
 			can := c.can&needOf(Ability(method)) != 0

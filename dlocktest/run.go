@@ -76,6 +76,7 @@ var rules = []rule{
 	{13, "released", releasedCases},
 	{0, "read", readCases},
 	{0, "walk", walkCases},
+	{0, "remove", removeCases},
 	{0, "describe", describeCases},
 	{0, "locks", lockCases},
 }

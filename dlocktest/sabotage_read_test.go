@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
@@ -21,6 +22,18 @@ var readSabotages = []sabotage{
 		}()},
 	{"takes each node for foreign", "comparing the owner with the connection instead of the session",
 		of(func(s base) allForeign { return allForeign{s} })},
+	{"reads the deadline of a session as what is left of it", "SQL, Redis: a column with the time since 1970",
+		of(func(s base) *readsLeft {
+			return &readsLeft{s, func(left time.Duration) time.Duration { return time.Duration(time.Now().UnixNano()) + left }}
+		})},
+	{"reads what is left of a session in the wrong unit", "seconds, milliseconds and microseconds",
+		of(func(s base) *readsLeft {
+			return &readsLeft{s, func(left time.Duration) time.Duration { return left / 1000 }}
+		})},
+	{"reads a session for a node without one", "SQL: a null taken for the default timeout",
+		of(func(s base) *readsLeft {
+			return &readsLeft{s, func(left time.Duration) time.Duration { return max(left, time.Millisecond) }}
+		})},
 	{"reads a node that is gone", "an empty answer that is not taken for an error",
 		of(func(s base) readsGone { return readsGone{s} })},
 }
@@ -67,6 +80,17 @@ func (s readsGone) Read(ctx context.Context, queue, name string) (driver.NodeInf
 	if errors.Is(err, driver.ErrGone) {
 		return driver.NodeInfo{}, nil
 	}
+	return info, err
+}
+
+type readsLeft struct {
+	base
+	as func(left time.Duration) time.Duration
+}
+
+func (s *readsLeft) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
+	info.SessionLeft = s.as(info.SessionLeft)
 	return info, err
 }
 

@@ -45,6 +45,7 @@ var sabotages = map[string][]sabotage{
 	"rule13":   releasedSabotages,
 	"read":     readSabotages,
 	"walk":     walkSabotages,
+	"remove":   removeSabotages,
 	"describe": describeSabotages,
 	"locks":    lockSabotages,
 }

@@ -21,6 +21,7 @@ type base interface {
 	driver.Replacer
 	driver.NodeReader
 	driver.Walker
+	driver.Remover
 }
 
 // A store is a memory store with optionally wrapped sessions.
@@ -147,7 +148,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityAhead, AbilityArmed, AbilityReleased}
+	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased}
 	Run(t, config)
 }
 

@@ -96,6 +96,7 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 		"Replace":    func() error { _, err := driver.Replace(ctx, s, "q", p, shared); return optional(err) },
 		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
 		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
+		"Remove":     func() error { return optional(driver.Remove(ctx, s, "q", p)) },
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // returns an error that matches [errors.ErrUnsupported]. The latter is for a
 // session that wraps another one, or whose abilities depend on its server.
 //
-// Call the functions [Replace], [Read], [Walk], [Describe] and [OnHeartbeat]
-// rather than the interfaces. They handle both cases.
+// Call the functions [Replace], [Read], [Walk], [Remove], [Describe] and
+// [OnHeartbeat] rather than the interfaces. They handle both cases.
 
 // Replacer is a session that can change the prefix of a node. This turns an
 // exclusive lock into a shared one without losing its place in the queue.
@@ -50,6 +50,26 @@ type Walker interface {
 	// If the prefix is not empty and [CheckQueue] rejects it, the error matches
 	// [ErrBadName].
 	Walk(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Remover is a session that can remove any node, for operators who free a lock
+// whose holder is stuck.
+type Remover interface {
+	// Remove removes the node of that name and token, whichever session owns
+	// it. Any other node stays: if the node has another name or token by now,
+	// or is gone, the error matches [ErrGone]. The token is the one that Read
+	// returns. It is zero for the nodes of other programs if the store gives
+	// those no token.
+	//
+	// Remove resembles a Delete with the cause Changed, except that the owner
+	// did not ask for it. The owner's watches of the node end as after any
+	// removal by an operator, and those of the contenders behind it end without
+	// Released (rules 6 and 13).
+	//
+	// After an error that matches [ErrUnavailable], or if ctx has ended, the
+	// node may or may not be there, and a request in flight may still remove
+	// it. After any other error the node has not been removed by this call.
+	Remove(ctx context.Context, queue string, p Place) error
 }
 
 // Describer is a session that can describe itself, for logs and hooks. No lock
@@ -103,6 +123,15 @@ func Walk(ctx context.Context, s Session, prefix string) ([]string, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// Remove calls s.Remove: see [Remover]. If the session does not support it, the
+// error matches [errors.ErrUnsupported].
+func Remove(ctx context.Context, s Session, queue string, p Place) error {
+	if r, ok := s.(Remover); ok {
+		return r.Remove(ctx, queue, p)
+	}
+	return errors.ErrUnsupported
+}
+
 // Describe calls s.Describe: see [Describer]. If the session has no such
 // method, the result is zero.
 func Describe(s Session) SessionInfo {
@@ -137,6 +166,10 @@ type NodeInfo struct {
 	Foreign bool
 	// Created is the creation time by the store's clock, or zero if unknown.
 	Created time.Time
+	// SessionLeft is how long the store would keep the owner's session if it
+	// heard nothing more from it, by the store's clock at the time of the read.
+	// It is zero if no session owns the node, or if the store does not tell.
+	SessionLeft time.Duration
 }
 
 // SessionInfo describes a session.

@@ -34,6 +34,7 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
 		info.Owner = n.owner.id
+		info.SessionLeft = max(0, n.owner.timeout-time.Since(n.owner.heard))
 	}
 	return info
 }

@@ -40,6 +40,7 @@ var (
 	_ driver.Replacer          = (*session)(nil)
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
+	_ driver.Remover           = (*session)(nil)
 	_ driver.Describer         = (*session)(nil)
 	_ driver.HeartbeatReporter = (*session)(nil)
 )
@@ -194,6 +195,16 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 		}
 	}
 	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
+}
+
+// Remove implements driver.Remover.
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	req := request{op: faults.OpRemove, queue: queue, name: p.Name}
+	if err := driver.CheckQueue(queue); err != nil {
+		return req.failed(err)
+	}
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.removePlace(queue, p) })
+	return err
 }
 
 // Close implements driver.Session. It ends the lease before the store removes

@@ -186,6 +186,17 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
+// removePlace removes the node of that name and token for a session that need
+// not own it.
+func (st *Store) removePlace(queue string, p driver.Place) error {
+	q, n := st.find(queue, func(n *node) bool { return n.Name == p.Name && n.token == p.Token })
+	if n == nil {
+		return driver.ErrGone
+	}
+	st.remove(q, n, driver.Changed)
+	return nil
+}
+
 // replace renames a node, which keeps its position in the queue (rule 12 of
 // package driver).
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {

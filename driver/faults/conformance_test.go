@@ -30,6 +30,7 @@ type memorySession interface {
 	driver.Replacer
 	driver.NodeReader
 	driver.Walker
+	driver.Remover
 	driver.Describer
 }
 
@@ -63,7 +64,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)

@@ -151,3 +151,17 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	})
 	return got.answer, err
 }
+
+// Remove implements driver.Remover.
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	if _, ok := s.inner.(driver.Remover); !ok { // no request to inject a fault into
+		return errors.ErrUnsupported
+	}
+	_, err := send(ctx, s, order[nothing]{
+		Request: Request{Op: OpRemove, Queue: queue, Place: p},
+		do: func(ctx context.Context) (nothing, error) {
+			return nothing{}, driver.Remove(ctx, s.inner, queue, p)
+		},
+	})
+	return err
+}

@@ -4,10 +4,10 @@ package faults
 // or count faults.
 type Op int
 
-// OpConnect to OpClose are the methods of package driver that may ask the
-// store. OpCleanUp removes the node of a Create whose outcome is unknown.
-// OpHeartbeat renews a lease; the plan of a [Connector] is never asked about
-// it.
+// OpConnect to OpClose, and OpRemove, are the methods of package driver that
+// may ask the store. OpCleanUp removes the node of a Create whose outcome is
+// unknown. OpHeartbeat renews a lease; the plan of a [Connector] is never asked
+// about it.
 const (
 	OpConnect Op = iota
 	OpCreate
@@ -21,6 +21,7 @@ const (
 	OpClose
 	OpCleanUp
 	OpHeartbeat
+	OpRemove // last, because Rates draws faults by the numbers of the others
 )
 
 var opNames = [...]string{
@@ -36,6 +37,7 @@ var opNames = [...]string{
 	OpClose:      "close",
 	OpCleanUp:    "clean-up",
 	OpHeartbeat:  "heartbeat",
+	OpRemove:     "remove",
 }
 
 // String returns the name of the request, such as "create".

@@ -418,7 +418,8 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
 		func(_ context.Context, r faults.Request) faults.Fault {
-			lost := r.Op == faults.OpReplace && r.Stage == faults.StageReply || r.Op == faults.OpRead || r.Op == faults.OpWalk
+			lost := r.Op == faults.OpReplace && r.Stage == faults.StageReply || r.Op == faults.OpRead ||
+				r.Op == faults.OpWalk || r.Op == faults.OpRemove
 			return faults.Fault{Lose: lost}
 		})
 	for _, inner = range []driver.Session{newScripted(), limited{newScripted()}} {
@@ -430,6 +431,7 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		_, err = driver.Walk(t.Context(), s, "")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, driver.Remove(t.Context(), s, "q", scriptedPlace), errors.ErrUnsupported)
 		assert.Zero(t, driver.Describe(s))
 		require.NoError(t, s.Close())
 	}
