@@ -124,7 +124,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityReleased,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityAhead, dlocktest.AbilityReleased,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
 		NewNearRollOver: func(t *testing.T) driver.Connector {

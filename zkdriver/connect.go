@@ -12,6 +12,7 @@ var (
 	_ driver.Replacer          = (*session)(nil)
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
+	_ driver.Remover           = (*session)(nil)
 	_ driver.Describer         = (*session)(nil)
 	_ driver.HeartbeatReporter = (*session)(nil)
 )

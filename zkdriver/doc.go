@@ -165,7 +165,7 @@
 //
 //   - connector.go, connect.go: a Connector and its sessions. dsn.go and
 //     settings.go: the data source name.
-//   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go:
+//   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go, remove.go:
 //     one operation of package driver each.
 //   - queue.go makes a queue's node; rollover.go starts its sequences over;
 //     queueacl.go checks its ACL; writetrust.go decides whether a write to a

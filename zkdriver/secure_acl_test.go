@@ -246,6 +246,7 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 		"Read":             {read, "READ"},
 		"Walk":             {walk, "READ"},
 		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // reads the node first
+		"Remove":           {s.Remove(ctx, queue, p), "READ"},                 // likewise
 	}
 }
 
