@@ -3,6 +3,7 @@ package etcddriver
 import (
 	"context"
 	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -31,24 +32,63 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 }
 
 // Read implements [driver.NodeReader]. Nodes of other programs have no token,
-// and may have no sequence.
+// and may have no sequence. A second request asks for the remaining time of the
+// lease, which is best effort.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = s.ask(ctx, "read "+name, queue, func(ctx context.Context) error {
-		keys := s.settings.queueKeys(queue)
-		reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
+		m, _, err := s.find(ctx, queue, name)
 		if err != nil {
 			return err
 		}
-		for _, kv := range reply.Kvs {
-			m, ok := parseNode(keys, kv)
-			if ok && m.Name == name || !ok && m.id == name && !isNodeID(name) {
-				info = s.infoOf(m, name)
-				return nil
+		info = s.infoOf(m, name)
+		if m.session != clientv3.NoLease {
+			if reply, err := s.client.TimeToLive(ctx, m.session); err == nil && reply.TTL > 0 {
+				info.SessionLeft = time.Duration(reply.TTL) * time.Second
 			}
 		}
-		return driver.ErrGone
+		return nil
 	})
 	return info, err
+}
+
+// find returns the node of that name, and the revision of the last change of
+// its key.
+func (s *session) find(ctx context.Context, queue, name string) (m member, changed int64, err error) {
+	keys := s.settings.queueKeys(queue)
+	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
+	if err != nil {
+		return m, 0, err
+	}
+	for _, kv := range reply.Kvs {
+		m, ok := parseNode(keys, kv)
+		if ok && m.Name == name || !ok && m.id == name && !isNodeID(name) {
+			return m, kv.ModRevision, nil
+		}
+	}
+	return m, 0, driver.ErrGone
+}
+
+// Remove implements [driver.Remover]. It looks for the node's key, and deletes
+// the key unless it has changed since.
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	return s.ask(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
+		for {
+			m, changed, err := s.find(ctx, queue, p.Name)
+			if err == nil && m.Token != p.Token {
+				err = driver.ErrGone
+			}
+			if err != nil {
+				return err
+			}
+			key := s.settings.queueKeys(queue) + m.id
+			reply, err := s.client.Txn(ctx).
+				If(clientv3.Compare(clientv3.ModRevision(key), "=", changed)).
+				Then(clientv3.OpDelete(key)).Commit()
+			if err != nil || reply.Succeeded {
+				return err
+			} // the node was removed or replaced since: look again
+		}
+	})
 }
 
 func (s *session) infoOf(m member, name string) driver.NodeInfo {

@@ -47,6 +47,16 @@ var planted = []mistakes.Mistake{
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
 	},
 	{
+		"a removal by an operator does not compare the token", "queue.go",
+		"if err == nil && m.Token != p.Token {", "if false {",
+		"TestConformance/remove/remove-spares-a-node-of-another-token",
+	},
+	{
+		"a removal by an operator ends the session", "queue.go",
+		"				Then(clientv3.OpDelete(key)).Commit()", "				Then(clientv3.OpDelete(key)).Commit()\n			_, _ = s.client.Revoke(ctx, m.session)",
+		"TestConformance/remove/remove-leaves-the-owner-its-session",
+	},
+	{
 		"a create that etcd has refused is cancelled", "create.go",
 		"	if errors.Is(err, rpctypes.ErrNoSpace) {\n		undone", "	if false {\n		undone",
 		"TestARefusedCreateIsNotCancelled",
