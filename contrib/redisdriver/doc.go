@@ -251,7 +251,7 @@
 // The locks of a session ended this way are free as soon as another session
 // asks for them or sends a heartbeat. The last two commands notify nobody:
 // waiters and holders check for their nodes four times per session timeout, and
-// notice it then.
+// notice it then. The program dlock notifies them: see dlock release.
 //
 // To change a password, let the server accept both passwords until all clients
 // have been restarted with the new one:

@@ -47,7 +47,8 @@ func newScriptOps() map[string]faults.Op {
 	ops := make(map[string]faults.Op)
 	for op, name := range map[faults.Op]string{
 		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
-		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read", faults.OpWalk: "walk",
+		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read",
+		faults.OpWalk: "walk", faults.OpRemove: "remove",
 		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
 	} {
 		s := script(name)

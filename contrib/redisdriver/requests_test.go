@@ -252,6 +252,10 @@ func TestEachCallIsOneScript(t *testing.T) {
 		{"Delete", deleteScript, func() error {
 			return made.Delete(t.Context(), "stock/42", second.Place, driver.Changed)
 		}},
+		{"Remove", removeScript, func() error {
+			first.Name = driver.FormatName("web-R-", first.Seq)
+			return driver.Remove(t.Context(), made, "stock/42", first.Place)
+		}},
 		{"a heartbeat", beatScript, func() error { return made.(*session).beat(t.Context()) }},
 	} {
 		p.Keep()

@@ -48,6 +48,15 @@ var planted = []mistakes.Mistake{
 		"redis.call('TYPE', P .. 'q:' .. queue).ok ~= 'zset'", "false", "TestAKeyOfAnotherTypeStopsNoOtherLock"},
 	{"a close leaves the nodes", "lua/close.lua",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
+	{"a removal by an operator does not compare the token", "lua/remove.lua",
+		"or tonumber(token) ~= tonumber(ARGV[4])", "", "TestConformance/remove/remove-spares-a-node-of-another-token"},
+	{"a removal by an operator compares the token alone", "lua/remove.lua",
+		"local member = find(queue, name)", "local member = redis.call('ZRANGEBYSCORE', P .. 'q:' .. queue, ARGV[4], ARGV[4])[1] name = string.match(member or '', '^[^/]*')",
+		"TestConformance/remove/remove-spares-a-node-of-another-name"},
+	{"a removal by an operator is a release", "lua/remove.lua",
+		"gone(queue, name, 'c')", "gone(queue, name, 'r')", "TestConformance/remove/remove-is-not-released"},
+	{"a read returns the deadline of the session", "lua/read.lua",
+		" - now }", " + 0 }", "TestConformance/read/read-tells-what-is-left-of-the-session"},
 }
 
 func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, redistest.Require, planted) }

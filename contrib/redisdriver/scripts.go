@@ -21,6 +21,7 @@ var (
 	lookScript       = script("look")
 	readScript       = script("read")
 	walkScript       = script("walk")
+	removeScript     = script("remove")
 	watchScript      = script("watch")
 	watchQueueScript = script("watchqueue")
 	closeScript      = script("close")

@@ -232,14 +232,29 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	if err != nil {
 		return driver.NodeInfo{}, err
 	}
-	text, _ := reply.(string)
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return driver.NodeInfo{}, errReply
+	}
+	text, _ := parts[0].(string)
+	left, _ := parts[1].(int64)
 	m := parseMember(text)
 	c, _ := m.contender()
 	info := driver.NodeInfo{Node: c.Node, Owner: m.owner, Data: []byte(m.data), Foreign: m.owner != s.id}
 	if m.owner != "" {
 		info.Token, info.Created = c.Seq, time.UnixMicro(c.Seq)
+		info.SessionLeft = time.Duration(left) * time.Microsecond
 	}
 	return info, nil
+}
+
+// Remove implements [driver.Remover].
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	_, err := s.ask(ctx, "remove "+p.Name, queue, removeScript, p.Name, p.Token)
+	if err == nil {
+		s.notices.deliver(notice{queue: queue, name: p.Name})
+	}
+	return err
 }
 
 // Walk implements [driver.Walker].
