@@ -276,6 +276,35 @@ BEGIN
 END
 //
 
+-- Removes a node of any session, for an operator. Nodes of other programs may have no
+-- token, which is 0 here.
+CREATE PROCEDURE IF NOT EXISTS dlock_remove_any(IN p_session VARBINARY(64), IN p_generation BIGINT,
+    IN p_queue VARBINARY(512), IN p_name VARBINARY(256), IN p_token BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation BIGINT;
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        IF v_generation IS NULL THEN
+            SET v_status = 'unknown';
+        ELSEIF p_generation < v_generation THEN
+            SET v_status = 'stale';
+        ELSE
+            DELETE FROM dlock_node WHERE queue = p_queue AND name = p_name AND COALESCE(token, 0) = p_token;
+            IF ROW_COUNT() > 0 THEN
+                SET v_status = 'ok';
+            END IF;
+        END IF;
+        COMMIT AND NO CHAIN NO RELEASE;
+        SELECT v_status;
+    END;
+END
+//
+
 -- Gives a node of a session another prefix.
 CREATE PROCEDURE IF NOT EXISTS dlock_replace(IN p_session VARBINARY(64), IN p_generation BIGINT,
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224))
@@ -350,14 +379,17 @@ BEGIN
 END
 //
 
--- Shows one node.
+-- Shows one node. The last column is the number of microseconds that its session has
+-- left, or 0 if it has none or its deadline is of another server.
 CREATE PROCEDURE IF NOT EXISTS dlock_read(IN p_session VARBINARY(64), IN p_queue VARBINARY(512), IN p_name VARBINARY(256))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0)
+    SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0),
+            COALESCE(GREATEST(l.deadline, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0)
         FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
-        LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name;
+        LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name
+        LEFT JOIN dlock_lease l ON l.session = n.session AND l.server = CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
     COMMIT AND NO CHAIN NO RELEASE;
 END
 //

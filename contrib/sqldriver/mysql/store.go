@@ -344,6 +344,11 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
 }
 
+// Remove implements session.Store.
+func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
+	return s.change(ctx, "dlock_remove_any", op.Session, op.Generation, queue, name, token)
+}
+
 // Cancel implements [session.Store]. It takes no slot, because all slots may be
 // held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
@@ -404,9 +409,9 @@ func digest(last int64, s session.Snapshot) int64 {
 // Read implements session.Store.
 func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
 	var known, there bool
-	var created int64
+	var created, left int64
 	err = s.call(ctx, "dlock_read", []any{id, queue, name}, func(scan func(...any) error) error {
-		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created)
+		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created, &left)
 	})
 	switch {
 	case err != nil:
@@ -418,6 +423,7 @@ func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.N
 	if created != 0 {
 		info.Created = time.UnixMicro(created)
 	}
+	info.SessionLeft = max(0, time.Duration(left)*time.Microsecond)
 	return info, err
 }
 

@@ -9,6 +9,15 @@ import (
 )
 
 var planted = []mistakes.Mistake{
+	{"a removal by an operator does not compare the token", "schema.sql",
+		"AND name = p_name AND token = p_token;", "AND name = p_name;",
+		"TestConformance/remove/remove-spares-a-node-of-another-token"},
+	{"a removal by an operator compares the token alone", "schema.sql",
+		"AND name = p_name AND token = p_token;", "AND token = p_token;",
+		"TestConformance/remove/remove-spares-a-node-of-another-name"},
+	{"a removal by an operator is a release", "schema.sql",
+		"dlock.tell(p_queue, p_name, 'c')", "dlock.tell(p_queue, p_name, 'r')",
+		"TestConformance/remove/remove-is-not-released"},
 	{"a change of a lower generation is taken", "schema.sql", " WHEN p_generation < present THEN 'stale'", "",
 		"TestLateChangeIsRefused"},
 	{"clearing up does not raise the generation", "schema.sql", "SET generation = greatest(generation, p_generation)", "SET generation = generation",

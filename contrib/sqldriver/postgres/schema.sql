@@ -184,6 +184,24 @@ BEGIN
     RETURN 'ok';
 END $$;
 
+-- Removes a node of any session, for an operator.
+CREATE OR REPLACE FUNCTION dlock.remove_any(p_session text, p_generation bigint, p_queue text, p_name text, p_token bigint)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    status text := dlock.enter(p_session, p_generation);
+BEGIN
+    IF status <> 'ok' THEN
+        RETURN status;
+    END IF;
+    PERFORM dlock.lock_queue(p_queue);
+    DELETE FROM dlock.node WHERE queue = p_queue AND name = p_name AND token = p_token;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    PERFORM dlock.tell(p_queue, p_name, 'c');
+    RETURN 'ok';
+END $$;
+
 -- Gives a node of a session another prefix.
 CREATE OR REPLACE FUNCTION dlock.replace(p_session text, p_generation bigint, p_queue text, p_token bigint, p_prefix text)
 RETURNS text LANGUAGE plpgsql AS $$

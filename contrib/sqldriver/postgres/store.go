@@ -30,21 +30,22 @@ func newStore(c *connector) *store {
 
 // texts are the SQL statements for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, replace, cancel, list, look, read, walk string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, cancel, list, look, read, walk string
 }
 
 func newTexts(schema string) *texts {
 	t := &texts{
-		version: `SELECT version, current_setting('client_encoding'), current_setting('server_encoding') FROM dlock.meta`,
-		begin:   `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
-		beat:    `SELECT dlock.beat($1)`,
-		expire:  `SELECT dlock.expire()`,
-		tidy:    `SELECT dlock.tidy()`,
-		end:     `SELECT dlock.end_session($1)`,
-		append:  `SELECT * FROM dlock.append($1, $2, $3, $4, $5)`,
-		remove:  `SELECT dlock.remove($1, $2, $3, $4, $5)`,
-		replace: `SELECT dlock.replace($1, $2, $3, $4, $5)`,
-		cancel:  `SELECT dlock.cancel($1, $2, $3)`,
+		version:   `SELECT version, current_setting('client_encoding'), current_setting('server_encoding') FROM dlock.meta`,
+		begin:     `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
+		beat:      `SELECT dlock.beat($1)`,
+		expire:    `SELECT dlock.expire()`,
+		tidy:      `SELECT dlock.tidy()`,
+		end:       `SELECT dlock.end_session($1)`,
+		append:    `SELECT * FROM dlock.append($1, $2, $3, $4, $5)`,
+		remove:    `SELECT dlock.remove($1, $2, $3, $4, $5)`,
+		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
+		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
+		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
 		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2`,
 		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(q.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
@@ -53,13 +54,16 @@ func newTexts(schema string) *texts {
 			LEFT JOIN dlock.queue q ON q.name = w.queue
 			LEFT JOIN dlock.node n ON n.queue = w.queue AND q.version IS DISTINCT FROM w.known`,
 		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
-				(extract(epoch FROM n.created) * 1000000)::bigint
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3`,
+				(extract(epoch FROM n.created) * 1000000)::bigint,
+				(extract(epoch FROM CASE WHEN o.server = pg_postmaster_start_time() AND isfinite(o.deadline)
+					THEN o.deadline - clock_timestamp() END) * 1000000)::bigint
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
+			LEFT JOIN dlock.session o ON o.id = n.session`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -221,6 +225,11 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
 }
 
+// Remove implements session.Store.
+func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
+	return s.change(ctx, s.texts.removeAny, op.Session, op.Generation, queue, name, token)
+}
+
 // Cancel implements [session.Store]. It takes no slot, because all slots may be
 // held by changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
@@ -275,10 +284,10 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 // Read implements session.Store.
 func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
 	known := true
-	var token, created sql.NullInt64
+	var token, created, left sql.NullInt64
 	var data sql.NullString
 	err = s.query(ctx, s.texts.read, []any{id, queue, name}, func(scan func(...any) error) error {
-		return scan(&known, &token, &data, &info.Owner, &created)
+		return scan(&known, &token, &data, &info.Owner, &created, &left)
 	})
 	if err = session.IfKnown(known, err); err == nil && !token.Valid {
 		err = driver.ErrGone
@@ -287,6 +296,7 @@ func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.N
 		return info, err
 	}
 	info.Token, info.Created = token.Int64, time.UnixMicro(created.Int64)
+	info.SessionLeft = max(0, time.Duration(left.Int64)*time.Microsecond)
 	info.Data, err = hex.DecodeString(data.String)
 	return info, err
 }

@@ -73,7 +73,9 @@ const (
 		RETURNING last`
 	sqlInsert = `INSERT INTO dlock_node (queue, seq, name, session, blocker, data, created)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`
-	sqlDelete   = `DELETE FROM dlock_node WHERE queue = ? AND seq = ? AND session = ? RETURNING name`
+	sqlDelete = `DELETE FROM dlock_node WHERE queue = ? AND seq = ? AND session = ? RETURNING name`
+	sqlRemove = `DELETE FROM dlock_node WHERE queue = ? AND name = ? AND iif(session IS NULL, 0, seq) = ?
+		RETURNING coalesce(session, '')`
 	sqlReleased = `UPDATE dlock_store SET released = ?`
 	sqlReplace  = `UPDATE dlock_node SET name = ? WHERE queue = ? AND seq = ? AND session = ?`
 	sqlBlocked  = `SELECT DISTINCT session FROM dlock_node
@@ -89,7 +91,8 @@ const (
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
-		n.seq, n.session, n.data, n.created
+		n.seq, n.session, n.data, n.created,
+		(SELECT deadline FROM dlock_session WHERE id = n.session)
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? AND n.name = ?`
 	sqlQueues = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), n.queue
 		FROM dlock_store s LEFT JOIN (SELECT DISTINCT queue FROM dlock_node) n`

@@ -533,6 +533,22 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, nil
 }
 
+// Remove implements driver.Remover.
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	var owner string
+	err := s.change(ctx, "remove "+p.Name, queue, p, func(ctx context.Context) error {
+		found, err := s.db.row(ctx, sqlRemove, []any{&owner}, queue, p.Name, p.Token)
+		if err == nil && !found {
+			err = s.missing(ctx)
+		}
+		return err
+	})
+	if err == nil {
+		s.wake(queue, []string{owner})
+	}
+	return err
+}
+
 // missing returns why a node of the session is not in the database.
 func (s *session) missing(ctx context.Context) error {
 	var alive bool
@@ -597,9 +613,9 @@ func (s *session) Read(ctx context.Context, queue, name string) (info driver.Nod
 
 func (s *session) readNode(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	var alive bool
-	var seq, created *int64
+	var seq, created, end *int64
 	var owner *string
-	_, err = s.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created}, s.presence.id, queue, name)
+	_, err = s.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created, &end}, s.presence.id, queue, name)
 	switch {
 	case err != nil:
 		return driver.NodeInfo{}, err
@@ -615,6 +631,9 @@ func (s *session) readNode(ctx context.Context, queue, name string) (info driver
 	info.Foreign = info.Owner != s.presence.id
 	if created != nil {
 		info.Created = time.UnixMicro(*created)
+	}
+	if end != nil {
+		info.SessionLeft = max(0, time.Until(time.UnixMicro(*end)))
 	}
 	return info, nil
 }

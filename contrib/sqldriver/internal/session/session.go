@@ -44,6 +44,7 @@ var (
 	_ driver.Replacer          = (*Session)(nil)
 	_ driver.NodeReader        = (*Session)(nil)
 	_ driver.Walker            = (*Session)(nil)
+	_ driver.Remover           = (*Session)(nil)
 	_ driver.Describer         = (*Session)(nil)
 	_ driver.HeartbeatReporter = (*Session)(nil)
 )
@@ -347,6 +348,15 @@ func (s *Session) Read(ctx context.Context, queue, name string) (info driver.Nod
 	_, info.Seq, _ = driver.ParseName(name)
 	info.Foreign = info.Owner != s.id
 	return info, nil
+}
+
+// Remove implements driver.Remover.
+func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	return s.askQueue(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
+		return s.change(ctx, func(ctx context.Context, op Op) error {
+			return s.store.Remove(ctx, op, queue, p.Name, p.Token)
+		})
+	})
 }
 
 // Walk implements driver.Walker.

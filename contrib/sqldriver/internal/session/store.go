@@ -54,6 +54,9 @@ type Store interface {
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace changes the prefix of the session's node with that token.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
+	// Remove removes the node with this name and token of any session. If there
+	// is none, the error matches driver.ErrGone.
+	Remove(ctx context.Context, op Op, queue, name string, token int64) error
 	// Cancel removes the session's nodes with these data, and raises the
 	// session's generation to that of op. It waits for changes that are
 	// running, so that it also removes the nodes that they make. The database

@@ -135,6 +135,9 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			_, err := s.(driver.Walker).Walk(ctx, "queue")
 			return err
 		},
+		"Remove": func(ctx context.Context, s driver.Session, own driver.Joined) error {
+			return s.(driver.Remover).Remove(ctx, "queue", own.Place)
+		},
 		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
 			// Delete sends its request a second time, on another connection.
 			if err := s.Delete(ctx, "queue", own.Place, driver.Released); err != nil {
