@@ -22,6 +22,7 @@ var (
 	ErrNotRun       = recipes.ErrNotRun
 	ErrUpgrade      = recipes.ErrUpgrade
 	ErrClosed       = recipes.ErrClosed
+	ErrGone         = recipes.ErrGone
 	ErrBadName      = recipes.ErrBadName
 )
 
@@ -30,6 +31,7 @@ var (
 //
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
 //	func (c *Client) Ping(ctx context.Context) error
+//	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
 //	func (c *Client) Shutdown(ctx context.Context) error
 //	func (c *Client) Close() error
 //	func (c *Client) String() string
@@ -48,6 +50,7 @@ type Client = recipes.Client
 //	func (m *RWMutex) WithRLock(ctx context.Context,
 //		f func(ctx context.Context) error) error
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
+//	func (m *RWMutex) Remove(ctx context.Context, c Contender) error
 //	func (m *RWMutex) Name() string
 //	func (m *RWMutex) String() string
 //	func (m *RWMutex) GoString() string

@@ -51,6 +51,7 @@
 //   - [ErrUpgrade]: the caller holds the lock shared and wants it exclusively, which
 //     would be a deadlock. Unlock first, or lock exclusively from the start.
 //   - [ErrClosed]: the client is closed or shutting down, or was never opened.
+//   - [ErrGone]: the contender that Remove was called for has left the queue.
 //   - [ErrBadName]: the name breaks the rules of [recipes.Client.RWMutex].
 //
 // # Drivers
@@ -77,6 +78,7 @@
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
 //   - Show a queue: [recipes.RWMutex.Queue]; names of modes: [ParseMode]
+//   - Find locks: [recipes.Client.Walk]; free one: [recipes.RWMutex.Remove]
 //   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]
 //   - Choose how to wait: [WithWait], [WatchPredecessor], [WatchQueue], [Poll]

@@ -187,6 +187,38 @@ func ExampleRWMutex_queue() {
 	// Output: "web1" holds: true, exclusive, "order 4711"
 }
 
+// An operator looks for locks, and takes one of them from its holder. The next
+// contender gets it at once, so the resource has to refuse the old holder by
+// its token.
+func ExampleRWMutex_remove() {
+	ctx := context.Background()
+	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"))
+	defer client.Close()
+	held, _ := client.RWMutex("stock/42").Lock(ctx)
+
+	locks, err := client.Walk(ctx, "stock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range locks {
+		queue, err := client.RWMutex(name).Queue(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, c := range queue {
+			fmt.Printf("%s: %q holds: %t\n", name, c.Host, c.Holds)
+			if err := client.RWMutex(name).Remove(ctx, c); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	<-held.Lost()
+	fmt.Println(errors.Is(held.Unlock(), dlock.ErrLost))
+	// Output:
+	// stock/42: "web1" holds: true
+	// true
+}
+
 // An operator removes the node of a lock that is held. The holder learns of
 // that.
 func ExampleLock_lost() {

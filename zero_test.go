@@ -25,6 +25,7 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 		"WithLock":  func(ctx context.Context) error { return m.WithLock(ctx, locked) },
 		"WithRLock": func(ctx context.Context) error { return m.WithRLock(ctx, locked) },
 		"Queue":     func(ctx context.Context) error { _, err := m.Queue(ctx); return err },
+		"Remove":    func(ctx context.Context) error { return m.Remove(ctx, dlock.Contender{}) },
 	}
 }
 
@@ -32,6 +33,8 @@ func TestAClientThatWasNeverOpenedIsClosed(t *testing.T) {
 	var none *dlock.Client
 	for name, c := range map[string]*dlock.Client{"the zero value": {}, "nil": none} {
 		assert.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed, name)
+		_, err := c.Walk(t.Context(), "")
+		assert.ErrorIs(t, err, dlock.ErrClosed, name)
 		for use, call := range uses(c.RWMutex("stock/42")) {
 			err := call(t.Context())
 			assert.ErrorIs(t, err, dlock.ErrClosed, "%s of %s", use, name)

@@ -21,14 +21,18 @@ type Contender struct {
 	// clock. It is zero if this client does not hold the lock on it. With
 	// retention, it is when the client got the node.
 	HeldSince time.Time
-	// Owner, Token, Created and Record are zero if the driver cannot read nodes
-	// or lacks permission for this one. Node, Host, Token and Record may be
+	// The fields below are zero if the driver cannot read nodes or lacks
+	// permission for this one. Node, Host, Token and Record may be
 	// forged by any client with write access. Quote them before printing to a
 	// terminal, as String does.
 	Owner   string // the session, as the store names it
 	Token   int64
 	Created time.Time // by the store's clock; zero if unknown
 	Record  Record
+	// SessionLeft is how long the store keeps the session, and with it the node,
+	// if it hears nothing more from the client. It is zero if the store does not
+	// tell, as ZooKeeper.
+	SessionLeft time.Duration
 }
 
 // String describes the contender on one line. Unprintable text is quoted, and
@@ -47,6 +51,9 @@ func (c Contender) String() string {
 	}
 	if c.Owner != "" {
 		line += ", session " + printable(c.Owner)
+	}
+	if c.SessionLeft > 0 {
+		line += fmt.Sprintf(" (%v left)", c.SessionLeft.Round(time.Millisecond))
 	}
 	if !c.Created.IsZero() {
 		line += ", created " + c.Created.Format(time.RFC3339Nano)
@@ -118,5 +125,6 @@ func (s *session) describe(ctx context.Context, queue string, c *Contender) erro
 		return err
 	}
 	c.Owner, c.Token, c.Created, c.Record = info.Owner, info.Token, info.Created, parseRecord(info.Data)
+	c.SessionLeft = info.SessionLeft
 	return nil
 }

@@ -61,6 +61,10 @@ var (
 	// by calls for a lock once Client.Shutdown has begun.
 	ErrClosed = errors.New("client closed")
 
+	// ErrGone is returned by [RWMutex.Remove] if the contender is no longer in
+	// the queue.
+	ErrGone = driver.ErrGone
+
 	// ErrBadName is returned by every use of a lock with an invalid name; see
 	// [Client.RWMutex].
 	ErrBadName = driver.ErrBadName

@@ -1,0 +1,74 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Remove removes the node of a contender of any client, as [RWMutex.Queue] has
+// returned it. It is for operators who free a lock whose holder is stuck. Only
+// the fields Node and Token of c count. They identify one contender, so Remove
+// never removes a later one.
+//
+// Removing a holder grants the lock to the next contender at once. The former
+// holder is told by [Lock.Lost], perhaps later, and may not have stopped even
+// then: both may work at the same time. So remove a holder only if the resource
+// refuses its writes by [Lock.Token], or if its process is known to be dead. A
+// waiter whose node is removed queues again, at the end.
+//
+// The error matches [ErrGone] if the contender has left the queue, or has
+// another node since a downgrade, [errors.ErrUnsupported] if the driver cannot
+// remove nodes, and [io/fs.ErrPermission] if ZooKeeper does not permit it. If it
+// matches driver.ErrUnavailable, or ctx has ended, the node may or may not have
+// been removed: call Queue.
+func (m *RWMutex) Remove(ctx context.Context, c Contender) error {
+	if err := m.valid(ctx); err != nil {
+		return err
+	}
+	p := driver.Place{Node: driver.Node{Name: c.Node}, Token: c.Token}
+	_, p.Seq, _ = driver.ParseName(c.Node)
+	return m.queue.remove(ctx, p)
+}
+
+func (q *queue) remove(ctx context.Context, p driver.Place) error {
+	if err := q.client.beginCall(); err != nil {
+		return lockError(q.name, err)
+	}
+	defer q.client.endCall()
+	err := q.client.onSession(ctx, func(s *session) error { return driver.Remove(ctx, s.ofDriver(), q.name, p) })
+	if err != nil {
+		return lockError(q.name, fmt.Errorf("remove %s: %w", printable(p.Name), q.client.requestError(ctx, err)))
+	}
+	return nil
+}
+
+// Walk returns the names of the locks that have contenders, at and below
+// prefix, in lexical order. The prefix "stock" matches "stock" and "stock/42"
+// but not "stocks". An empty prefix matches all locks. It is meant for
+// diagnosis: locks that are taken or released meanwhile may be missing, and in a
+// large store a Walk takes long.
+//
+// The error matches [errors.ErrUnsupported] if the driver cannot find queues,
+// and [ErrBadName] if the prefix is neither empty nor the name of a lock.
+func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error) {
+	c = c.opened()
+	if ctx == nil {
+		return nil, errors.New("dlock: walk: nil context")
+	}
+	if err := c.beginCall(); err != nil {
+		return nil, fmt.Errorf("dlock: walk: %w", err)
+	}
+	defer c.endCall()
+	var names []string
+	err := c.onSession(ctx, func(s *session) (err error) {
+		names, err = driver.Walk(ctx, s.ofDriver(), prefix)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dlock: walk: %w", c.requestError(ctx, err))
+	}
+	return names, nil
+}
