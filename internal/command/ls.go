@@ -1,0 +1,55 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+const lsHelp = `Usage: dlock ls [flags] [PREFIX]
+
+Lists the names of the locks that somebody holds or waits for, one on a line, in
+lexical order. The PREFIX stock matches stock and stock/42, and not stocks.
+Names that do not print, or contain spaces, are quoted. With -json, each line is
+a JSON object with the field lock.
+
+Exit status: 0, also if there is no such lock; 1, the store could not be reached
+or failed; 2, the arguments are not valid.
+
+Flags:
+`
+
+// ls runs "dlock ls".
+func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	t := newTool("ls", lsHelp, "one prefix at most", args, stdout, stderr)
+	t.flags.BoolVar(&t.json, "json", false, "print JSON")
+	arguments, client, status := t.open(0, 1)
+	if client == nil {
+		return status
+	}
+	defer client.Close()
+	prefix := ""
+	if len(arguments) > 0 {
+		prefix = arguments[0]
+	}
+	ctx, cancel := t.limit(ctx)
+	defer cancel()
+	names, err := client.Walk(ctx, prefix)
+	if err != nil {
+		return t.failed(err)
+	}
+	for _, name := range names {
+		if t.json {
+			_ = json.NewEncoder(stdout).Encode(lockName{name}) // stdout remembers its error
+		} else {
+			fmt.Fprintln(stdout, cell(name))
+		}
+	}
+	return 0
+}
+
+// lockName is what -json prints. Do not rename the field.
+type lockName struct {
+	Lock string `json:"lock"`
+}

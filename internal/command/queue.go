@@ -1,0 +1,263 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dlock-go/dlock"
+)
+
+const queueHelp = `Usage: dlock queue [flags] NAME
+
+Shows who holds the lock NAME and who waits for it, in the order of the queue:
+
+  STATE    holds or waits
+  MODE     exclusive, or shared with others
+  HOST, PID, PROGRAM
+           the process, as it has described itself
+  TOKEN    the fencing token
+  SINCE    when it joined the queue, by the store's clock if that is known
+  FOR      how long ago that was, by the clock of this machine
+  LEFT     how long the store keeps its session if it hears nothing more from
+           it; - if the store does not tell, as ZooKeeper
+  NODE     the name of its node, for dlock release
+
+A host, program or node may be forged by anybody who can write to the store.
+Text that does not print, or contains spaces, is quoted.
+
+With -json, each state of the queue is a JSON object on a line of its own, with
+the fields lock, time and contenders. A contender has the fields state, mode,
+node, token and, where they are known, host, pid, program, since, for_seconds,
+session, session_left_seconds, data (text) and bytes (other data, in base64).
+
+Exit status: 0, the queue was shown, also if nobody is in it; 1, the store could
+not be reached or failed; 2, the arguments are not valid. -watch ends with 0 at
+Ctrl-C.
+
+Flags:
+`
+
+// lookEvery is how often -watch looks at the queue.
+const lookEvery = time.Second
+
+// queue runs "dlock queue".
+func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	t := newTool("queue", queueHelp, "the name of one lock", args, stdout, stderr)
+	t.flags.BoolVar(&t.json, "json", false, "print JSON")
+	watch := t.flags.Bool("watch", false, "show the queue again at each change of it, until Ctrl-C")
+	arguments, client, status := t.open(1, 1)
+	if client == nil {
+		return status
+	}
+	defer client.Close()
+	lock := client.RWMutex(arguments[0])
+	contenders, err := t.look(ctx, lock)
+	if err != nil {
+		return t.failed(err)
+	}
+	t.show(lock.Name(), contenders)
+	if *watch {
+		t.watch(ctx, lock, contenders)
+	}
+	return 0
+}
+
+func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender, error) {
+	ctx, cancel := t.limit(ctx)
+	defer cancel()
+	return lock.Queue(ctx)
+}
+
+// watch shows the queue at each change until ctx is done. While the store does
+// not answer, it goes on looking.
+func (t *tool) watch(ctx context.Context, lock *dlock.RWMutex, shown []dlock.Contender) {
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	failing := false
+	for {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+		contenders, err := t.look(ctx, lock)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !failing {
+				t.say(t.explain(err) + "; trying again")
+			}
+		case failing || !slices.EqualFunc(shown, contenders, sameState):
+			if isTerminal(t.stdout) {
+				fmt.Fprint(t.stdout, "\x1b[H\x1b[2J") // home, clear
+			} else if !t.json {
+				fmt.Fprintln(t.stdout)
+			}
+			t.show(lock.Name(), contenders)
+			shown = contenders
+		}
+		failing = err != nil
+	}
+}
+
+func sameState(a, b dlock.Contender) bool {
+	return a.Node == b.Node && a.Token == b.Token && a.Holds == b.Holds && a.Mode == b.Mode
+}
+
+// isTerminal reports whether w is the terminal of a person.
+func isTerminal(w any) bool {
+	if o, ok := w.(*output); ok {
+		w = o.file
+	}
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// show prints a queue.
+func (t *tool) show(lock string, contenders []dlock.Contender) {
+	now := time.Now()
+	switch {
+	case t.json:
+		state := queueState{Lock: lock, Time: now, Contenders: []contenderState{}}
+		for _, c := range contenders {
+			state.Contenders = append(state.Contenders, stateOf(c, now))
+		}
+		_ = json.NewEncoder(t.stdout).Encode(state) // stdout remembers its error
+	case len(contenders) == 0:
+		fmt.Fprintf(t.stdout, "nobody holds %s or waits for it\n", cell(lock))
+	default:
+		fmt.Fprint(t.stdout, table(contenders, now))
+	}
+}
+
+// queueState and contenderState are what -json prints. Do not rename the
+// fields, because programs read them.
+type queueState struct {
+	Lock       string           `json:"lock"`
+	Time       time.Time        `json:"time"`
+	Contenders []contenderState `json:"contenders"`
+}
+
+type contenderState struct {
+	State       string     `json:"state"`
+	Mode        dlock.Mode `json:"mode"`
+	Node        string     `json:"node"`
+	Token       int64      `json:"token"`
+	Host        string     `json:"host,omitempty"`
+	PID         int        `json:"pid,omitempty"`
+	Program     string     `json:"program,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
+	For         float64    `json:"for_seconds,omitempty"`
+	Session     string     `json:"session,omitempty"`
+	SessionLeft float64    `json:"session_left_seconds,omitempty"`
+	Data        string     `json:"data,omitempty"`
+	Bytes       []byte     `json:"bytes,omitempty"`
+}
+
+func stateOf(c dlock.Contender, now time.Time) contenderState {
+	s := contenderState{
+		State: stateName(c), Mode: c.Mode, Node: c.Node, Token: c.Token,
+		Host: c.Host, PID: c.Record.PID, Program: c.Record.Program,
+		Session: c.Owner, SessionLeft: c.SessionLeft.Seconds(), Data: c.Record.Data, Bytes: c.Record.Bytes,
+	}
+	if since := sinceOf(c); !since.IsZero() {
+		s.Since, s.For = &since, max(0, now.Sub(since).Seconds())
+	}
+	return s
+}
+
+func stateName(c dlock.Contender) string {
+	if c.Holds {
+		return "holds"
+	}
+	return "waits"
+}
+
+// sinceOf returns when the contender joined the queue, by the clock of its
+// process if the store does not tell.
+func sinceOf(c dlock.Contender) time.Time {
+	since := c.Created
+	if since.IsZero() {
+		since = c.Record.Since
+	}
+	if y := since.Year(); y < 1970 || y > 9999 { // unknown, or forged
+		return time.Time{}
+	}
+	return since
+}
+
+var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
+
+// table formats contenders, one on a line.
+func table(contenders []dlock.Contender, now time.Time) string {
+	rows := [][]string{columns}
+	for _, c := range contenders {
+		since, ago, left, pid, token := "-", "-", "-", "-", "-"
+		if t := sinceOf(c); !t.IsZero() {
+			since, ago = moment(t, now), period(now.Sub(t))
+		}
+		if c.SessionLeft > 0 {
+			left = period(c.SessionLeft)
+		}
+		if c.Record.PID != 0 {
+			pid = fmt.Sprint(c.Record.PID)
+		}
+		if c.Token != 0 {
+			token = fmt.Sprint(c.Token)
+		}
+		rows = append(rows, []string{stateName(c), c.Mode.String(), short(c.Host, 20), pid,
+			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node)})
+	}
+	widths := make([]int, len(columns))
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		for i, text := range row[:len(row)-1] {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			if isNumber[columns[i]] {
+				text = pad + text
+			} else {
+				text += pad
+			}
+			b.WriteString(text + "  ")
+		}
+		b.WriteString(row[len(row)-1] + "\n")
+	}
+	return b.String()
+}
+
+// isNumber has the columns to align on the right.
+var isNumber = map[string]bool{"PID": true, "TOKEN": true, "SINCE": true, "FOR": true, "LEFT": true}
+
+// moment formats a time by the clock of this machine: without the date if it is
+// today's, and without seconds if not.
+func moment(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	switch {
+	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return t.Format(time.TimeOnly)
+	case t.Year() == now.Year():
+		return t.Format("Jan _2 15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// openTerminal returns both ends of a new pseudoterminal.
+func openTerminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = person.Close() })
+	control := func(request uintptr, value *int32) {
+		raw, err := person.SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(value)))
+			require.Zero(t, errno)
+		}))
+	}
+	var unlocked, number int32
+	control(syscall.TIOCSPTLCK, &unlocked)
+	control(syscall.TIOCGPTN, &number)
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = program.Close() })
+	return person, program
+}
+
+func TestReleaseAsksOnATerminal(t *testing.T) {
+	t.Setenv("DLOCK_DRIVER", "shared")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	store := memdriver.New()
+	shared = store
+	for _, answer := range []string{"\n", "n\n", "nay\n", "\x04", "y\n", "YES\n"} {
+		person, program := openTerminal(t)
+		before := os.Stdin
+		os.Stdin = program
+		lock := held(t, client(t, store, "web1"), "q")
+		status := make(chan int, 1)
+		go func() { status <- Run(t.Context(), []string{"release", "q", lock.Node()}, program, program) }()
+
+		screen := bufio.NewReader(person)
+		var shown strings.Builder
+		for !strings.HasSuffix(shown.String(), "Remove? [y/N] ") {
+			b, err := screen.ReadByte()
+			require.NoError(t, err)
+			shown.WriteByte(b)
+		}
+		assert.Contains(t, shown.String(), lock.Node())
+		assert.Contains(t, shown.String(), "will work at the same time")
+		_, err := person.WriteString(answer)
+		require.NoError(t, err)
+		if got := <-status; strings.ContainsAny(answer, "yY") && answer != "nay\n" {
+			assert.Zero(t, got, "%q", answer)
+			<-lock.Lost()
+			require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
+		} else {
+			assert.Equal(t, failedStatus, got, "%q", answer)
+			require.NoError(t, lock.Unlock())
+		}
+		os.Stdin = before
+	}
+}

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// tool is a command that inspects a store: its flags, and where it prints.
+type tool struct {
+	name    string // such as "queue"
+	help    string
+	needs   string // the arguments in words; the first one is the name of a lock
+	flags   *flag.FlagSet
+	store   store
+	json    bool
+	timeout time.Duration
+
+	args           []string // as typed
+	stdout, stderr io.Writer
+}
+
+func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) *tool {
+	t := &tool{name: name, help: help, needs: needs, args: args, stdout: stdout, stderr: stderr}
+	t.flags = flag.NewFlagSet("dlock "+name, flag.ContinueOnError)
+	t.flags.SetOutput(io.Discard)
+	t.flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	t.store.flags(t.flags)
+	return t
+}
+
+// open parses the command line, whose flags may stand behind arguments, and
+// opens a client. If client is nil, the command ends with the status.
+func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, status int) {
+	arguments, err := t.parse()
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(t.stdout, t.help)
+		t.flags.SetOutput(t.stdout)
+		t.flags.PrintDefaults()
+		return nil, nil, 0
+	}
+	if err == nil {
+		err = t.check(arguments, least, most)
+	}
+	if err == nil {
+		err = t.store.resolve()
+	}
+	if err == nil {
+		client, err = t.store.open()
+	}
+	if err != nil {
+		t.say(err.Error() + "\nTry: dlock help " + t.name)
+		return nil, nil, usageStatus
+	}
+	return arguments, client, 0
+}
+
+func (t *tool) check(arguments []string, least, most int) error {
+	switch n := len(arguments); {
+	case n < least || n > most:
+		return fmt.Errorf("give %s", t.needs)
+	case t.timeout <= 0:
+		return fmt.Errorf("-timeout %v: must be positive", t.timeout)
+	case n > 0:
+		return driver.CheckQueue(arguments[0])
+	}
+	return nil
+}
+
+func (t *tool) parse() (arguments []string, err error) {
+	for left := t.args; ; {
+		if err := t.flags.Parse(left); err != nil {
+			return nil, err
+		}
+		rest := t.flags.Args()
+		read := left[:len(left)-len(rest)]
+		if len(rest) == 0 || len(read) > 0 && read[len(read)-1] == "--" {
+			return append(arguments, rest...), nil
+		}
+		arguments, left = append(arguments, rest[0]), rest[1:]
+	}
+}
+
+// limit returns a context for requests to the store.
+func (t *tool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, t.timeout)
+}
+
+// failed reports an error and returns the exit status for it.
+func (t *tool) failed(err error) int {
+	t.say(t.explain(err))
+	return failedStatus
+}
+
+// explain adds to an error which store has not answered.
+func (t *tool) explain(err error) string {
+	text := strings.TrimPrefix(err.Error(), "dlock: ")
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = fmt.Sprintf("no answer within %v: %s", t.timeout, text)
+	} else if !errors.Is(err, dlock.ErrUnavailable) {
+		return text
+	}
+	return fmt.Sprintf("%s (the store is %s %s)", text, t.store.driver, t.store.dsn)
+}
+
+// say prints a message to standard error, without passwords, and without what a
+// terminal might take for a command: errors may repeat names of other programs.
+func (t *tool) say(text string) {
+	text = t.store.hide(text, t.args)
+	text = strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, text)
+}
+
+// cell returns untrusted text for a table. It quotes text that a terminal would
+// not show as it is, or that would look like several columns.
+func cell(text string) string {
+	quoted := strconv.Quote(text)
+	switch {
+	case text == "":
+		return "-"
+	case len(quoted) != len(text)+2, strings.Contains(text, " "), text == "-":
+		return quoted
+	}
+	return text
+}
+
+// short is cell for text that need not be complete.
+func short(text string, most int) string {
+	text = cell(text)
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// period formats a time span with two units at most.
+func period(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
