@@ -230,6 +230,13 @@ func table(contenders []dlock.Contender, now time.Time) string {
 			widths[i] = max(widths[i], utf8.RuneCountInString(text))
 		}
 	}
+	gap, width := "  ", 2*len(columns)-2
+	for _, w := range widths {
+		width += w
+	}
+	if width > 100 {
+		gap = " "
+	}
 	var b strings.Builder
 	for _, row := range rows {
 		for i, text := range row[:len(row)-1] {
@@ -239,7 +246,7 @@ func table(contenders []dlock.Contender, now time.Time) string {
 			} else {
 				text += pad
 			}
-			b.WriteString(text + "  ")
+			b.WriteString(text + gap)
 		}
 		b.WriteString(row[len(row)-1] + "\n")
 	}

@@ -118,7 +118,10 @@ func (t *tool) explain(err error) string {
 func (t *tool) say(text string) {
 	text = t.store.hide(text, t.args)
 	text = strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
+		switch {
+		case r == '\t':
+			return ' '
+		case r != '\n' && !unicode.IsPrint(r):
 			return utf8.RuneError
 		}
 		return r
