@@ -216,6 +216,8 @@ func TestEveryCommandExists(t *testing.T) {
 				assert.NoError(t, err, "%v: %s", b, line)
 			case strings.HasPrefix(line, "go run ./cmd/dlock "), strings.HasPrefix(line, "go run ./contrib/cmd/dlock "):
 				hasFlags(t, b, words[3], words[4:])
+			case words[0] == "dlock":
+				hasFlags(t, b, words[1], words[2:])
 			case words[0] == "sh":
 				for _, path := range words[1:] {
 					_, err := os.Stat(filepath.Join(root, path))
