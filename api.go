@@ -168,6 +168,7 @@ type (
 	ConnectedInfo    = recipes.ConnectedInfo
 	HeartbeatInfo    = recipes.HeartbeatInfo
 	SessionEndedInfo = recipes.SessionEndedInfo
+	StartedInfo      = recipes.StartedInfo
 	QueuedInfo       = recipes.QueuedInfo
 	WaitingInfo      = recipes.WaitingInfo
 	GrantedInfo      = recipes.GrantedInfo

@@ -30,17 +30,44 @@ func newCall(q *queue, w *want) *call { return &call{queue: q, want: w, began: t
 func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	c := newCall(q, w)
 	c.try = try
-	l, err := c.obtain(ctx)
+	err := q.usable(ctx)
+	var l *Lock
+	if err == nil {
+		l, err = c.reenter(ctx, w)
+	}
+	if l == nil {
+		c.reportStarted(ctx)
+		if err == nil {
+			l, err = c.obtain(ctx)
+		}
+		c.reportFailed(ctx, err)
+	}
 	if err == nil && q.options.leakLog {
 		l = l.logDropped()
 	}
-	if hook := q.options.trace.Failed; err != nil && hook != nil {
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		hook(ctx, FailedInfo{Lock: q.name, Node: c.progress.now().node, Mode: w.mode(), Try: try, Waited: c.elapsed(), Err: err})
-	}
 	return l, err
+}
+
+// reportStarted runs the Started hook. ctx is nil if the caller passed nil.
+func (c *call) reportStarted(ctx context.Context) {
+	if hook := c.options.trace.Started; hook != nil {
+		hook(orBackground(ctx), StartedInfo{Lock: c.name, Mode: c.want.mode(), Try: c.try})
+	}
+}
+
+func (c *call) reportFailed(ctx context.Context, err error) {
+	if hook := c.options.trace.Failed; err != nil && hook != nil {
+		hook(orBackground(ctx), FailedInfo{
+			Lock: c.name, Node: c.progress.now().node, Mode: c.want.mode(), Try: c.try, Waited: c.elapsed(), Err: err,
+		})
+	}
+}
+
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
 }
 
 func (q *queue) usable(ctx context.Context) error {
@@ -51,12 +78,6 @@ func (q *queue) usable(ctx context.Context) error {
 }
 
 func (c *call) obtain(ctx context.Context) (*Lock, error) {
-	if err := c.usable(ctx); err != nil {
-		return nil, err
-	}
-	if l, err := c.reenter(ctx, c.want); l != nil || err != nil {
-		return l, err
-	}
 	if err := c.client.beginRequest(); err != nil {
 		return nil, lockError(c.name, err)
 	}

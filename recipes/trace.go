@@ -29,10 +29,11 @@ import (
 // context.Background.
 //
 // Hooks are suitable for counting. Each call of Lock, RLock, TryLock and
-// TryRLock that is no re-entry causes one Granted or one Failed, or neither if
-// another hook panics before. Each Granted is followed, after it has returned
-// or panicked, by exactly one Released or one Lost. Each Connected without an
-// error is followed by one SessionEnded.
+// TryRLock causes one Started and then one Granted or one Failed, unless it is
+// a successful re-entry, which runs none of them. If another hook panics, the
+// call may end without Granted and Failed. Each Granted is followed, after it
+// has returned or panicked, by exactly one Released or one Lost. Each Connected
+// without an error is followed by one SessionEnded.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
@@ -47,6 +48,9 @@ type Trace struct {
 	Heartbeat func(context.Context, HeartbeatInfo)
 	// SessionEnded is called when a session has ended, with context.Background.
 	SessionEnded func(context.Context, SessionEndedInfo)
+	// Started is called when Lock, RLock, TryLock or TryRLock begins, with the
+	// context of that call. It is not called for a successful re-entry.
+	Started func(context.Context, StartedInfo)
 	// Queued is called when a node has joined the queue, with the context of
 	// Lock or RLock.
 	Queued func(context.Context, QueuedInfo)
@@ -90,6 +94,7 @@ func (t *Trace) and(u *Trace) *Trace {
 		Connected:    both(t.Connected, u.Connected),
 		Heartbeat:    both(t.Heartbeat, u.Heartbeat),
 		SessionEnded: both(t.SessionEnded, u.SessionEnded),
+		Started:      both(t.Started, u.Started),
 		Queued:       both(t.Queued, u.Queued),
 		Waiting:      both(t.Waiting, u.Waiting),
 		Granted:      both(t.Granted, u.Granted),
@@ -132,6 +137,13 @@ type HeartbeatInfo struct {
 // SessionEndedInfo is the argument of Trace.SessionEnded.
 type SessionEndedInfo struct {
 	Err error // reason for the end; matches ErrClosed after Client.Close
+}
+
+// StartedInfo is the argument of Trace.Started.
+type StartedInfo struct {
+	Lock string
+	Mode Mode
+	Try  bool
 }
 
 // QueuedInfo is the argument of Trace.Queued.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,7 @@ func callers(seen *[]string) *recipes.Trace {
 	return &recipes.Trace{
 		Connected:    func(ctx context.Context, _ recipes.ConnectedInfo) { note(ctx, "connected") },
 		SessionEnded: func(ctx context.Context, _ recipes.SessionEndedInfo) { note(ctx, "ended") },
+		Started:      func(ctx context.Context, _ recipes.StartedInfo) { note(ctx, "started") },
 		Queued:       func(ctx context.Context, _ recipes.QueuedInfo) { note(ctx, "queued") },
 		Waiting:      func(ctx context.Context, _ recipes.WaitingInfo) { note(ctx, "waiting") },
 		Granted:      func(ctx context.Context, _ recipes.GrantedInfo) { note(ctx, "granted") },
@@ -110,8 +112,8 @@ func TestHooksGetTheContextOfTheirCaller(t *testing.T) {
 		require.NoError(w, c.Close())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrClosed)
 		assert.Equal(w, []string{
-			"connected lock", "queued lock", "waiting lock", "granted lock", "downgraded downgrade",
-			"failed upgrade", "released lock", "queued again", "granted again", "lost again", "ended ",
+			"started lock", "connected lock", "queued lock", "waiting lock", "granted lock", "downgraded downgrade",
+			"started upgrade", "failed upgrade", "released lock", "started again", "queued again", "granted again", "lost again", "ended ",
 		}, seen)
 	})
 }
@@ -164,6 +166,51 @@ func TestACallWithoutALockIsTraced(t *testing.T) {
 		assert.Equal(w, err, last().Err)
 		assert.Len(w, failed, 4)
 	})
+}
+
+// A gauge of waiting calls adds one for each Started, and subtracts one for
+// each Granted and Failed.
+func TestEachStartedCallIsGrantedOrFails(t *testing.T) {
+	for name, opts := range retaining {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var waiting atomic.Int64
+				c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
+					Started: func(context.Context, recipes.StartedInfo) { waiting.Add(1) },
+					Granted: func(context.Context, recipes.GrantedInfo) { waiting.Add(-1) },
+					Failed:  func(context.Context, recipes.FailedInfo) { waiting.Add(-1) },
+				}))...)
+				held := w.won(w.client("h").lock(bg))
+				m := c.RWMutex("q", recipes.WithTimeout(3*time.Second))
+				_, err := m.TryLock(bg)
+				require.ErrorIs(w, err, recipes.ErrLocked)
+				assert.Zero(w, waiting.Load(), "after TryLock")
+				timedOut := going(func() (*recipes.Lock, error) { return m.RLock(bg) })
+				w.waits(timedOut)
+				assert.EqualValues(w, 1, waiting.Load())
+				require.ErrorIs(w, (<-timedOut).err, recipes.ErrTimeout)
+				assert.Zero(w, waiting.Load(), "after a timeout")
+				waiter := c.lock(bg)
+				w.store.Faults().Expire(c.session()) // the waiter rejoins
+				w.waits(waiter)
+				assert.EqualValues(w, 1, waiting.Load())
+				w.unlock(held)
+				got := <-waiter
+				require.NoError(w, got.err)
+				w.unlock(w.won(c.rlock(got.lock.Context(bg))), got.lock)
+				assert.Zero(w, waiting.Load(), "after a re-entry")
+				reader := w.won(c.rlock(bg))
+				_, err = c.RWMutex("q").Lock(reader.Context(bg))
+				require.ErrorIs(w, err, recipes.ErrUpgrade)
+				w.unlock(reader)
+				assert.Zero(w, waiting.Load(), "after an upgrade")
+				//lint:ignore SA1012 a mistake of the caller
+				_, err = c.RWMutex("q").Lock(nil)
+				require.Error(w, err)
+				assert.Zero(w, waiting.Load(), "after a call without a context")
+			})
+		})
+	}
 }
 
 func TestACallThatFailsUnderRetentionIsTraced(t *testing.T) {
