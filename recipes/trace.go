@@ -200,6 +200,7 @@ type DowngradedInfo struct {
 type ReleasedInfo struct {
 	Lock, Node string
 	Mode       Mode          // at the end
+	Granted    Mode          // that of GrantedInfo, even after a downgrade
 	Held       time.Duration // since the grant
 	Err        error
 }
@@ -208,6 +209,7 @@ type ReleasedInfo struct {
 type LostInfo struct {
 	Lock, Node string
 	Mode       Mode          // at the loss
+	Granted    Mode          // that of GrantedInfo, even after a downgrade
 	Held       time.Duration // since the grant
 	Err        error         // matches ErrLost
 }

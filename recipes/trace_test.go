@@ -457,3 +457,33 @@ func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
 		require.NoError(w, c.Close())
 	})
 }
+
+// A gauge of held locks by mode must subtract from the mode that it added to.
+func TestTheEndOfAHoldTellsTheModeOfItsGrant(t *testing.T) {
+	for name, opts := range retaining {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				held := make(map[recipes.Mode]int)
+				c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
+					Granted:  func(_ context.Context, i recipes.GrantedInfo) { held[i.Mode]++ },
+					Released: func(_ context.Context, i recipes.ReleasedInfo) { held[i.Granted]-- },
+					Lost:     func(_ context.Context, i recipes.LostInfo) { held[i.Granted]-- },
+				}))...)
+				for _, end := range []func(*recipes.Lock){
+					func(l *recipes.Lock) { w.unlock(l) },
+					func(l *recipes.Lock) {
+						w.store.Faults().Expire(c.session())
+						<-l.Lost()
+						require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+					},
+				} {
+					l := w.won(c.lock(bg))
+					require.NoError(w, l.Downgrade(bg))
+					end(l)
+					synctest.Wait()
+					assert.Equal(w, map[recipes.Mode]int{recipes.Exclusive: 0}, held)
+				}
+			})
+		})
+	}
+}

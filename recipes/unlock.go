@@ -121,11 +121,12 @@ func (l *Lock) explain(err error) error {
 func (h *hold) reportReleased(mode Mode, err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{
-			Lock: h.queue.name,
-			Node: h.entry.Place().Name,
-			Mode: mode,
-			Held: time.Since(h.since),
-			Err:  err,
+			Lock:    h.queue.name,
+			Node:    h.entry.Place().Name,
+			Mode:    mode,
+			Granted: h.want.mode(),
+			Held:    time.Since(h.since),
+			Err:     err,
 		})
 	}
 }
