@@ -1,0 +1,210 @@
+package promdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dlock-go/dlock"
+)
+
+// Option changes what New registers.
+type Option func(*options)
+
+type options struct {
+	label func(lock string) string // nil for no label
+}
+
+// WithLockLabel adds the label "lock" to all metrics that concern locks, with
+// the value that f returns for the name of the lock. Each value is a time
+// series of its own, so f should return one of a few words, such as the first
+// part of the name. It must always return the same value for a name, and may be
+// called concurrently.
+func WithLockLabel(f func(lock string) string) Option {
+	return func(o *options) { o.label = f }
+}
+
+// New registers the metrics and returns the hooks that update them, for
+// [dlock.WithTrace]. If r has the metrics already from an earlier New with the
+// same options, both traces update them. The error says which metric r has
+// refused, for example because another package uses its name.
+func New(r prometheus.Registerer, opts ...Option) (*dlock.Trace, error) {
+	if r == nil {
+		return nil, errors.New("promdlock: the registerer is nil")
+	}
+	var o options
+	for _, option := range opts {
+		option(&o)
+	}
+	m := metrics{options: o}
+	if err := m.register(r); err != nil {
+		return nil, err
+	}
+	m.begin()
+	return m.trace(), nil
+}
+
+type metrics struct {
+	options
+
+	waits, holds                  *prometheus.HistogramVec
+	waiting, held                 *prometheus.GaugeVec
+	timeouts, losses, unlocks     *prometheus.CounterVec
+	retries, connects, sessionEnd *prometheus.CounterVec
+	left                          prometheus.Observer
+	least                         *least
+}
+
+// seconds are the buckets of waits and holds: a hand-over takes about 1 ms, and
+// a dead holder blocks others for tens of seconds.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+func (m *metrics) register(r prometheus.Registerer) (err error) {
+	ofLock := func(labels ...string) []string {
+		if m.label != nil {
+			labels = append(labels, "lock")
+		}
+		return labels
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return add(r, &err, name, prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return add(r, &err, name, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return add(r, &err, name, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	}
+	m.waits = histogram("dlock_wait_seconds", "Time from the call of Lock to its return.", seconds, ofLock("mode", "outcome")...)
+	m.holds = histogram("dlock_hold_seconds", "Time from the grant of a lock to its release or loss.", seconds, ofLock("mode")...)
+	m.waiting = gauge("dlock_waiting", "Calls of Lock that have not returned.", ofLock("mode")...)
+	m.held = gauge("dlock_held", "Locks that are held.", ofLock("mode")...)
+	m.timeouts = counter("dlock_timeouts_total", "Calls of Lock whose time limit has passed.", ofLock("mode")...)
+	m.losses = counter("dlock_losses_total", "Locks lost while they were held.", ofLock("mode")...)
+	m.unlocks = counter("dlock_unlock_errors_total", "Releases whose node stayed in the store.", ofLock("mode")...)
+	m.retries = counter("dlock_retries_total", "Retries of calls of Lock.", ofLock()...)
+	m.connects = counter("dlock_connects_total", "Attempts to connect to the store.", "outcome")
+	m.sessionEnd = counter("dlock_session_ends_total", "Sessions that have ended.", "reason")
+	ratios := prometheus.LinearBuckets(.05, .05, 19)
+	m.left = histogram("dlock_lease_left_ratio", "What heartbeats left of the lease, as a share of its term.", ratios).WithLabelValues()
+	m.least = add(r, &err, "dlock_lease_left_min_seconds", newLeast())
+	return err
+}
+
+// add registers c, or returns the equal collector that r has already. It keeps
+// the first error.
+func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
+	err := r.Register(c)
+	var twice prometheus.AlreadyRegisteredError
+	if errors.As(err, &twice) {
+		if there, same := twice.ExistingCollector.(C); same {
+			return there
+		}
+	}
+	if err != nil && *first == nil {
+		*first = fmt.Errorf("promdlock: register %s: %w", name, err)
+	}
+	return c
+}
+
+// begin makes counters start at zero instead of with their first event, which
+// rates would miss. Those with the label of a lock are unknown before.
+func (m *metrics) begin() {
+	for _, outcome := range []string{"ok", "error"} {
+		m.connects.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{"closed", "lost"} {
+		m.sessionEnd.WithLabelValues(reason)
+	}
+	if m.label != nil {
+		return
+	}
+	m.retries.WithLabelValues()
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		for _, v := range []*prometheus.CounterVec{m.timeouts, m.losses, m.unlocks} {
+			v.WithLabelValues(mode.String())
+		}
+		m.waiting.WithLabelValues(mode.String())
+		m.held.WithLabelValues(mode.String())
+	}
+}
+
+// of returns the values of the labels that ofLock has named.
+func (m *metrics) of(lock string, values ...string) []string {
+	if m.label != nil {
+		values = append(values, strings.ToValidUTF8(m.label(lock), "\uFFFD")) // anything else panics
+	}
+	return values
+}
+
+func (m *metrics) trace() *dlock.Trace {
+	return &dlock.Trace{
+		Started: func(_ context.Context, i dlock.StartedInfo) {
+			m.waiting.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Inc()
+		},
+		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+			m.waits.WithLabelValues(m.of(i.Lock, i.Mode.String(), "granted")...).Observe(i.Waited.Seconds())
+			m.waiting.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Dec()
+			m.held.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Inc()
+		},
+		Failed: func(_ context.Context, i dlock.FailedInfo) {
+			mode := m.of(i.Lock, i.Mode.String())
+			m.waiting.WithLabelValues(mode...).Dec()
+			m.waits.WithLabelValues(m.of(i.Lock, i.Mode.String(), outcome(i.Err))...).Observe(i.Waited.Seconds())
+			if errors.Is(i.Err, dlock.ErrTimeout) {
+				m.timeouts.WithLabelValues(mode...).Inc()
+			}
+		},
+		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
+			m.retries.WithLabelValues(m.of(i.Lock)...).Inc()
+		},
+		Released: func(_ context.Context, i dlock.ReleasedInfo) {
+			mode := m.of(i.Lock, i.Granted.String())
+			m.held.WithLabelValues(mode...).Dec()
+			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
+			if i.Err != nil {
+				m.unlocks.WithLabelValues(mode...).Inc()
+			}
+		},
+		Lost: func(_ context.Context, i dlock.LostInfo) {
+			mode := m.of(i.Lock, i.Granted.String())
+			m.held.WithLabelValues(mode...).Dec()
+			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
+			m.losses.WithLabelValues(mode...).Inc()
+		},
+		Connected: func(_ context.Context, i dlock.ConnectedInfo) {
+			outcome := "ok"
+			if i.Err != nil {
+				outcome = "error"
+			}
+			m.connects.WithLabelValues(outcome).Inc()
+		},
+		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
+			reason := "lost"
+			if errors.Is(i.Err, dlock.ErrClosed) {
+				reason = "closed"
+			}
+			m.sessionEnd.WithLabelValues(reason).Inc()
+		},
+		Heartbeat: func(_ context.Context, i dlock.HeartbeatInfo) {
+			m.left.Observe(i.Left.Seconds() / i.Term.Seconds())
+			m.least.observe(i.Left)
+		},
+	}
+}
+
+func outcome(err error) string {
+	switch {
+	case errors.Is(err, dlock.ErrLocked):
+		return "locked"
+	case errors.Is(err, dlock.ErrTimeout):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "error"
+}

@@ -1,0 +1,304 @@
+package promdlock_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/promdlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var bg = context.Background()
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(leakcheck.After(m.Run()))
+}
+
+// store is a store in memory that can end the session of its latest client.
+type store struct {
+	*memdriver.Store
+	mu   sync.Mutex
+	last driver.Session
+}
+
+func newStore() *store { return &store{Store: memdriver.New()} }
+
+func (s *store) Connect(ctx context.Context) (driver.Session, error) {
+	made, err := s.Store.Connect(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = made
+	return made, err
+}
+
+func (s *store) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Faults().Expire(s.last)
+}
+
+func newTrace(t *testing.T, r prometheus.Registerer, opts ...promdlock.Option) *dlock.Trace {
+	t.Helper()
+	trace, err := promdlock.New(r, opts...)
+	require.NoError(t, err)
+	return trace
+}
+
+func lock(t *testing.T, m *dlock.RWMutex) *dlock.Lock {
+	t.Helper()
+	l, err := m.Lock(bg)
+	require.NoError(t, err)
+	return l
+}
+
+func scrape(t *testing.T, url string) string {
+	t.Helper()
+	reply, err := http.Get(url)
+	require.NoError(t, err)
+	defer reply.Body.Close()
+	require.Equal(t, http.StatusOK, reply.StatusCode)
+	text, err := io.ReadAll(reply.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestAScrapeOfAnEndpoint(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	endpoint := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer endpoint.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	st := newStore()
+	trace := newTrace(t, registry)
+	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_losses_total{mode=\"exclusive\"} 0\n", "counters begin at zero")
+
+	other := dlock.NewClient(st)
+	defer other.Close()
+	taken := lock(t, other.RWMutex("taken"))
+	client := dlock.NewClient(st, dlock.WithTrace(trace))
+	_, err := client.RWMutex("taken").TryRLock(bg)
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	_, err = client.RWMutex("taken", dlock.WithTimeout(time.Millisecond)).Lock(bg)
+	require.ErrorIs(t, err, dlock.ErrTimeout)
+	ended, cancel := context.WithCancel(bg)
+	cancel()
+	_, err = client.RWMutex("taken").Lock(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = client.RWMutex("//").Lock(bg)
+	require.ErrorIs(t, err, dlock.ErrBadName)
+	lost := lock(t, client.RWMutex("a"))
+	st.expire()
+	<-lost.Lost()
+	require.ErrorIs(t, lost.Unlock(), dlock.ErrLost)
+	require.NoError(t, lock(t, client.RWMutex("a")).Unlock())
+	held := lock(t, client.RWMutex("b"))
+	trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 3 * time.Second, Term: 12 * time.Second})
+
+	text := scrape(t, endpoint.URL)
+	for _, line := range []string{
+		`dlock_wait_seconds_count{mode="exclusive",outcome="granted"} 3`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="timeout"} 1`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="canceled"} 1`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="error"} 1`,
+		`dlock_wait_seconds_count{mode="shared",outcome="locked"} 1`,
+		`dlock_hold_seconds_count{mode="exclusive"} 2`,
+		`dlock_held{mode="exclusive"} 1`,
+		`dlock_held{mode="shared"} 0`,
+		`dlock_waiting{mode="exclusive"} 0`,
+		`dlock_timeouts_total{mode="exclusive"} 1`,
+		`dlock_losses_total{mode="exclusive"} 1`,
+		`dlock_unlock_errors_total{mode="exclusive"} 0`,
+		`dlock_connects_total{outcome="ok"} 2`,
+		`dlock_connects_total{outcome="error"} 0`,
+		`dlock_session_ends_total{reason="lost"} 1`,
+		`dlock_session_ends_total{reason="closed"} 0`,
+		`dlock_lease_left_ratio_bucket{le="0.25"} 1`,
+		`dlock_lease_left_ratio_bucket{le="0.2"} 0`,
+		`dlock_lease_left_min_seconds 3`,
+	} {
+		assert.Contains(t, text, "\n"+line+"\n")
+	}
+	require.NoError(t, held.Unlock())
+	require.NoError(t, taken.Unlock())
+	require.NoError(t, client.Close())
+	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_session_ends_total{reason=\"closed\"} 1\n")
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// wantGauges requires the values of both gauges in both modes.
+func wantGauges(t *testing.T, g prometheus.Gatherer, message, text string) {
+	t.Helper()
+	synctest.Wait()
+	head := "# HELP dlock_held Locks that are held.\n# TYPE dlock_held gauge\n" +
+		"# HELP dlock_waiting Calls of Lock that have not returned.\n# TYPE dlock_waiting gauge\n"
+	require.NoError(t, testutil.GatherAndCompare(g, strings.NewReader(head+text), "dlock_held", "dlock_waiting"), message)
+}
+
+const idle = `
+dlock_held{mode="exclusive"} 0
+dlock_held{mode="shared"} 0
+dlock_waiting{mode="exclusive"} 0
+dlock_waiting{mode="shared"} 0
+`
+
+func TestGaugesAreZeroAfterwards(t *testing.T) {
+	for name, opts := range map[string][]dlock.Option{
+		"own nodes": nil, "retention": {dlock.WithRetention(dlock.Retention{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewPedanticRegistry()
+				st := newStore()
+				other := dlock.NewClient(st)
+				defer other.Close()
+				taken := lock(t, other.RWMutex("a"))
+				client := dlock.NewClient(st, append(opts, dlock.WithTrace(newTrace(t, registry)), dlock.WithTimeout(time.Minute))...)
+				m := client.RWMutex("a")
+
+				ctx, cancel := context.WithCancel(bg)
+				var calls sync.WaitGroup
+				for range 3 {
+					calls.Go(func() {
+						_, err := m.RLock(ctx)
+						assert.ErrorIs(t, err, context.Canceled)
+					})
+				}
+				calls.Go(func() {
+					l, err := m.Lock(bg)
+					if assert.NoError(t, err) {
+						assert.NoError(t, l.Downgrade(bg))
+						assert.NoError(t, l.Unlock())
+					}
+				})
+				synctest.Wait()
+				st.expire() // the waiters join the queue again
+				wantGauges(t, registry, "while the calls wait", `
+dlock_held{mode="exclusive"} 0
+dlock_held{mode="shared"} 0
+dlock_waiting{mode="exclusive"} 1
+dlock_waiting{mode="shared"} 3
+`)
+				cancel()
+				require.NoError(t, taken.Unlock())
+				calls.Wait()
+				wantGauges(t, registry, "after a cancellation and a downgrade", idle)
+
+				for range 2 {
+					calls.Go(func() {
+						l, err := m.RLock(bg)
+						if assert.NoError(t, err) {
+							<-l.Lost()
+							assert.ErrorIs(t, l.Unlock(), dlock.ErrLost)
+						}
+					})
+				}
+				wantGauges(t, registry, "while two readers hold the lock", strings.Replace(idle, `held{mode="shared"} 0`, `held{mode="shared"} 2`, 1))
+				st.expire()
+				calls.Wait()
+				wantGauges(t, registry, "after a loss", idle)
+
+				unlocked := lock(t, m)
+				up := st.Faults().Down()
+				err := unlocked.Unlock()
+				up()
+				assert.Equal(t, len(opts) == 0, err != nil, "with retention, Unlock sends no request: %v", err)
+				require.NoError(t, client.Close())
+				wantGauges(t, registry, "after an Unlock that failed", idle)
+			})
+		})
+	}
+}
+
+func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	trace := newTrace(t, registry, promdlock.WithLockLabel(func(lock string) string {
+		kind, _, _ := strings.Cut(lock, "/")
+		return kind + "\xff" // no valid UTF-8
+	}))
+	client := dlock.NewClient(newStore(), dlock.WithTrace(trace))
+	defer client.Close()
+	for _, name := range []string{"stock/41", "stock/42", "orders/1"} {
+		require.NoError(t, lock(t, client.RWMutex(name)).Unlock())
+	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader("# HELP dlock_held Locks that are held.\n# TYPE dlock_held gauge\n"+
+		"dlock_held{lock=\"orders\uFFFD\",mode=\"exclusive\"} 0\ndlock_held{lock=\"stock\uFFFD\",mode=\"exclusive\"} 0\n"), "dlock_held"))
+}
+
+func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"client": "c"}, registry)
+	for range 2 {
+		trace := newTrace(t, labelled)
+		trace.Retrying(bg, dlock.RetryingInfo{})
+		trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 1, Term: 2})
+	}
+	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_min_seconds")
+	require.NoError(t, err)
+	assert.Equal(t, 2, count)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP dlock_retries_total Retries of calls of Lock.
+# TYPE dlock_retries_total counter
+dlock_retries_total{client="c"} 2
+`), "dlock_retries_total"))
+}
+
+func TestARegistererThatRefusesIsNamed(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "dlock_held", Help: "of another package"}))
+	_, err := promdlock.New(registry)
+	require.ErrorContains(t, err, "promdlock: register dlock_held: ")
+	_, err = promdlock.New(nil)
+	require.EqualError(t, err, "promdlock: the registerer is nil")
+}
+
+func TestTheLeastLeftIsOfTheLastWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		trace := newTrace(t, registry)
+		left := func() (value float64, err error) {
+			all, err := registry.Gather()
+			require.NoError(t, err)
+			for _, f := range all {
+				if f.GetName() == "dlock_lease_left_min_seconds" {
+					return f.GetMetric()[0].GetGauge().GetValue(), nil
+				}
+			}
+			return 0, errors.New("absent")
+		}
+		beat := func(d time.Duration) { trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: d, Term: time.Minute}) }
+		_, err := left()
+		require.Error(t, err, "without heartbeats")
+		beat(2 * time.Second)
+		beat(9 * time.Second)
+		time.Sleep(6 * time.Minute)
+		beat(5 * time.Second)
+		value, _ := left()
+		assert.InDelta(t, 2, value, 0, "of the window before")
+		time.Sleep(6 * time.Minute)
+		value, _ = left()
+		assert.InDelta(t, 5, value, 0, "the first has gone")
+		time.Sleep(time.Hour)
+		_, err = left()
+		require.Error(t, err, "after an hour")
+	})
+}
