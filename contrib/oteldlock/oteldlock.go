@@ -1,0 +1,233 @@
+package oteldlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dlock-go/dlock"
+)
+
+// Option changes what New reports, and to whom.
+type Option func(*options)
+
+type options struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	label   func(lock string) string // nil for no label
+}
+
+// WithMeterProvider sets where metrics go. The default is the global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(o *options) { o.meters = p }
+}
+
+// WithTracerProvider sets where spans go. The default is the global provider.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(o *options) { o.tracers = p }
+}
+
+// WithLockLabel adds the attribute dlock.lock to all metrics and spans that
+// concern locks, with the value that f returns for the name of the lock. Each
+// value is a time series of its own, so f should return one of a few words,
+// such as the first part of the name. It must always return the same value for
+// a name, and may be called concurrently.
+func WithLockLabel(f func(lock string) string) Option {
+	return func(o *options) { o.label = f }
+}
+
+// New creates the instruments and returns the hooks that use them, for
+// [dlock.WithTrace]. The error is that of the meter provider.
+func New(opts ...Option) (*dlock.Trace, error) {
+	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
+	for _, option := range opts {
+		option(&o)
+	}
+	t := &telemetry{options: o, tracer: o.tracers.Tracer(scope)}
+	if err := t.create(o.meters.Meter(scope)); err != nil {
+		return nil, fmt.Errorf("oteldlock: %w", err)
+	}
+	return t.trace(), nil
+}
+
+const scope = "github.com/dlock-go/dlock/contrib/oteldlock"
+
+type telemetry struct {
+	options
+	tracer trace.Tracer
+
+	waits, holds, left                 metric.Float64Histogram
+	waiting, held                      metric.Int64UpDownCounter
+	timeouts, losses, retries, unlocks metric.Int64Counter
+	connects, sessionEnds              metric.Int64Counter
+}
+
+// seconds are the buckets of waits and holds: a hand-over takes about 1 ms, and
+// a dead holder blocks others for tens of seconds.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
+
+func (t *telemetry) create(m metric.Meter) error {
+	var failed error
+	histogram := func(name, unit, text string, buckets []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(text), metric.WithExplicitBucketBoundaries(buckets...))
+		failed = errors.Join(failed, err)
+		return h
+	}
+	gauge := func(name, unit, text string) metric.Int64UpDownCounter {
+		g, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		failed = errors.Join(failed, err)
+		return g
+	}
+	counter := func(name, unit, text string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		failed = errors.Join(failed, err)
+		return c
+	}
+	t.waits = histogram("dlock.wait.duration", "s", "Time from the call of Lock to its return.", seconds)
+	t.holds = histogram("dlock.hold.duration", "s", "Time from the grant of a lock to its release or loss.", seconds)
+	t.waiting = gauge("dlock.waiting", "{call}", "Calls of Lock that have not returned.")
+	t.held = gauge("dlock.held", "{lock}", "Locks that are held.")
+	t.timeouts = counter("dlock.timeouts", "{call}", "Calls of Lock whose time limit has passed.")
+	t.losses = counter("dlock.losses", "{lock}", "Locks lost while they were held.")
+	t.retries = counter("dlock.retries", "{retry}", "Retries of calls of Lock.")
+	t.unlocks = counter("dlock.unlock.errors", "{lock}", "Releases whose node stayed in the store.")
+	t.connects = counter("dlock.connects", "{attempt}", "Attempts to connect to the store.")
+	t.sessionEnds = counter("dlock.session.ends", "{session}", "Sessions that have ended.")
+	t.left = histogram("dlock.lease.left", "1", "What heartbeats left of the lease, as a share of its term.", ratios)
+	return failed
+}
+
+const (
+	modeKey    = attribute.Key("dlock.mode")
+	outcomeKey = attribute.Key("dlock.outcome")
+	reasonKey  = attribute.Key("dlock.reason")
+	lockKey    = attribute.Key("dlock.lock")
+	tokenKey   = attribute.Key("dlock.token")
+)
+
+// attributes appends the attribute of WithLockLabel, if any.
+func (t *telemetry) attributes(lock string, all ...attribute.KeyValue) []attribute.KeyValue {
+	if t.label != nil {
+		all = append(all, lockKey.String(strings.ToValidUTF8(t.label(lock), "\uFFFD")))
+	}
+	return all
+}
+
+func (t *telemetry) trace() *dlock.Trace {
+	return &dlock.Trace{
+		Started: func(ctx context.Context, i dlock.StartedInfo) {
+			t.waiting.Add(lasting(ctx), 1, with(t.attributes(i.Lock, mode(i.Mode))))
+		},
+		Granted: func(ctx context.Context, i dlock.GrantedInfo) {
+			ctx = lasting(ctx)
+			attrs := t.attributes(i.Lock, mode(i.Mode))
+			t.waiting.Add(ctx, -1, with(attrs))
+			t.held.Add(ctx, 1, with(attrs))
+			attrs = append(attrs, outcomeKey.String("granted"))
+			t.waits.Record(ctx, i.Waited.Seconds(), with(attrs))
+			t.span(ctx, "dlock wait", i.Waited, "", append(attrs, tokenKey.Int64(i.Token)))
+		},
+		Failed: func(ctx context.Context, i dlock.FailedInfo) {
+			ctx = lasting(ctx)
+			attrs := t.attributes(i.Lock, mode(i.Mode))
+			t.waiting.Add(ctx, -1, with(attrs))
+			outcome := outcome(i.Err)
+			if outcome == "timeout" {
+				t.timeouts.Add(ctx, 1, with(attrs))
+			}
+			attrs = append(attrs, outcomeKey.String(outcome))
+			t.waits.Record(ctx, i.Waited.Seconds(), with(attrs))
+			failure := ""
+			if outcome == "timeout" || outcome == "error" {
+				failure = outcome
+			}
+			t.span(ctx, "dlock wait", i.Waited, failure, attrs)
+		},
+		Retrying: func(ctx context.Context, i dlock.RetryingInfo) {
+			t.retries.Add(lasting(ctx), 1, with(t.attributes(i.Lock)))
+		},
+		Released: func(ctx context.Context, i dlock.ReleasedInfo) {
+			failure := ""
+			if i.Err != nil {
+				failure = "the node stayed in the store"
+				t.unlocks.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Granted))))
+			}
+			t.ended(ctx, i.Lock, i.Granted, i.Held, failure)
+		},
+		Lost: func(ctx context.Context, i dlock.LostInfo) {
+			t.losses.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Granted))))
+			t.ended(ctx, i.Lock, i.Granted, i.Held, "lost")
+		},
+		Connected: func(ctx context.Context, i dlock.ConnectedInfo) {
+			outcome := "ok"
+			if i.Err != nil {
+				outcome = "error"
+			}
+			t.connects.Add(lasting(ctx), 1, metric.WithAttributes(outcomeKey.String(outcome)))
+		},
+		SessionEnded: func(ctx context.Context, i dlock.SessionEndedInfo) {
+			reason := "lost"
+			if errors.Is(i.Err, dlock.ErrClosed) {
+				reason = "closed"
+			}
+			t.sessionEnds.Add(ctx, 1, metric.WithAttributes(reasonKey.String(reason)))
+		},
+		Heartbeat: func(ctx context.Context, i dlock.HeartbeatInfo) {
+			t.left.Record(ctx, i.Left.Seconds()/i.Term.Seconds())
+		},
+	}
+}
+
+// ended reports the end of a hold.
+func (t *telemetry) ended(ctx context.Context, lock string, granted dlock.Mode, held time.Duration, failure string) {
+	attrs := t.attributes(lock, mode(granted))
+	t.held.Add(ctx, -1, with(attrs))
+	t.holds.Record(ctx, held.Seconds(), with(attrs))
+	t.span(ctx, "dlock hold", held, failure, attrs)
+}
+
+// span makes a span that ends now, as a child of the caller's span. Hooks can't
+// begin it earlier, because the context is the caller's.
+func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return
+	}
+	now := time.Now()
+	_, s := t.tracer.Start(ctx, name, trace.WithTimestamp(now.Add(-took)), trace.WithAttributes(attrs...))
+	if failure != "" {
+		s.SetStatus(codes.Error, failure)
+	}
+	s.End(trace.WithTimestamp(now))
+}
+
+// lasting returns a context in which a measurement counts although the call was
+// cancelled: some versions of the SDK drop it otherwise.
+func lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+func with(attrs []attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(attrs...)
+}
+
+func mode(m dlock.Mode) attribute.KeyValue { return modeKey.String(m.String()) }
+
+func outcome(err error) string {
+	switch {
+	case errors.Is(err, dlock.ErrLocked):
+		return "locked"
+	case errors.Is(err, dlock.ErrTimeout):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "error"
+}
