@@ -126,10 +126,9 @@ func (t *telemetry) attributes(lock string, all ...attribute.KeyValue) []attribu
 func (t *telemetry) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Started: func(ctx context.Context, i dlock.StartedInfo) {
-			t.waiting.Add(lasting(ctx), 1, with(t.attributes(i.Lock, mode(i.Mode))))
+			t.waiting.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Mode))))
 		},
 		Granted: func(ctx context.Context, i dlock.GrantedInfo) {
-			ctx = lasting(ctx)
 			attrs := t.attributes(i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			t.held.Add(ctx, 1, with(attrs))
@@ -138,7 +137,6 @@ func (t *telemetry) trace() *dlock.Trace {
 			t.span(ctx, "dlock wait", i.Waited, "", append(attrs, tokenKey.Int64(i.Token)))
 		},
 		Failed: func(ctx context.Context, i dlock.FailedInfo) {
-			ctx = lasting(ctx)
 			attrs := t.attributes(i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			outcome := outcome(i.Err)
@@ -154,7 +152,7 @@ func (t *telemetry) trace() *dlock.Trace {
 			t.span(ctx, "dlock wait", i.Waited, failure, attrs)
 		},
 		Retrying: func(ctx context.Context, i dlock.RetryingInfo) {
-			t.retries.Add(lasting(ctx), 1, with(t.attributes(i.Lock)))
+			t.retries.Add(ctx, 1, with(t.attributes(i.Lock)))
 		},
 		Released: func(ctx context.Context, i dlock.ReleasedInfo) {
 			failure := ""
@@ -173,7 +171,7 @@ func (t *telemetry) trace() *dlock.Trace {
 			if i.Err != nil {
 				outcome = "error"
 			}
-			t.connects.Add(lasting(ctx), 1, metric.WithAttributes(outcomeKey.String(outcome)))
+			t.connects.Add(ctx, 1, metric.WithAttributes(outcomeKey.String(outcome)))
 		},
 		SessionEnded: func(ctx context.Context, i dlock.SessionEndedInfo) {
 			reason := "lost"
@@ -209,10 +207,6 @@ func (t *telemetry) span(ctx context.Context, name string, took time.Duration, f
 	}
 	s.End(trace.WithTimestamp(now))
 }
-
-// lasting returns a context in which a measurement counts although the call was
-// cancelled: some versions of the SDK drop it otherwise.
-func lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 func with(attrs []attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(attrs...)
