@@ -1,0 +1,75 @@
+package gocrondlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock"
+)
+
+// ErrNotLeader is returned by IsLeader while another instance leads.
+var ErrNotLeader = errors.New("gocrondlock: another instance is the leader")
+
+// Elector implements [gocron.Elector]. The leader is the instance that holds a
+// lock; it keeps the lock until Close, or until it is lost. It is safe for
+// concurrent use.
+type Elector struct {
+	mutex *dlock.RWMutex
+	turn  chan struct{} // semaphore that guards the fields below
+	held  *dlock.Lock   // nil if this instance does not lead
+	ended bool
+}
+
+// NewElector returns an elector for the instances that use the same name, which
+// is that of the lock. It makes no request before the first IsLeader. The
+// caller closes the client after the elector.
+func NewElector(client *dlock.Client, name string) *Elector {
+	return &Elector{mutex: client.RWMutex(name), turn: make(chan struct{}, 1)}
+}
+
+// IsLeader implements [gocron.Elector]. It returns nil if this instance leads,
+// which takes no request to the store. If no instance leads, this one becomes
+// the leader. Otherwise IsLeader returns [ErrNotLeader], or an error of the
+// store if that can't be reached within 10 s.
+func (e *Elector) IsLeader(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lockWithin)
+	defer cancel()
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("gocrondlock: %w", ctx.Err())
+	}
+	switch {
+	case e.ended:
+		return fmt.Errorf("gocrondlock: the elector: %w", dlock.ErrClosed)
+	case e.held != nil && e.held.Err() == nil:
+		return nil
+	case e.held != nil:
+		_ = e.held.Unlock() // lets the client end the lost session
+		e.held = nil
+	}
+	held, err := e.mutex.TryLock(ctx)
+	if errors.Is(err, dlock.ErrLocked) {
+		return ErrNotLeader
+	}
+	if err != nil {
+		return fmt.Errorf("gocrondlock: %w", err)
+	}
+	e.held = held
+	return nil
+}
+
+// Close gives the leadership up. Its error is that of [dlock.Lock.Unlock].
+func (e *Elector) Close() error {
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
+	e.ended = true
+	if e.held == nil {
+		return nil
+	}
+	held := e.held
+	e.held = nil
+	return held.Unlock()
+}

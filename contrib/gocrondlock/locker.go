@@ -1,0 +1,97 @@
+package gocrondlock
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/dlock-go/dlock"
+)
+
+// lockWithin limits how long a run of a job waits for the answer of the store.
+const lockWithin = 10 * time.Second
+
+// Locker implements [gocron.Locker]. It is safe for concurrent use.
+type Locker struct {
+	client *dlock.Client
+	hold   time.Duration
+
+	closed chan struct{} // closed by Close
+	mu     sync.Mutex
+	ended  bool           // closed is closed; guarded by mu
+	kept   sync.WaitGroup // goroutines that keep a lock; Add is guarded by mu
+}
+
+// NewLocker returns a locker whose locks stay for at least the minimum hold
+// after they were taken: see the package comment. The caller closes the client
+// after the locker.
+func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
+	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
+}
+
+// Lock implements [gocron.Locker]. It does not wait for another holder: the
+// error then matches [dlock.ErrLocked], and gocron skips the run. It also skips
+// the run if the store can't be reached within 10 s.
+func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWithin)
+	defer cancel()
+	held, err := l.client.RWMutex("gocron/" + url.PathEscape(job)).TryLock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gocrondlock: job %q: %w", job, err)
+	}
+	return &jobLock{locker: l, held: held, until: time.Now().Add(l.hold)}, nil
+}
+
+// Close ends the minimum holds, releases their locks and waits for that. Locks
+// of jobs that still run are released when these end.
+func (l *Locker) Close() {
+	l.mu.Lock()
+	if !l.ended {
+		l.ended = true
+		close(l.closed)
+	}
+	l.mu.Unlock()
+	l.kept.Wait()
+}
+
+// keep runs f on a goroutine that Close waits for. It returns false after
+// Close.
+func (l *Locker) keep(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.kept.Go(f)
+	}
+	return !l.ended
+}
+
+type jobLock struct {
+	locker *Locker
+	held   *dlock.Lock
+	until  time.Time // end of the minimum hold
+}
+
+// Unlock implements [gocron.Lock]. During the minimum hold it returns at once,
+// and the lock is released in the background.
+func (j *jobLock) Unlock(context.Context) error {
+	rest := time.Until(j.until)
+	if rest > 0 && j.locker.keep(func() { j.unlockAfter(rest) }) {
+		return nil
+	}
+	return j.held.Unlock()
+}
+
+func (j *jobLock) unlockAfter(rest time.Duration) {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-j.locker.closed:
+	case <-j.held.Lost():
+	}
+	_ = j.held.Unlock() // if it fails, the node goes with the session at the latest
+}
