@@ -107,10 +107,12 @@ func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 }
 
 func TestTheMinimumHoldEnds(t *testing.T) {
-	for name, end := range map[string]func(s *store, l *gocrondlock.Locker){
-		"with its time": func(*store, *gocrondlock.Locker) { time.Sleep(30 * time.Second) },
-		"with Close":    func(_ *store, l *gocrondlock.Locker) { l.Close() },
-		"with the lock": func(s *store, _ *gocrondlock.Locker) { s.expire() },
+	for name, end := range map[string]struct {
+		do    func(l *gocrondlock.Locker)
+		after time.Duration
+	}{
+		"with its time": {func(*gocrondlock.Locker) { time.Sleep(30*time.Second + 1) }, 30*time.Second + 1},
+		"with Close":    {(*gocrondlock.Locker).Close, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTime(t, func(t *testing.T, s *store) {
@@ -118,6 +120,7 @@ func TestTheMinimumHoldEnds(t *testing.T) {
 				defer client.Close()
 				locker := gocrondlock.NewLocker(client, 30*time.Second)
 				defer locker.Close()
+				began := time.Now()
 				lock, err := locker.Lock(bg, "job")
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(bg)
@@ -126,10 +129,10 @@ func TestTheMinimumHoldEnds(t *testing.T) {
 				other := gocrondlock.NewLocker(client, 0)
 				_, err = other.Lock(bg, "job")
 				require.ErrorIs(t, err, dlock.ErrLocked)
-				end(s, locker)
-				time.Sleep(time.Second)
+				end.do(locker)
 				lock, err = other.Lock(bg, "job")
 				require.NoError(t, err)
+				assert.Equal(t, end.after, time.Since(began))
 				require.NoError(t, lock.Unlock(bg))
 			})
 		})

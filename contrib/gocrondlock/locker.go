@@ -91,7 +91,6 @@ func (j *jobLock) unlockAfter(rest time.Duration) {
 	select {
 	case <-timer.C:
 	case <-j.locker.closed:
-	case <-j.held.Lost():
 	}
 	_ = j.held.Unlock() // if it fails, the node goes with the session at the latest
 }
