@@ -22,6 +22,8 @@ import (
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
+	// existing makes sessions of a go-redis client.
+	existing bool
 	// lenient allows the callback of a session or node to run after its end.
 	lenient bool
 
@@ -34,7 +36,7 @@ const conformanceTimeout = time.Second
 
 func (c *conformance) open(t *testing.T) driver.Connector {
 	s := newStore(t, c.server, "session_timeout="+conformanceTimeout.String()+c.params)
-	s.keepProxies = c.lenient
+	s.keepProxies, s.existing = c.lenient, c.existing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = append(c.stores, s)
@@ -62,25 +64,30 @@ func TestConformance(t *testing.T) {
 
 const alone = "DLOCK_REDIS_ALONE"
 
-// TestConformanceOfVersion3 runs the conformance tests with Redis protocol
-// version 3. They run in a child process, because they count goroutines and
-// would see those of tests running in parallel.
-func TestConformanceOfVersion3(t *testing.T) {
-	if os.Getenv(alone) != "" {
-		dlocktest.Run(t, (&conformance{server: redistest.Shared(t), params: "&protocol=3"}).config())
-		return
+// TestConformanceOfVariants runs the conformance tests with Redis protocol
+// version 3 and with an existing client. They run in child processes, because
+// they count goroutines and would see those of tests running in parallel.
+func TestConformanceOfVariants(t *testing.T) {
+	for name, c := range map[string]*conformance{"version3": {params: "&protocol=3"}, "client": {existing: true}} {
+		if os.Getenv(alone) == name {
+			c.server = redistest.Shared(t)
+			dlocktest.Run(t, c.config())
+			return
+		}
 	}
 	if testing.Short() {
 		t.Skip("runs the kit again")
 	}
 	t.Parallel()
 	redistest.Shared(t) // skips the test if Redis is not installed
-	cases := "^TestConformanceOfVersion3$/^(rule0[1-7]|rule1[1-3]|read|walk|describe)$"
-	kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+cases, "-test.timeout=5m", "-test.v")
-	kit.Env = append(os.Environ(), alone+"=1")
-	out, err := kit.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "rule 13 (released)                checked (", "%s", out)
+	for _, name := range []string{"version3", "client"} {
+		cases := "^TestConformanceOfVariants$/^(rule0[1-7]|rule1[0-3]|read|walk|describe)$"
+		kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+cases, "-test.timeout=5m", "-test.v")
+		kit.Env = append(os.Environ(), alone+"="+name)
+		out, err := kit.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "rule 13 (released)                checked (", "%s", out)
+	}
 }
 
 func (c *conformance) config() dlocktest.Config {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -193,7 +194,24 @@ func portOf(s *redistest.Server) string {
 }
 
 func TestSentinelLeadsToTheNewMaster(t *testing.T) {
-	t.Parallel()
+	for name, open := range map[string]func(sentinel string) (driver.Connector, error){
+		"data source name": func(sentinel string) (driver.Connector, error) {
+			return Driver{}.OpenConnector("redis://127.0.0.1:1?addr=" + sentinel + "&master_name=locks&session_timeout=60s")
+		},
+		"client": func(sentinel string) (driver.Connector, error) {
+			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{"127.0.0.1:1", sentinel}})
+			t.Cleanup(func() { client.Close() })
+			return NewConnector(client, Options{SessionTimeout: time.Minute})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sentinelLeadsToTheNewMaster(t, open)
+		})
+	}
+}
+
+func sentinelLeadsToTheNewMaster(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
 	sentinel := redistest.StartSentinel(t, "locks", master)
@@ -202,7 +220,7 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 		role, _ := replica.Do("ROLE").([]any)
 		return len(replicas) == 1 && len(role) > 3 && role[3] == "connected"
 	}, 60*time.Second, 20*time.Millisecond)
-	c, err := Driver{}.OpenConnector("redis://127.0.0.1:1?addr=" + sentinel.Addr() + "&master_name=locks&session_timeout=60s")
+	c, err := open(sentinel.Addr())
 	require.NoError(t, err)
 	session, err := c.Connect(t.Context())
 	require.NoError(t, err)

@@ -28,6 +28,10 @@
 //
 // Clients' clocks don't matter, because no request carries a time.
 //
+// A program that has a go-redis client already uses [NewConnector] with
+// dlock.NewClient. Its sessions have connections of their own, which they open
+// with the settings of that client.
+//
 // # Data source names
 //
 //	redis://[user[:password]@]host[:port][/db][?parameter=value&...]
@@ -53,7 +57,8 @@
 // have in flight. Other parameters of go-redis, such as max_retries, are
 // accepted but ignored, because the driver manages connections itself and
 // go-redis must not repeat requests. The connection for notices always uses
-// version 2 of the protocol.
+// version 2 of the protocol. A call that finds no free connection until its
+// context ends returns an error that says so.
 //
 // A session opens connections as needed. It has at most pool_size + 6: one for
 // notices, and five for heartbeats and other background requests, which never

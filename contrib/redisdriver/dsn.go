@@ -1,6 +1,7 @@
 package redisdriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,10 @@ type settings struct {
 	addrs     []string // in the order to try them
 	tls       *tlsFiles
 	sentinel  *sentinel
+
+	// dialer is that of the client passed to NewConnector, or nil. It does TLS,
+	// and finds the master if the client uses Sentinel.
+	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 type sentinel struct {
@@ -145,15 +150,7 @@ var sentinelParameters = []string{"master_name", "username", "password"}
 // go-redis would reject them.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
-	own := dsn.Parameters{
-		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
-		"namespace": func(v string) error {
-			if s.namespace = v; !goodNamespace(v) {
-				return fmt.Errorf("not of 1 to %d printable characters without braces and spaces", maxNamespace)
-			}
-			return nil
-		},
-	}
+	own := s.parameters()
 	f.AddTo(own)
 	for name, values := range q {
 		if len(values) > 1 && name != "addr" && (own[name] != nil || slices.Contains(clientParameters, name)) {
@@ -176,6 +173,18 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 		f.skipVerify = q.Get("skip_verify") == "true" || q.Get("skip_verify") == "1"
 	}
 	return f.Check(secure, "the scheme rediss://")
+}
+
+func (s *settings) parameters() dsn.Parameters {
+	return dsn.Parameters{
+		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
+		"namespace": func(v string) error {
+			if s.namespace = v; !goodNamespace(v) {
+				return fmt.Errorf("not of 1 to %d printable characters without braces and spaces", maxNamespace)
+			}
+			return nil
+		},
+	}
 }
 
 func goodNamespace(s string) bool {
@@ -254,7 +263,7 @@ func (s *settings) keep(o *redis.Options) error {
 			return fmt.Errorf("parameter %s is not positive: a request has to end at some time", name)
 		}
 	}
-	if o.DB < 0 || o.PoolSize < 0 || o.PoolSize > 1<<16 || o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3 {
+	if o.DB < 0 || o.PoolSize < 0 || o.PoolSize > maxPool || o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3 {
 		return errors.New("parameter db, pool_size or protocol is out of range")
 	}
 	if o.PoolSize == 0 {
@@ -274,4 +283,7 @@ func (s *settings) keep(o *redis.Options) error {
 	return nil
 }
 
-const defaultPool = 8
+const (
+	defaultPool = 8
+	maxPool     = 1 << 16
+)

@@ -6,8 +6,10 @@ import (
 	"log"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/dlock-go/dlock"
-	_ "github.com/dlock-go/dlock/contrib/redisdriver"
+	"github.com/dlock-go/dlock/contrib/redisdriver"
 )
 
 // This example takes a lock in Redis. It is not run, because it needs a server.
@@ -27,6 +29,24 @@ func Example() {
 	}
 	defer lock.Unlock()
 	fmt.Println(lock.Mode(), lock.Token())
+}
+
+// This example takes a lock on the servers of a client that the program has
+// anyway.
+func ExampleNewConnector() {
+	cache := redis.NewClient(&redis.Options{Addr: "localhost:6379", Password: "secret"})
+	defer cache.Close()
+	connector, err := redisdriver.NewConnector(cache, redisdriver.Options{Namespace: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := dlock.NewClient(connector)
+	defer client.Close()
+
+	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+		return cache.Incr(ctx, "stock").Err()
+	})
+	fmt.Println(err)
 }
 
 // Opening a client checks the data source name without connecting to Redis.

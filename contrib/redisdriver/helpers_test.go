@@ -89,6 +89,9 @@ type store struct {
 	namespace string
 	params    string
 
+	// existing makes sessions of a go-redis client instead of a data source name.
+	existing bool
+
 	// keepProxies turns off the reuse of proxies whose sessions have ended.
 	keepProxies bool
 
@@ -119,7 +122,7 @@ func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	p := s.freeProxy()
-	c, err := Driver{}.OpenConnector(s.dsn(p.Addr()))
+	c, err := s.connector(p.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +135,15 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		s.t.Cleanup(func() { _ = made.Close() }) // before the proxy is closed
 	}
 	return made, err
+}
+
+func (s *store) connector(addr string) (driver.Connector, error) {
+	if !s.existing {
+		return Driver{}.OpenConnector(s.dsn(addr))
+	}
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close() // its connections are not needed
+	return NewConnector(client, Options{SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
 // freeProxy reuses the proxy of a closed session if there is one. Fewer proxies

@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // link manages a session's connections to the server, which are closed with the
@@ -23,6 +25,7 @@ type link struct {
 	requests *pool // for callers
 	upkeep   *pool // for background requests, so that heartbeats never wait for callers
 	listener *line // for the subscription
+	dials    *calls.Group
 	life     context.Context
 	end      context.CancelFunc
 
@@ -42,7 +45,7 @@ type link struct {
 const upkeepLines = 5
 
 func newLink(s *settings) *link {
-	l := &link{settings: s, addrs: s.addrs}
+	l := &link{settings: s, addrs: s.addrs, dials: calls.NewGroup(dialLimit)}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.requests, l.upkeep = l.newPool(s.options().PoolSize), l.newPool(upkeepLines)
 	l.listener = l.newLine()
@@ -318,6 +321,9 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 		cancel()
 		if err == nil {
 			l.prefer(addr)
+			if addr == failoverAddr {
+				addr = conn.RemoteAddr().String()
+			}
 			return conn, addr, nil
 		}
 		failed = errors.Join(failed, err)
@@ -325,6 +331,10 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	}
 	return nil, "", mixed(failed, passing)
 }
+
+// failoverAddr is the address in the options of a redis.NewFailoverClient, whose
+// dialer ignores it.
+const failoverAddr = "FailoverClient"
 
 // mixed combines the errors of several attempts. If any of them was temporary,
 // the result is temporary.
@@ -372,6 +382,9 @@ func (l *link) order() []string {
 
 func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
 	l.waitsFor("no connection with " + addr)
+	if l.settings.dialer != nil {
+		return l.dialByClient(ctx, network, addr)
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil || l.settings.tls == nil {
 		return conn, err
@@ -457,6 +470,9 @@ func do[T any](ctx context.Context, l *link, p *pool, request func(*redis.Client
 		defer p.put(x)
 		return doOn(ctx, x, request)
 	case <-ctx.Done():
+		if p == l.requests {
+			return v, busyError{cap(p.free), context.Cause(ctx)}
+		}
 		return v, cutShort(ctx)
 	case <-l.life.Done():
 		return v, mark(net.ErrClosed)

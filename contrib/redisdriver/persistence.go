@@ -24,7 +24,7 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 	// Closing an unknown session has no effect, but follows redirects to the
 	// master, whose settings are the ones that matter.
 	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
-		if o := l.settings.options(); l.settings.tls == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
+		if o := l.settings.options(); l.settings.tls == nil && l.settings.dialer == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
 		}
 		return err

@@ -1,0 +1,142 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+)
+
+// Options are the settings for [NewConnector]. A zero field means the default
+// of the data source name parameter of the same name.
+type Options struct {
+	// SessionTimeout is how long the store keeps a session without heartbeats:
+	// 100 ms to 24 h. Zero means 10 s.
+	SessionTimeout time.Duration
+	// Namespace is the prefix of all keys, "dlock" by default.
+	Namespace string
+	// PoolSize limits the calls that a session may have in flight. Zero means 8.
+	PoolSize int
+}
+
+// NewConnector returns a connector for the servers that an existing client
+// uses: a *redis.Client, including one of redis.NewFailoverClient, or a
+// *redis.ClusterClient.
+//
+// The connector takes over the client's addresses, login, database, TLS
+// configuration, dialer, OnConnect and timeouts. Each session opens connections
+// of its own with them, up to PoolSize and six more. It takes none from the
+// client's pool, because a heartbeat must not wait for the requests of the
+// program, and because go-redis can't interrupt a request when its context
+// ends. So the size of the client's pool does not matter, and closing either
+// leaves the other as it is.
+//
+// The client's hooks, its Limiter, its retries and its routing to replicas have
+// no effect: requests of the driver always go to the master, and are not
+// repeated by go-redis. If the client's dialer ignores the end of its context,
+// as the one of go-redis with TLS does, a dial may outlast Close by the dial
+// timeout.
+//
+// NewConnector does no I/O. It returns an error if an option is invalid, and
+// for other clients: a *redis.Ring, whose servers know nothing of each other's
+// locks, and one of redis.NewFailoverClusterClient, whose reads may go to
+// replicas.
+func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
+	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace}
+	own := s.parameters()
+	if options.SessionTimeout != 0 {
+		if err := own["session_timeout"](options.SessionTimeout.String()); err != nil {
+			return nil, fmt.Errorf("redisdriver: Options.SessionTimeout: %w", err)
+		}
+	}
+	if options.Namespace != "" {
+		if err := own["namespace"](options.Namespace); err != nil {
+			return nil, fmt.Errorf("redisdriver: Options.Namespace: %w", err)
+		}
+	}
+	if options.PoolSize < 0 || options.PoolSize > maxPool {
+		return nil, fmt.Errorf("redisdriver: Options.PoolSize is not between 1 and %d", maxPool)
+	}
+	o, err := s.optionsOf(client)
+	if err != nil {
+		return nil, fmt.Errorf("redisdriver: %w", err)
+	}
+	s.dialer = o.Dialer
+	o.PoolSize, o.Protocol = options.PoolSize, 2
+	o.Limiter, o.PushNotificationProcessor = nil, nil
+	for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
+		*d = max(*d, 0) // a request has to end at some time, so the default replaces "no timeout"
+	}
+	if err := s.keep(o); err != nil {
+		return nil, fmt.Errorf("redisdriver: %w", err)
+	}
+	return &connector{settings: s, addrs: s.addrs}, nil
+}
+
+// optionsOf sets the addresses, and returns options with a dialer.
+func (s *settings) optionsOf(client redis.UniversalClient) (*redis.Options, error) {
+	switch c := client.(type) {
+	case *redis.Client:
+		if c == nil {
+			break
+		}
+		o := *c.Options()
+		s.addrs = []string{o.Addr}
+		return &o, nil
+	case *redis.ClusterClient:
+		if c == nil {
+			break
+		}
+		o := c.Options()
+		if o.ClusterSlots != nil {
+			return nil, errors.New("the ClusterClient has a function ClusterSlots, as that of redis.NewFailoverClusterClient has: " +
+				"for Sentinel, pass a client of redis.NewFailoverClient")
+		}
+		if len(o.Addrs) == 0 {
+			return nil, errors.New("the ClusterClient has no addresses")
+		}
+		s.addrs = append(s.addrs, o.Addrs...)
+		return ofCluster(o), nil
+	case *redis.Ring:
+		return nil, errors.New("a Ring spreads keys over servers that know nothing of each other's locks: pass a client of one server")
+	case nil:
+	default:
+		return nil, fmt.Errorf("the client is a %T: pass a *redis.Client or a *redis.ClusterClient", client)
+	}
+	return nil, errors.New("the client is nil")
+}
+
+func ofCluster(c *redis.ClusterOptions) *redis.Options {
+	o := &redis.Options{
+		ClientName: c.ClientName, Dialer: c.Dialer, OnConnect: c.OnConnect, TLSConfig: c.TLSConfig,
+		Username: c.Username, Password: c.Password, CredentialsProvider: c.CredentialsProvider,
+		CredentialsProviderContext: c.CredentialsProviderContext, StreamingCredentialsProvider: c.StreamingCredentialsProvider,
+		DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
+	}
+	if o.Dialer == nil {
+		of := *o // keep drops the TLS configuration from o
+		o.Dialer = redis.NewDialer(&of)
+	}
+	return o
+}
+
+// dialLimit is the number of dials that a session may have in flight, including
+// those that were given up but did not end.
+const dialLimit = 64
+
+// dialByClient dials with the dialer of the client passed to NewConnector.
+func (l *link) dialByClient(ctx context.Context, network, addr string) (net.Conn, error) {
+	return calls.Do(ctx, l.dials, func() (net.Conn, error) {
+		return l.settings.dialer(ctx, network, addr)
+	}, func(late net.Conn, err error) {
+		if err == nil {
+			_ = late.Close()
+		}
+	})
+}
