@@ -375,6 +375,7 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 // context of a request that has ended, and never succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
+	logged := dialsLogged.Load()
 	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")
 	require.NoError(t, err)
 	made, err := c.Connect(t.Context())
@@ -393,7 +394,7 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
 	// go-redis logs failed dials only when it dials in the background
-	require.Zero(t, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
+	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
 // The proxy has no server behind it and closes each connection at once. The
