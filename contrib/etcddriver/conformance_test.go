@@ -22,6 +22,8 @@ type conformance struct {
 	// lenient ignores hooks that run too late, after the session or node has
 	// gone, or while the server is down.
 	lenient bool
+	// existing makes sessions of an etcd client.
+	existing bool
 
 	slow   sync.Map // sessions whose replies are delayed, used as a set
 	mu     sync.Mutex
@@ -30,6 +32,7 @@ type conformance struct {
 
 func (c *conformance) open(t *testing.T) driver.Connector {
 	s := newStore(t, c.server, "session_timeout=1s")
+	s.existing = c.existing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = append(c.stores, s)
@@ -60,6 +63,14 @@ func TestConformanceFarBehind(t *testing.T) {
 	}
 	waitFarBehind(t, 0)
 	c := conformance{server: etcdtest.Shared(t)}
+	dlocktest.Run(t, c.config(t))
+}
+
+func TestConformanceOfAnExistingClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the kit again")
+	}
+	c := conformance{server: etcdtest.Shared(t), existing: true}
 	dlocktest.Run(t, c.config(t))
 }
 

@@ -5,6 +5,10 @@
 //
 //	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks")
 //
+// A program that has a *clientv3.Client already uses [NewConnector] with
+// dlock.NewClient. Its sessions have connections of their own, to the endpoints
+// of that client.
+//
 // # Data source names
 //
 //	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameter=value&...]

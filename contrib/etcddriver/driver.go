@@ -59,18 +59,23 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s}, nil
+	return &connector{settings: s, trusted: new(atomic.Bool)}, nil
 }
 
 type connector struct {
 	settings *settings
+	existing *clientv3.Client // of NewConnector, or nil
 	// dial holds additional gRPC options, with which tests inject faults.
 	dial    []grpc.DialOption
-	trusted atomic.Bool // set by the first session, which shows that the certificates are right
+	trusted *atomic.Bool // set by the first session, which shows that the certificates are right
 }
 
 // Connect creates a lease and a client for it.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	c, err := c.following()
+	if err != nil {
+		return nil, err
+	}
 	client, err := c.client(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, err)
@@ -102,6 +107,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // reports that in place of err, which is only the consequence.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
+		if c.lacksTLS(ctx) {
+			return errors.New("etcddriver: connect: the client uses TLS: set Options.TLS to its TLS configuration")
+		}
 		err = cmp.Or(c.settings.refusedCertificate(ctx), err)
 	}
 	if errors.As(err, new(certificateError)) && c.trusted.Load() {

@@ -35,11 +35,22 @@ const (
 // parseDSN parses a data source name. Its errors quote nothing that could be
 // part of a password.
 func parseDSN(text string) (*settings, error) {
-	s := &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" }}
+	s := newSettings()
 	if err := s.parse(text); err != nil {
 		return nil, fmt.Errorf("etcddriver: dsn: %w", err)
 	}
 	return s, nil
+}
+
+func newSettings() *settings {
+	return &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" }}
+}
+
+func (s *settings) setTimeout(v string) error {
+	if dsn.Duration(&s.timeout, time.Second, maxTimeout)(v) != nil || s.timeout%time.Second != 0 {
+		return errors.New("not a duration in whole seconds, from 1s to 24h")
+	}
+	return nil
 }
 
 func (s *settings) parse(text string) error {
@@ -69,13 +80,8 @@ func (s *settings) parse(text string) error {
 		s.prefix = prefix
 	}
 	p := dsn.Parameters{
-		"session_timeout": func(v string) error {
-			if dsn.Duration(&s.timeout, time.Second, maxTimeout)(v) != nil || s.timeout%time.Second != 0 {
-				return errors.New("not a duration in whole seconds, from 1s to 24h")
-			}
-			return nil
-		},
-		"tls": dsn.Bool(&s.tls),
+		"session_timeout": s.setTimeout,
+		"tls":             dsn.Bool(&s.tls),
 	}
 	s.files.AddTo(p)
 	if err := p.Parse(u.Query); err != nil {

@@ -6,8 +6,10 @@ import (
 	"log"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/dlock-go/dlock"
-	_ "github.com/dlock-go/dlock/contrib/etcddriver"
+	"github.com/dlock-go/dlock/contrib/etcddriver"
 )
 
 // This example takes a lock in an etcd cluster of three servers. It is not run,
@@ -28,6 +30,28 @@ func Example() {
 	}
 	defer lock.Unlock()
 	fmt.Println(lock.Mode(), lock.Token())
+}
+
+// This example takes a lock in the cluster of a client that the program has
+// anyway.
+func ExampleNewConnector() {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"etcd1:2379", "etcd2:2379"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer etcd.Close()
+	connector, err := etcddriver.NewConnector(etcd, etcddriver.Options{Prefix: "locks"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := dlock.NewClient(connector)
+	defer client.Close()
+
+	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+		_, err := etcd.Put(ctx, "stock", "41")
+		return err
+	})
+	fmt.Println(err)
 }
 
 // Open checks the data source name without connecting to etcd. Errors do not

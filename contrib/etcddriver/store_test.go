@@ -29,6 +29,8 @@ type store struct {
 	server *etcdtest.Server
 	prefix string
 	params string
+	// existing makes sessions of an etcd client instead of a data source name.
+	existing bool
 
 	mu    sync.Mutex
 	links map[driver.Session]*link
@@ -48,7 +50,7 @@ func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	l := s.freeLink()
-	opened, err := Driver{}.OpenConnector("etcd://" + l.proxy.Addr() + "/" + s.prefix + "?" + s.params)
+	opened, err := s.connector(l.proxy.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +63,18 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		s.mu.Unlock()
 	}
 	return made, err
+}
+
+func (s *store) connector(addr string) (driver.Connector, error) {
+	if !s.existing {
+		return Driver{}.OpenConnector("etcd://" + addr + "/" + s.prefix + "?" + s.params)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close() // its connection is not needed
+	return NewConnector(client, Options{SessionTimeout: time.Second, Prefix: s.prefix})
 }
 
 // freeLink reuses the proxy of a closed session if there is one. Fewer proxies

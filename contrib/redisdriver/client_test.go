@@ -3,9 +3,7 @@ package redisdriver
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,13 +81,8 @@ func TestAnExistingClientWithLoginAndTLS(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := redistest.Start(t, redistest.WithTLS(certs), redistest.With("requirepass hunter2"))
 	for ca, want := range map[string]error{certs.CA: nil, certs.OtherCA: new(tls.CertificateVerificationError)} {
-		roots := x509.NewCertPool()
-		pem, err := os.ReadFile(ca)
-		require.NoError(t, err)
-		require.True(t, roots.AppendCertsFromPEM(pem))
-		pair, err := tls.LoadX509KeyPair(certs.Client.Cert, certs.Client.Key)
-		require.NoError(t, err)
-		config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
+		config := certs.ClientConfig(t)
+		config.RootCAs = testenv.Pool(t, ca)
 		provider := func(context.Context) (user, password string, err error) { return "default", "hunter2", nil }
 		for _, client := range []redis.UniversalClient{
 			redis.NewClient(&redis.Options{Addr: server.SecureAddr(), TLSConfig: config, CredentialsProviderContext: provider}),

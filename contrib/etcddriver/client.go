@@ -1,0 +1,112 @@
+package etcddriver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Options are the settings for [NewConnector]. A zero field means the default
+// of the data source name parameter of the same name.
+type Options struct {
+	// SessionTimeout is how long etcd keeps a session without heartbeats, in
+	// whole seconds from 1 s to 24 h. Zero means 10 s.
+	SessionTimeout time.Duration
+	// Prefix is the prefix of all keys, "dlock" by default.
+	Prefix string
+	// TLS is the configuration that the client has in clientv3.Config.TLS. It
+	// is needed because the client does not show it.
+	TLS *tls.Config
+}
+
+// NewConnector returns a connector for the cluster that an existing client
+// uses. Each session takes over the endpoints that the client has at that time,
+// its user and its password, but opens connections of its own.
+//
+// A session does not use the client's connection, because its settings decide
+// for how long a server that hangs stays unnoticed: without keep-alive pings,
+// for minutes, and gRPC waits up to two minutes before it connects again. The
+// client's dial options, interceptors and call options have no effect on
+// sessions, and closing either leaves the other as it is.
+//
+// NewConnector does no I/O. It returns an error if an option is invalid, if the
+// client has endpoints other than host:port, http:// and https://, or if it has
+// https:// endpoints and Options.TLS is nil.
+func NewConnector(client *clientv3.Client, options Options) (driver.Connector, error) {
+	if client == nil {
+		return nil, errors.New("etcddriver: the client is nil")
+	}
+	s := newSettings()
+	if options.SessionTimeout != 0 {
+		if err := s.setTimeout(options.SessionTimeout.String()); err != nil {
+			return nil, fmt.Errorf("etcddriver: Options.SessionTimeout: %w", err)
+		}
+	}
+	if options.Prefix != "" {
+		if err := driver.CheckQueue(options.Prefix); err != nil {
+			return nil, fmt.Errorf("etcddriver: Options.Prefix: %w", err)
+		}
+		s.prefix = options.Prefix
+	}
+	s.tls, s.tlsConfig = options.TLS != nil, options.TLS
+	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool)}
+	if _, err := c.following(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// following returns the connector with the endpoints and the login that the
+// existing client has now: clientv3.Config.AutoSyncInterval changes endpoints.
+func (c *connector) following() (*connector, error) {
+	if c.existing == nil {
+		return c, nil
+	}
+	s := *c.settings
+	s.user = c.existing.Username
+	s.password = func() string { return c.existing.Password }
+	for _, e := range c.existing.Endpoints() {
+		addr, secure := strings.CutPrefix(e, "https://")
+		addr = strings.TrimPrefix(addr, "http://")
+		host, port, _ := net.SplitHostPort(addr)
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || host == "" {
+			return nil, fmt.Errorf("etcddriver: the client has the endpoint %q, and only host:port, http://host:port and https://host:port can be used", e)
+		}
+		if secure && !s.tls {
+			return nil, fmt.Errorf("etcddriver: the client has the endpoint %q: set Options.TLS to its TLS configuration", e)
+		}
+		s.endpoints = append(s.endpoints, addr)
+	}
+	if len(s.endpoints) == 0 {
+		return nil, errors.New("etcddriver: the client has no endpoints")
+	}
+	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted}, nil
+}
+
+// lacksTLS reports whether the existing client has TLS but the connector has
+// not, as its connection shows.
+func (c *connector) lacksTLS(ctx context.Context) bool {
+	if c.existing == nil || c.settings.tls {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
+	defer cancel()
+	var p peer.Peer
+	_, _ = pb.NewKVClient(c.existing.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(c.settings.root()), CountOnly: true}, grpc.Peer(&p))
+	_, secure := p.AuthInfo.(credentials.TLSInfo)
+	return secure
+}
