@@ -50,7 +50,7 @@ type Options struct {
 // Sessions take a connection for one statement at a time and return it without
 // an open transaction. db needs at least three connections per session: if the
 // program keeps all connections busy, heartbeats have to wait and sessions may
-// end.
+// end. Errors of calls then say that all are in use.
 //
 // If the program has left a transaction open on a connection, the driver's
 // statement fails and the transaction goes on. No connection may have the

@@ -261,6 +261,14 @@ func TestExistingDatabase(t *testing.T) {
 			t.Errorf("a database of two connections: %v", err)
 		}
 	})
+	t.Run("no free connection", func(t *testing.T) {
+		db := openDB(t, server, server.Database())
+		c, err := NewConnector(db, Options{SessionTimeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sqltest.AllConnectionsInUse(t, db, c)
+	})
 	t.Run("Options.Database", func(t *testing.T) {
 		db := openDB(t, server, "")
 		c, err := NewConnector(db, Options{})

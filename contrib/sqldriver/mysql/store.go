@@ -120,7 +120,7 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return err
+		return s.pool.Busy(err)
 	}
 	defer conn.Close()
 	err = f(conn)

@@ -50,7 +50,7 @@ type Options struct {
 // for a lock keeps one connection for notices; changes and heartbeats take one
 // for the time of a statement. db needs at least three connections per session:
 // if the program keeps all connections busy, heartbeats have to wait and
-// sessions may end.
+// sessions may end. Errors of calls then say that all are in use.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {

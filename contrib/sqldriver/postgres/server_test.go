@@ -160,6 +160,20 @@ func TestExistingDatabase(t *testing.T) {
 	}
 }
 
+func TestExistingDatabaseWithoutAFreeConnection(t *testing.T) {
+	server := pgtest.Shared(t)
+	db, err := sql.Open("pgx", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqltest.AllConnectionsInUse(t, db, c)
+}
+
 func TestBadOptionsAreRefused(t *testing.T) {
 	db := new(sql.DB)
 	for want, o := range map[string]Options{

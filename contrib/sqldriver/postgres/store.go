@@ -80,7 +80,7 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	}
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
-		return err
+		return s.pool.Busy(err)
 	}
 	defer rows.Close()
 	for rows.Next() {

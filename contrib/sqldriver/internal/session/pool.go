@@ -3,9 +3,12 @@ package session
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 const (
@@ -76,13 +79,56 @@ func (p *Pool) DB() (*sql.DB, error) {
 	return p.own, nil
 }
 
+// BusyError says that a context ended before a connection was free. It matches
+// driver.ErrUnavailable and the cause.
+type BusyError struct {
+	use   string
+	cause error
+}
+
+func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": " + e.use }
+
+func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
+
+// ifBusy reduces err to its [BusyError], if it has one, because what wraps it
+// only repeats that a context has ended. If that was not the caller's, the
+// result does not match the cause.
+func ifBusy(ctx context.Context, err error) error {
+	busy := new(BusyError)
+	if !errors.As(err, &busy) {
+		return err
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("%w: %s", driver.ErrUnavailable, busy.use)
+	}
+	return busy
+}
+
+// Busy returns a [BusyError] if err is that of a context and all connections of
+// the program's *sql.DB are in use. It returns any other err as it is.
+func (p *Pool) Busy(err error) error {
+	if p.shared == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	s := p.shared.Stats()
+	if s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return err
+	}
+	return &BusyError{fmt.Sprintf("all %d connections of the *sql.DB are in use: end transactions and close rows sooner, "+
+		"or allow more with SetMaxOpenConns", s.MaxOpenConnections), err}
+}
+
 // Enter waits for a slot, which leave frees. It implements [Store.Enter].
 func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.slots <- struct{}{}:
 		return func() { <-p.slots }, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		of := "connections of the session for calls were in use: raise max_connections"
+		if p.shared != nil {
+			of = "connections of the *sql.DB that the session keeps for calls were in use: raise SetMaxOpenConns"
+		}
+		return nil, &BusyError{fmt.Sprintf("all %d %s, or make fewer calls at once", cap(p.slots), of), ctx.Err()}
 	}
 }
 

@@ -64,6 +64,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		s.tidyOnce(ctx)
 		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
 	}
+	err = ifBusy(ctx, err)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // a timeout of the driver, not the caller's deadline
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 	}
@@ -140,6 +141,7 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 		err = request(ctx)
 		stop()
 	}
+	err = ifBusy(ctx, err)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// The driver's own timeout ended the request, so the error must not
 		// match the caller's deadline.

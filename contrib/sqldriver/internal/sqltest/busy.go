@@ -1,0 +1,57 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// AllConnectionsInUse requires that errors name the pool of db, a database with
+// three connections, while the program keeps all of them. The timeout of the
+// connector's sessions must be long.
+func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
+	t.Helper()
+	db.SetMaxOpenConns(3)
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken []*sql.Conn
+	for range 3 {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, conn)
+	}
+	for what, request := range map[string]func(context.Context) error{
+		"list": func(ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
+		"create": func(ctx context.Context) error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "h-W-"})
+			return err
+		},
+		"connect": func(ctx context.Context) error { _, err := c.Connect(ctx); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := request(ctx)
+		cancel()
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.HasSuffix(err.Error(), "store unavailable: all 3 connections of the *sql.DB are in use: "+
+				"end transactions and close rows sooner, or allow more with SetMaxOpenConns") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, conn := range taken {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
