@@ -2,7 +2,7 @@
 # Installs the programs of this checkout as a user does, from a proxy that serves its
 # modules in the version of the next release: go install NAME@VERSION, without the
 # workspace of go.work and without any replacement. Then it runs the demo of each.
-# It also shows what the go.mod of a program of a user holds that uses one driver.
+# It also shows what the go.mod of a program of a user holds that uses one package of contrib.
 set -eu
 cd "$(dirname "$0")/.."
 own=github.com/dlock-go/dlock
@@ -27,24 +27,24 @@ for program in cmd/dlock contrib/cmd/dlock; do
 done
 
 export GOSUMDB=off GOFLAGS="-modcacherw -mod=mod" # a new program has no go.sum yet
-for driver in etcddriver redisdriver sqldriver/postgres sqldriver/mysql sqldriver/sqlite; do
+for package in etcddriver redisdriver sqldriver/postgres sqldriver/mysql sqldriver/sqlite promdlock oteldlock gocrondlock; do
 	rm -rf "$temp/app" && mkdir "$temp/app" && cd "$temp/app"
 	cat >main.go <<-EOF
 		package main
 
 		import (
 			"$own"
-			_ "$own/contrib/$driver"
+			_ "$own/contrib/$package"
 		)
 
-		func main() { println(dlock.Drivers()[0]) }
+		func main() { println(len(dlock.Drivers())) }
 	EOF
 	{
 		go mod init example.com/app
-		go get "$own@$version" "$own/contrib/${driver%%/*}@$version"
+		go get "$own@$version" "$own/contrib/${package%%/*}@$version"
 		go run . # not go mod tidy, which asks for the tests of all modules
 	} >run.log 2>&1 || { cat run.log; exit 1; }
-	echo "a program with contrib/$driver: $(grep -c '^	' go.mod) lines in go.mod, $(go list -m all | wc -l) modules"
+	echo "a program with contrib/$package: $(grep -c '^	' go.mod) lines in go.mod, $(go list -m all | wc -l) modules"
 	[ -z "${SHOW:-}" ] || { cat go.mod && go list -m all; }
 	if grep -E 'longtest|redislock|redsync|porcupine' go.mod; then exit 1; fi
 done

@@ -50,6 +50,14 @@
 // that is not retried. After that it is retried, so that files can be replaced
 // while callers wait.
 //
+// # No existing client
+//
+// Unlike the other drivers, this one has no constructor for a client that the
+// program has already. A *zk.Conn of go-zookeeper shows neither when it sent the
+// ping or request that the server answered last, from which the lease counts,
+// nor the end of its session before the server reports it. Its session also
+// belongs to the program, whose Close would take the locks away.
+//
 // # What is stored
 //
 // The queue stock/42 is the node /stock/42 below the chroot. It is a container,
