@@ -62,6 +62,9 @@ type metrics struct {
 // a dead holder blocks others for tens of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
+// ratios are the buckets of what is left of a lease.
+var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
+
 func (m *metrics) register(r prometheus.Registerer) (err error) {
 	ofLock := func(labels ...string) []string {
 		if m.label != nil {
@@ -89,7 +92,6 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	m.retries = counter("dlock_retries_total", "Retries of calls of Lock.", ofLock()...)
 	m.connects = counter("dlock_connects_total", "Attempts to connect to the store.", "outcome")
 	m.sessionEnd = counter("dlock_session_ends_total", "Sessions that have ended.", "reason")
-	ratios := prometheus.LinearBuckets(.05, .05, 19)
 	m.left = histogram("dlock_lease_left_ratio", "What heartbeats left of the lease, as a share of its term.", ratios).WithLabelValues()
 	m.least = add(r, &err, "dlock_lease_left_min_seconds", newLeast())
 	return err

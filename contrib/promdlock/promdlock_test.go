@@ -94,7 +94,11 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	other := dlock.NewClient(st)
 	defer other.Close()
 	taken := lock(t, other.RWMutex("taken"))
-	client := dlock.NewClient(st, dlock.WithTrace(trace))
+	counted := make(chan string, 3) // hooks that have run, after those of trace
+	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&dlock.Trace{
+		Lost:         func(context.Context, dlock.LostInfo) { counted <- "lost" },
+		SessionEnded: func(context.Context, dlock.SessionEndedInfo) { counted <- "ended" },
+	}))
 	_, err := client.RWMutex("taken").TryRLock(bg)
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	_, err = client.RWMutex("taken", dlock.WithTimeout(time.Millisecond)).Lock(bg)
@@ -109,6 +113,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	st.expire()
 	<-lost.Lost()
 	require.ErrorIs(t, lost.Unlock(), dlock.ErrLost)
+	require.ElementsMatch(t, []string{"lost", "ended"}, []string{<-counted, <-counted})
 	require.NoError(t, lock(t, client.RWMutex("a")).Unlock())
 	held := lock(t, client.RWMutex("b"))
 	trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 3 * time.Second, Term: 12 * time.Second})
@@ -135,11 +140,12 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 		`dlock_lease_left_ratio_bucket{le="0.2"} 0`,
 		`dlock_lease_left_min_seconds 3`,
 	} {
-		assert.Contains(t, text, "\n"+line+"\n")
+		assert.True(t, strings.Contains(text, "\n"+line+"\n"), line)
 	}
 	require.NoError(t, held.Unlock())
 	require.NoError(t, taken.Unlock())
 	require.NoError(t, client.Close())
+	<-counted
 	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_session_ends_total{reason=\"closed\"} 1\n")
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
