@@ -32,6 +32,7 @@ var (
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
 //	func (c *Client) Ping(ctx context.Context) error
 //	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
+//	func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error
 //	func (c *Client) Shutdown(ctx context.Context) error
 //	func (c *Client) Close() error
 //	func (c *Client) String() string
@@ -179,6 +180,10 @@ type (
 	LostInfo         = recipes.LostInfo
 	ReapedInfo       = recipes.ReapedInfo
 )
+
+// Finding is what Client.Diagnose has found in one check: see
+// [driver.Finding].
+type Finding = driver.Finding
 
 // SessionInfo describes a session in [ConnectedInfo]: see [driver.SessionInfo].
 type SessionInfo = driver.SessionInfo

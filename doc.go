@@ -64,7 +64,7 @@
 // # Calls by task
 //
 //   - Open a store: [Open], [NewClient]; drivers: [Drivers], [Register]
-//   - Check the store: [recipes.Client.Ping]
+//   - Check the store: [recipes.Client.Ping]; find out why: [recipes.Client.Diagnose]
 //   - End: [recipes.Client.Shutdown], [recipes.Client.Close]
 //   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
 //   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]

@@ -76,6 +76,11 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
+// Diagnose implements driver.Diagnoser. No fault is injected into it.
+func (c *Connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	return driver.Diagnose(ctx, c.inner, report)
+}
+
 // connect connects to the store, with faults in the request and in the reply.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	sent, err := c.decide(ctx, r)

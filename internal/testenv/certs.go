@@ -22,8 +22,8 @@ type Certs struct {
 	// CA has signed all certificates below except Stranger.
 	CA, OtherCA string
 	// Server is valid for localhost, 127.0.0.1 and ::1, OtherHost only for
-	// other.example.
-	Server, OtherHost Pair
+	// other.example. Expired is like Server, but its time is over.
+	Server, OtherHost, Expired Pair
 	// Client and Stranger are client certificates. Stranger is signed by
 	// OtherCA.
 	Client, Stranger Pair
@@ -40,11 +40,13 @@ func NewCerts(t testing.TB) *Certs {
 	i := &issuer{t: t, dir: t.TempDir()}
 	ca, other := i.authority("ca"), i.authority("other-ca")
 	here := []string{"localhost", "127.0.0.1", "::1"}
+	past := &issuer{t: t, dir: i.dir, serial: 100, age: 48 * time.Hour}
 	return &Certs{
 		CA:        ca.pair.Cert,
 		OtherCA:   other.pair.Cert,
 		Server:    i.issue("server", ca, here),
 		OtherHost: i.issue("other-host", ca, []string{"other.example"}),
+		Expired:   past.issue("expired", ca, here),
 		Client:    i.issue("client", ca, here),
 		Stranger:  i.issue("stranger", other, here),
 	}
@@ -87,6 +89,7 @@ type issuer struct {
 	t      testing.TB
 	dir    string
 	serial int64
+	age    time.Duration // how long ago the certificates were signed
 }
 
 type authority struct {
@@ -122,7 +125,7 @@ func (i *issuer) issue(name string, by *authority, hosts []string) Pair {
 
 func (i *issuer) template(name string) *x509.Certificate {
 	i.serial++
-	now := time.Now()
+	now := time.Now().Add(-i.age)
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(i.serial),
 		Subject:      pkix.Name{CommonName: "testenv " + name},

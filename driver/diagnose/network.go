@@ -1,0 +1,260 @@
+package diagnose
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
+)
+
+// host is a server of the store on its way through the checks. A host whose
+// err is set takes no part in later ones.
+type host struct {
+	hostPort, name, port string
+	addresses            []string // host:port of each address
+	state                string   // what the current check found
+	err                  error
+}
+
+// network makes the checks that need no session. It reports whether a session
+// may be possible.
+func (r *run) network(ctx context.Context) bool {
+	if len(r.Hosts) == 0 {
+		where := r.Local
+		if where == "" {
+			where = "a store that this driver does not describe"
+		}
+		r.ok(driver.CheckResolve, "no host: %s", where)
+		r.ok(driver.CheckConnect, "no network connection")
+		r.ok(driver.CheckTLS, "no network connection")
+		return true
+	}
+	hosts := make([]*host, len(r.Hosts))
+	for i, h := range r.Hosts {
+		name, port, err := net.SplitHostPort(h)
+		hosts[i] = &host{hostPort: h, name: name, port: port, err: err}
+	}
+	for _, step := range []struct {
+		check driver.Check
+		do    func(ctx context.Context, h *host)
+	}{{driver.CheckResolve, r.resolve}, {driver.CheckConnect, r.connect}, {driver.CheckTLS, r.secure}} {
+		if step.check == driver.CheckTLS && r.TLS == nil {
+			r.plain(hosts)
+			continue
+		}
+		r.each(ctx, hosts, step.do)
+		if !r.outcome(step.check, hosts) {
+			return false
+		}
+		hosts = slices.DeleteFunc(hosts, func(h *host) bool { return h.err != nil })
+	}
+	return true
+}
+
+// each makes one check for all hosts at the same time.
+func (r *run) each(ctx context.Context, hosts []*host, check func(ctx context.Context, h *host)) {
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, h := range hosts {
+		if h.err == nil {
+			all.Go(func() { check(ctx, h) })
+		}
+	}
+	all.Wait()
+}
+
+// outcome reports a check of all hosts, and whether at least one has passed.
+func (r *run) outcome(check driver.Check, hosts []*host) bool {
+	level := driver.Problem
+	if slices.ContainsFunc(hosts, func(h *host) bool { return h.err == nil }) {
+		level = driver.Warning // clients use the other hosts
+	}
+	var good []string
+	for _, h := range hosts {
+		if h.err == nil {
+			good = append(good, h.state)
+			continue
+		}
+		r.report(driver.Finding{Check: check, Level: level, Text: h.hostPort + ": " + h.err.Error(), Advice: advice(check, h.err)})
+	}
+	if len(good) > 0 {
+		r.ok(check, "%s", strings.Join(good, "; "))
+	}
+	return len(good) > 0
+}
+
+func (r *run) resolve(ctx context.Context, h *host) {
+	found, err := net.DefaultResolver.LookupHost(ctx, h.name)
+	if err == nil && len(found) == 0 {
+		err = errors.New("the name has no address")
+	}
+	for _, a := range found {
+		h.addresses = append(h.addresses, net.JoinHostPort(a, h.port))
+	}
+	h.state, h.err = h.name+" is "+strings.Join(found, ", "), err
+	if slices.Equal(found, []string{h.name}) {
+		h.state = h.name
+	}
+}
+
+// connect dials the addresses in turn, as clients do.
+func (r *run) connect(ctx context.Context, h *host) {
+	for i, address := range h.addresses {
+		began := time.Now()
+		dialer := net.Dialer{Timeout: r.limit / time.Duration(len(h.addresses))}
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			conn.Close()
+			h.addresses = h.addresses[i:]
+			h.state = fmt.Sprintf("%s answers in %v", address, time.Since(began).Round(100*time.Microsecond))
+			h.err = nil
+			return
+		}
+		h.err = err
+	}
+}
+
+func (r *run) secure(ctx context.Context, h *host) {
+	config, err := r.TLS(h.name)
+	if err != nil {
+		h.err = err
+		return
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", h.addresses[0])
+	if err != nil {
+		h.err = err
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if r.StartTLS != nil {
+		err := r.StartTLS(conn)
+		if errors.Is(err, ErrNoTLS) && r.OptionalTLS {
+			h.state = h.hostPort + " has no TLS, and the connections go on without"
+			return
+		}
+		if err != nil {
+			h.err = silent(ctx, err)
+			return
+		}
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		h.err = silent(ctx, err)
+		return
+	}
+	state := secure.ConnectionState()
+	leaf := state.PeerCertificates[0]
+	h.state = fmt.Sprintf("%s has %s, and a certificate until %s", h.hostPort, tls.VersionName(state.Version), leaf.NotAfter.Format(time.DateOnly))
+	r.expires("the certificate of "+h.hostPort, leaf)
+	if len(config.Certificates) > 0 {
+		if own, err := x509.ParseCertificate(config.Certificates[0].Certificate[0]); err == nil {
+			r.expires("the certificate of this client", own)
+		}
+	}
+	if config.InsecureSkipVerify && config.VerifyPeerCertificate == nil && config.VerifyConnection == nil && !loopback(h.addresses[0]) {
+		r.report(driver.Finding{Check: driver.CheckTLS, Level: driver.Warning, Text: h.hostPort + ": the certificate of the server is not verified",
+			Advice: "turn the verification on, and name the authority of the certificate: otherwise anyone in between can take and release locks"})
+	}
+}
+
+// soon is how long before its end a certificate gets a warning.
+const soon = 14 * 24 * time.Hour
+
+func (r *run) expires(what string, c *x509.Certificate) {
+	if time.Until(c.NotAfter) < soon {
+		r.report(driver.Finding{Check: driver.CheckTLS, Level: driver.Warning,
+			Text: fmt.Sprintf("%s expires on %s", what, c.NotAfter.UTC().Format("2006-01-02 15:04 MST")), Advice: "renew it"})
+	}
+}
+
+// silent names the reason of an error that is only a consequence of ctx.
+func silent(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("no answer to the TLS handshake")
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("the server closed the connection in the TLS handshake: %w", err)
+	}
+	return err
+}
+
+// plain reports what unencrypted connections reveal.
+func (r *run) plain(hosts []*host) {
+	switch remote := slices.ContainsFunc(hosts, func(h *host) bool { return !loopback(h.addresses[0]) }); {
+	case !remote:
+		r.ok(driver.CheckTLS, "off, and the connections do not leave this machine")
+	case r.Password:
+		r.report(driver.Finding{Check: driver.CheckTLS, Level: driver.Warning,
+			Text:   "off, although a password is sent: everyone on the way can read it",
+			Advice: "turn TLS on in the server and in the data source name, unless the network is encrypted or trusted"})
+	default:
+		r.ok(driver.CheckTLS, "off")
+	}
+}
+
+func loopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().IsLoopback()
+}
+
+// advice says what to do if the check of a host has failed.
+func advice(check driver.Check, err error) string {
+	switch {
+	case check == driver.CheckResolve:
+		return "correct the host in the data source name, or the name service of this machine"
+	case check == driver.CheckTLS:
+		if a := tlsAdvice(err); a != "" {
+			return a
+		}
+		return "check that this port speaks TLS; if not, turn TLS off in the data source name, or use the port for TLS"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "start the server, or correct the port in the data source name"
+	}
+	return "check the address in the data source name, the network, and the firewalls in between"
+}
+
+// tlsAdvice says what to do about a refused certificate, or returns an empty
+// text for other errors.
+func tlsAdvice(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		header    tls.RecordHeaderError
+		alert     tls.AlertError
+		remote    *net.OpError
+		file      *dsn.FileError
+	)
+	switch {
+	case errors.As(err, &file), errors.Is(err, os.ErrNotExist):
+		return "correct the files that the tls_ parameters of the data source name give"
+	case errors.As(err, &authority):
+		return "give the file of the authority that has signed the server's certificate, such as tls_ca=/path/ca.pem"
+	case errors.As(err, &name):
+		return "write a host in the data source name that the certificate has, or give the name that it has as tls_server_name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the certificate of the server, or correct the clock of this machine"
+	case errors.As(err, &invalid):
+		return "give the server a certificate that is valid for servers"
+	case errors.As(err, &header):
+		return "the port answers without TLS: turn TLS off in the data source name, or use the port for TLS"
+	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
+		return "the server refuses this client's certificate or its settings of TLS: give a client certificate that the server trusts"
+	}
+	return ""
+}

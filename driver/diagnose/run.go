@@ -1,0 +1,280 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Bounds of the time limit of each request, which is otherwise the session
+// timeout.
+const (
+	leastLimit = time.Second
+	mostLimit  = 10 * time.Second
+)
+
+// Run implements [driver.Diagnoser] for a store.
+func Run(ctx context.Context, st Store, report func(driver.Finding)) error {
+	r := &run{Store: st, found: make(map[driver.Check]bool)}
+	r.limit = min(max(cmp.Or(st.Timeout, mostLimit), leastLimit), mostLimit)
+	var mu sync.Mutex // hosts are checked at the same time
+	r.report = func(f driver.Finding) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil { // otherwise the finding is only a consequence
+			r.found[f.Check] = true
+			report(f)
+		}
+	}
+	if r.network(ctx) {
+		r.session(ctx)
+	}
+	return ctx.Err()
+}
+
+type run struct {
+	Store
+	limit  time.Duration // of each request
+	report func(driver.Finding)
+	found  map[driver.Check]bool // the checks with findings
+}
+
+func (r *run) ok(check driver.Check, format string, args ...any) {
+	r.report(driver.Finding{Check: check, Text: fmt.Sprintf(format, args...)})
+}
+
+// session makes the checks that need a session.
+func (r *run) session(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	s, err := r.Connector.Connect(limited)
+	if err != nil {
+		r.failed(driver.CheckLogin, "", err)
+		return
+	}
+	defer r.close(s)
+	info := driver.Describe(s)
+	r.ok(driver.CheckLogin, "began session %s at %s", cmp.Or(info.ID, "without an id"), cmp.Or(info.Server, r.Local, "the store"))
+	made, ok := r.lock(ctx, s)
+	if !ok {
+		return
+	}
+	r.timeout(info.Timeout)
+	r.outage(s, info.Timeout)
+	r.clock(made)
+	if r.Inspect != nil {
+		limited, cancel := context.WithTimeout(ctx, r.limit)
+		defer cancel()
+		r.Inspect(limited, s, r.report)
+	}
+	for _, check := range []driver.Check{driver.CheckSettings, driver.CheckSequences} {
+		if !r.found[check] {
+			r.report(driver.Finding{Check: check, Level: driver.Unknown, Text: "this driver does not check them",
+				Advice: "compare the server with the package documentation of the driver"})
+		}
+	}
+}
+
+func (r *run) close(s driver.Session) {
+	if err := s.Close(); err != nil {
+		r.report(driver.Finding{Check: driver.CheckLogin, Level: driver.Warning, Text: "the session did not end: " + err.Error(),
+			Advice: "wait for one session timeout, after which the store ends it"})
+	}
+}
+
+// failed reports an error after which nothing else can be checked.
+func (r *run) failed(during driver.Check, what string, err error) {
+	check, advice := during, ""
+	if r.Explain != nil {
+		if c, a := r.Explain(err); c != "" {
+			check, advice = c, a
+		}
+	}
+	switch refused := tlsAdvice(err); {
+	case advice != "":
+	case refused != "":
+		check, advice = driver.CheckTLS, refused
+	case check == driver.CheckRights:
+		advice = "give the user the rights that the package documentation of the driver lists"
+	case errors.Is(err, driver.ErrUnavailable):
+		advice = "check that the server at this address is the store, is healthy and accepts clients; then try again"
+	default:
+		advice = "check the user and the password of the data source name"
+	}
+	if all := driver.Checks(); during == driver.CheckLogin && slices.Index(all, check) > slices.Index(all, during) {
+		r.ok(driver.CheckLogin, "the store answers, but begins no session")
+	}
+	r.report(driver.Finding{Check: check, Level: driver.Problem, Text: what + err.Error(), Advice: advice})
+}
+
+// made is a node that was created between two readings of this machine's
+// clock.
+type made struct {
+	before, after time.Time
+	at            time.Time // by the store's clock; zero if unknown
+}
+
+// lock takes and releases a lock as a client does, in a queue of its own. It
+// reports the first request that fails.
+func (r *run) lock(ctx context.Context, s driver.Session) (m made, ok bool) {
+	queue := "dlock-doctor-" + strings.ToLower(rand.Text()[:12])
+	var p driver.Place
+	steps := []struct {
+		what string
+		do   func(ctx context.Context) error
+	}{
+		{"create a node", func(ctx context.Context) error {
+			m.before = time.Now()
+			j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: "doctor-W-", Data: []byte(queue)})
+			p, m.after = j.Place, time.Now()
+			return err
+		}},
+		{"list the queue", func(ctx context.Context) error {
+			nodes, err := s.List(ctx, queue)
+			if err == nil && !slices.Contains(nodes, p.Node) {
+				err = fmt.Errorf("the queue %q has %v, and lacks the node %v that was just made", queue, nodes, p.Node)
+			}
+			return err
+		}},
+		{"watch the node", func(ctx context.Context) error {
+			w, err := s.Watch(ctx, queue, p)
+			w.Stop()
+			return err
+		}},
+		{"read the node", func(ctx context.Context) error {
+			info, err := driver.Read(ctx, s, queue, p.Name)
+			m.at = info.Created
+			return supported(err)
+		}},
+		{"downgrade the lock", func(ctx context.Context) error {
+			q, err := driver.Replace(ctx, s, queue, p, "doctor-R-")
+			if err == nil {
+				p = q
+			}
+			return supported(err)
+		}},
+		{"release the lock", func(ctx context.Context) error { return s.Delete(ctx, queue, p, driver.Released) }},
+	}
+	for _, step := range steps {
+		limited, cancel := context.WithTimeout(ctx, r.limit)
+		err := step.do(limited)
+		cancel()
+		if err != nil {
+			r.failed(driver.CheckRights, step.what+": ", err)
+			_ = r.remove(ctx, s, queue, p)
+			return m, false
+		}
+	}
+	if err := r.remove(ctx, s, queue, driver.Place{}); err != nil {
+		r.failed(driver.CheckRights, fmt.Sprintf("remove the empty queue %q: ", queue), err)
+		return m, false
+	}
+	r.ok(driver.CheckRights, "took and released a lock, in %v", time.Since(m.before).Round(100*time.Microsecond))
+	return m, true
+}
+
+func supported(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// remove removes the node, if any, and the queue, even if ctx has ended.
+func (r *run) remove(ctx context.Context, s driver.Session, queue string, p driver.Place) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.limit, 2*time.Second))
+	defer cancel()
+	if p.Name != "" {
+		err = s.Delete(ctx, queue, p, driver.Changed)
+	}
+	if r.Remove != nil {
+		err = cmp.Or(r.Remove(ctx, s, queue), err)
+	}
+	return err
+}
+
+// shortTimeout is the session timeout below which pauses of a healthy process
+// or disk cost locks.
+const shortTimeout = 4 * time.Second
+
+func (r *run) timeout(granted time.Duration) {
+	f := driver.Finding{Check: driver.CheckTimeout, Text: fmt.Sprintf("%v granted", granted)}
+	switch {
+	case granted == 0:
+		f.Level, f.Text = driver.Unknown, "the driver does not say which session timeout the store has granted"
+	case r.Timeout > 0 && (granted-r.Timeout).Abs() >= time.Millisecond:
+		f.Level = driver.Warning
+		f.Text = fmt.Sprintf("%v granted, although the client asks for %v", granted, r.Timeout)
+		f.Advice = "set the session_timeout of the data source name to a value that the server grants, or change the server's limits"
+	case granted < shortTimeout:
+		f.Level = driver.Warning
+		f.Advice = "set the session_timeout of the data source name to 10s: with less than " + shortTimeout.String() +
+			", a pause of the process or a busy disk may cost locks"
+	}
+	r.report(f)
+}
+
+func (r *run) outage(s driver.Session, granted time.Duration) {
+	const then = ", after that it learns that they are lost"
+	switch {
+	case granted == 0:
+		r.report(driver.Finding{Check: driver.CheckOutage, Level: driver.Unknown, Text: "this depends on the session timeout"})
+	case r.Outage != nil:
+		kept, survived := r.Outage(s)
+		f := driver.Finding{Check: driver.CheckOutage, Text: fmt.Sprintf("a holder that is cut off keeps its locks for at least %v%s; they survive every outage of up to %v",
+			kept.Round(10*time.Millisecond), then, survived.Round(10*time.Millisecond))}
+		if survived <= 0 {
+			f.Level = driver.Warning
+			f.Text = "a short outage at the wrong moment loses locks, because answers of the server take long compared with the session timeout"
+			f.Advice = "set a longer session_timeout, or use a server that is nearer"
+		}
+		r.report(f)
+	default:
+		// The lease ends 3/4 T after a heartbeat, and there is one every T/8.
+		r.ok(driver.CheckOutage, "a holder that is cut off keeps its locks for %v to %v%s", granted*5/8, granted*3/4, then)
+	}
+}
+
+// largeDifference is the difference between two clocks that is a mistake, and
+// not the inaccuracy of their synchronization.
+const largeDifference = time.Minute
+
+func (r *run) clock(m made) {
+	if m.at.IsZero() {
+		if r.NoClock != "" {
+			r.ok(driver.CheckClock, "%s", r.NoClock)
+			return
+		}
+		r.report(driver.Finding{Check: driver.CheckClock, Level: driver.Unknown, Text: "the driver does not show the store's clock"})
+		return
+	}
+	var ahead time.Duration
+	if m.at.After(m.after) {
+		ahead = m.at.Sub(m.after)
+	} else if before := m.before.Truncate(time.Millisecond); m.at.Before(before) {
+		ahead = m.at.Sub(before)
+	}
+	f := driver.Finding{Check: driver.CheckClock}
+	switch d := ahead.Abs().Round(time.Millisecond); {
+	case d == 0:
+		f.Text = fmt.Sprintf("the store's clock agrees with this machine's to within %v", max(m.after.Sub(m.before), time.Millisecond).Round(time.Millisecond))
+	case ahead > 0:
+		f.Text = fmt.Sprintf("the store's clock is %v ahead of this machine's", d)
+	default:
+		f.Text = fmt.Sprintf("the store's clock is %v behind this machine's", d)
+	}
+	if ahead.Abs() > largeDifference {
+		f.Level = driver.Warning
+		f.Advice = "synchronize both machines by NTP. No lock depends on the difference, but the times that queues show do. " +
+			"Do not set the server's clock forward in one step while locks are held"
+	}
+	r.report(f)
+}

@@ -1,0 +1,59 @@
+package diagnose
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Store describes a store to [Run]. Only Connector is required.
+type Store struct {
+	// Connector makes the session with which Run locks a queue.
+	Connector driver.Connector
+	// Timeout is the session timeout that the connector asks for. Zero means
+	// that it is not known.
+	Timeout time.Duration
+
+	// Hosts are the servers, as host:port. A store without any is not reached
+	// over a network.
+	Hosts []string
+	// Local says what the store is if it has no Hosts, such as "the file /x".
+	Local string
+	// TLS returns the configuration for connections to a host, whose name it
+	// must set if the certificate is verified. Nil means that TLS is off.
+	TLS func(host string) (*tls.Config, error)
+	// StartTLS asks the server for a TLS handshake, in protocols that begin
+	// without encryption. Nil means that connections begin with the handshake.
+	// It returns [ErrNoTLS] if the server has no TLS.
+	StartTLS func(conn net.Conn) error
+	// OptionalTLS reports whether connections go on without TLS if StartTLS
+	// returns ErrNoTLS.
+	OptionalTLS bool
+	// Password reports whether a password is sent to the server.
+	Password bool
+
+	// Explain says which check an error of the session is about, and what to
+	// do. An empty result means that Run shall decide. It may be nil.
+	Explain func(err error) (check driver.Check, advice string)
+	// Outage returns how long a holder that is cut off keeps its locks at
+	// least, and which outage they always survive. It is for drivers that do
+	// not send heartbeats by [driver.Lease.Keep], and otherwise nil.
+	Outage func(s driver.Session) (kept, survived time.Duration)
+	// NoClock says why the store's clock cannot be read, if so.
+	NoClock string
+	// Inspect makes the checks [driver.CheckSettings] and
+	// [driver.CheckSequences], with the session of Run, or on its own
+	// connections. If it reports nothing for one, Run reports that it is not
+	// known. It may be nil.
+	Inspect func(ctx context.Context, s driver.Session, report func(driver.Finding))
+	// Remove removes what an empty queue leaves in the store. It is nil if that
+	// is nothing.
+	Remove func(ctx context.Context, s driver.Session, queue string) error
+}
+
+// ErrNoTLS is returned by [Store.StartTLS] if the server has no TLS.
+var ErrNoTLS = errors.New("the server has no TLS")

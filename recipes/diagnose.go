@@ -1,0 +1,50 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/diagnose"
+)
+
+// Diagnose finds out whether the store, the network and the settings suit
+// locks, and calls report for each finding: see [driver.Diagnoser]. It uses
+// neither the client's session nor its locks, so it also works if Ping fails.
+// Use it when a service starts, or in a health check that runs rarely: it
+// begins a session and takes a lock of its own.
+//
+// Problems of the store are findings and not errors. The error is that of ctx,
+// or matches [ErrClosed] if the client is closed; the findings are incomplete
+// then.
+func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	c = c.opened()
+	if ctx == nil {
+		return errors.New("dlock: diagnose: nil context")
+	}
+	if err := c.beginCall(); err != nil {
+		return fmt.Errorf("dlock: diagnose: %w", err)
+	}
+	defer c.endCall()
+	if c.connector == nil {
+		return fmt.Errorf("dlock: diagnose: %w", errNoConnector)
+	}
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.done:
+			cancel()
+		case <-limited.Done():
+		}
+	}()
+	err := driver.Diagnose(limited, c.connector, report)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = diagnose.Run(limited, diagnose.Store{Connector: c.connector}, report)
+	}
+	if err != nil {
+		return fmt.Errorf("dlock: diagnose: %w", c.closedOr(err))
+	}
+	return nil
+}
