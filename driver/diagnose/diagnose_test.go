@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/diagnose"
 	"github.com/dlock-go/dlock/driver/dsn"
+	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -42,34 +43,6 @@ func one(t *testing.T, found map[driver.Check][]driver.Finding, check driver.Che
 	t.Helper()
 	require.Len(t, found[check], 1, "%v", found)
 	return found[check][0]
-}
-
-// listen serves connections until the test ends.
-func listen(t *testing.T, serve func(net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			context.AfterFunc(ctx, func() { conn.Close() })
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		cancel()
-		<-ended
-	})
-	return l.Addr().String()
 }
 
 func silence(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
@@ -99,7 +72,7 @@ func TestAHostWithoutAddressEndsTheDiagnosis(t *testing.T) {
 }
 
 func TestAClosedPortEndsTheDiagnosis(t *testing.T) {
-	closed := listen(t, silence)
+	closed := doctortest.Listen(t, silence)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l.Close()
@@ -120,7 +93,7 @@ func TestCertificates(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	serve := func(pair testenv.Pair) string {
 		config := &tls.Config{Certificates: []tls.Certificate{pair.Load(t)}}
-		return listen(t, func(c net.Conn) { _ = tls.Server(c, config).Handshake() })
+		return doctortest.Listen(t, func(c net.Conn) { _ = tls.Server(c, config).Handshake() })
 	}
 	good := serve(certs.Server)
 	for name, c := range map[string]struct {
@@ -134,9 +107,9 @@ func TestCertificates(t *testing.T) {
 		"another host's":   {serve(certs.OtherHost), certs.CA, driver.Problem, "IP SANs", "tls_server_name"},
 		"expired":          {serve(certs.Expired), certs.CA, driver.Problem, "expired", "renew the certificate of the server"},
 		"no file":          {good, "/does/not/exist", driver.Problem, "tls_ca", "correct the files"},
-		"a port in plain":  {listen(t, func(c net.Conn) { _, _ = io.WriteString(c, "-ERR hello\r\n") }), certs.CA, driver.Problem, "does not look like a TLS handshake", "without TLS"},
-		"a silent port":    {listen(t, silence), certs.CA, driver.Problem, "no answer to the TLS handshake", "speaks TLS"},
-		"a closing server": {listen(t, func(net.Conn) {}), certs.CA, driver.Problem, "TLS handshake", "speaks TLS"},
+		"a port in plain":  {doctortest.Listen(t, func(c net.Conn) { _, _ = io.WriteString(c, "-ERR hello\r\n") }), certs.CA, driver.Problem, "does not look like a TLS handshake", "without TLS"},
+		"a silent port":    {doctortest.Listen(t, silence), certs.CA, driver.Problem, "no answer to the TLS handshake", "speaks TLS"},
+		"a closing server": {doctortest.Listen(t, func(net.Conn) {}), certs.CA, driver.Problem, "TLS handshake", "speaks TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := run(t, diagnose.Store{Hosts: []string{c.host}, Timeout: time.Second, TLS: func(host string) (*tls.Config, error) {
@@ -156,7 +129,7 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestAServerThatHasNoTLS(t *testing.T) {
-	st := diagnose.Store{Hosts: []string{listen(t, silence)},
+	st := diagnose.Store{Hosts: []string{doctortest.Listen(t, silence)},
 		TLS:      func(string) (*tls.Config, error) { return &tls.Config{}, nil },
 		StartTLS: func(net.Conn) error { return fmt.Errorf("oops: %w", diagnose.ErrNoTLS) }}
 	assert.Equal(t, driver.Problem, one(t, run(t, st), driver.CheckTLS).Level)

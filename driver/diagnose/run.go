@@ -104,7 +104,7 @@ func (r *run) failed(during driver.Check, what string, err error) {
 		check, advice = driver.CheckTLS, refused
 	case check == driver.CheckRights:
 		advice = "give the user the rights that the package documentation of the driver lists"
-	case errors.Is(err, driver.ErrUnavailable):
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		advice = "check that the server at this address is the store, is healthy and accepts clients; then try again"
 	default:
 		advice = "check the user and the password of the data source name"

@@ -3,6 +3,7 @@ package zkconn
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/semaphore"
@@ -52,6 +53,11 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 
 // Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
+
+// Outage returns how long a holder that is cut off keeps its locks at least,
+// and the longest outage that they always survive, if round trips take as long
+// as lately.
+func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
 // failed records a failed attempt to connect. If the lease runs out, its error
 // text will include err.

@@ -54,3 +54,12 @@ func Permanent(err error) bool {
 	}
 	return Unimplemented(err) || err.Error() == codeQuota
 }
+
+// TimeoutTooShort reports whether the server has granted a timeout that does
+// not fit the Config.
+func TimeoutTooShort(err error) bool { return errors.Is(err, errMargin) || errors.Is(err, errTick) }
+
+// LoginRefused reports whether the server refused a digest login.
+func LoginRefused(err error) bool {
+	return errors.Is(err, errLogin) || errors.Is(err, zk.ErrAuthFailed)
+}

@@ -149,6 +149,12 @@ func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive
 	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
+func (k *keepalive) outage() (kept, survived time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.schedule.outage()
+}
+
 func (k *keepalive) hostsAre(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -98,6 +98,15 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
+// outage returns how long a holder keeps its locks at least after it was cut
+// off, and the longest outage that they always survive: reconnecting takes a
+// pause and three round trips.
+func (s *schedule) outage() (kept, survived time.Duration) {
+	p, n := s.interval(s.roundTrip, Holding)
+	kept = s.term - time.Duration(n+1)*p - s.roundTrip
+	return kept, kept - s.timeout/40 - 3*s.roundTrip
+}
+
 func (s *schedule) detached() {
 	s.attached = false
 	s.unanswered = nil

@@ -577,3 +577,19 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		})
 	}
 }
+
+// The numbers are those of the table in operating.md.
+func TestTheOutageThatAHolderSurvives(t *testing.T) {
+	for _, c := range []struct{ timeout, margin, tick, kept, survived time.Duration }{
+		{4 * time.Second, time.Second, 0, 1490, 1360},
+		{10 * time.Second, 2500 * time.Millisecond, 0, 3740, 3450},
+		{10 * time.Second, 5 * time.Second, 2 * time.Second, 2640, 2350},
+		{30 * time.Second, 7500 * time.Millisecond, 2 * time.Second, 15400, 14600},
+	} {
+		s := newSchedule(c.timeout, c.margin, c.tick, 1)
+		s.roundTrip = 10 * time.Millisecond
+		kept, survived := s.outage()
+		require.InDelta(t, float64(c.kept*time.Millisecond), float64(kept), float64(100*time.Millisecond), "%v", c)
+		require.InDelta(t, float64(c.survived*time.Millisecond), float64(survived), float64(100*time.Millisecond), "%v", c)
+	}
+}

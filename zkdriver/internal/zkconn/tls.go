@@ -36,6 +36,16 @@ func (t TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
+// For returns the configuration for connections to a host, or nil if TLS is
+// off. It rereads the files each time.
+func (t TLS) For(host string) (*tls.Config, error) {
+	c, err := t.load()
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return tlsFor(c, net.JoinHostPort(host, "0")), nil
+}
+
 // tlsFor returns the configuration for one host. The certificate must name that
 // host unless the configuration gives another name.
 func tlsFor(c *tls.Config, address string) *tls.Config {

@@ -1,0 +1,264 @@
+package zkdriver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/diagnose"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+)
+
+// Diagnose implements driver.Diagnoser. For the server's settings it uses the
+// four-letter words srvr and conf.
+func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	s := c.settings
+	st := diagnose.Store{
+		Connector: c, Timeout: s.sessionTimeout, Hosts: s.hosts, Password: s.login,
+		Explain: explainDiagnosis,
+		Outage:  func(ds driver.Session) (kept, survived time.Duration) { return ds.(*session).conn.Outage() },
+		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
+			s.inspectServers(ctx, ds.(*session).conn.Describe().Timeout, report)
+			report(ds.(*session).inspectSequences(ctx))
+		},
+		Remove: func(ctx context.Context, ds driver.Session, queue string) error {
+			conn, path := ds.(*session).conn, s.queuePath(queue)
+			err := zkconn.AwaitErr(ctx, conn, func() error { return conn.Delete(path, -1) })
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			}
+			return explain(err, "remove", path, "DELETE on its parent")
+		},
+	}
+	if s.tls {
+		st.TLS = s.connConfig().TLS.For
+	}
+	return diagnose.Run(ctx, st, report)
+}
+
+func explainDiagnosis(err error) (check driver.Check, advice string) {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, zk.ErrInvalidACL):
+		return driver.CheckRights, "correct the user and the password of the data source name, which ZooKeeper does not check at login, " +
+			"or let the owner of the nodes give this user CREATE, DELETE, READ and WRITE on them (setAcl)"
+	case zkconn.TimeoutTooShort(err):
+		return driver.CheckTimeout, "set a longer session_timeout in the data source name and let the server grant it (maxSessionTimeout), or leave lease_margin and tick_time out"
+	case zkconn.LoginRefused(err):
+		return driver.CheckLogin, "leave the user out of the data source name, with handover=list, or turn the server's digest scheme on"
+	}
+	return "", ""
+}
+
+// inspectServers checks the settings of every server, because clients may be
+// connected to any.
+func (s *settings) inspectServers(ctx context.Context, granted time.Duration, report func(driver.Finding)) {
+	warn := func(level driver.Level, text, advice string) {
+		report(driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
+	}
+	var good, alone []string
+	for _, host := range s.hosts {
+		state, err := s.ask(ctx, host, "srvr")
+		if err != nil {
+			warn(driver.Unknown, host+": "+err.Error(), "add srvr and conf to the server's 4lw.commands.whitelist")
+			continue
+		}
+		before := len(good)
+		version, mode := state["Zookeeper version"], state["Mode"]
+		if text, advice := weakVersion(version); text != "" {
+			warn(driver.Warning, host+": "+text, advice)
+		} else {
+			good = append(good, fmt.Sprintf("%s is %s, version %s", host, mode, shortVersion(version)))
+		}
+		if mode == "standalone" {
+			alone = append(alone, host)
+		}
+		conf, err := s.ask(ctx, host, "conf")
+		tick := millis(conf["tickTime"])
+		switch {
+		case err != nil:
+			warn(driver.Unknown, host+": "+err.Error(), "add conf to the server's 4lw.commands.whitelist, or make sure that session_timeout is at least two of the server's ticks")
+		case tick == 0:
+			warn(driver.Unknown, host+": conf shows no tickTime", "make sure that session_timeout is at least two of the server's ticks")
+		case granted < 2*tick:
+			warn(driver.Warning, fmt.Sprintf("%s: the session timeout of %v is less than two ticks of %v: a lock may have two holders", host, granted, tick),
+				fmt.Sprintf("set the session_timeout of the data source name to %v or more, and leave the server's minSessionTimeout out", 2*tick))
+		case s.tick > 0 && s.tick < tick:
+			warn(driver.Problem, fmt.Sprintf("%s: the server has tickTime %v, and the data source name states %v: a lock may have two holders", host, tick, s.tick),
+				fmt.Sprintf("set tick_time=%v, or leave it out", tick))
+		default:
+			continue
+		}
+		good = good[:before]
+	}
+	if len(alone) > 0 && len(s.hosts) > 1 {
+		warn(driver.Problem, strings.Join(alone, ", ")+": the server is standalone, and the data source name has other servers: clients of different servers do not exclude each other",
+			"make the servers one ensemble, or name only one of them")
+		return
+	}
+	if len(good) > 0 {
+		report(driver.Finding{Check: driver.CheckSettings, Text: strings.Join(good, "; ")})
+	}
+}
+
+// ask sends a four-letter word, and returns the answer's lines of the form
+// "name: value" or "name=value".
+func (s *settings) ask(ctx context.Context, host, word string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	conn, err := s.dialPlainly(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return nil, fmt.Errorf("no answer to the word %s: %w", word, err)
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, 1<<16))
+	lines := make(map[string]string)
+	for line := range strings.Lines(string(answer)) {
+		if i := strings.IndexAny(line, ":="); i > 0 {
+			lines[strings.TrimSpace(line[:i])] = strings.TrimSpace(line[i+1:])
+		}
+	}
+	switch {
+	case strings.Contains(string(answer), "not in the whitelist"):
+		return nil, fmt.Errorf("the server does not allow the word %s, which shows its settings", word)
+	case strings.Contains(string(answer), "not currently serving"):
+		return nil, errors.New("the server has no quorum")
+	case len(lines) == 0 && err != nil:
+		return nil, fmt.Errorf("no answer to the word %s: %w", word, err)
+	case len(lines) == 0:
+		return nil, fmt.Errorf("no answer to the word %s", word)
+	}
+	return lines, nil
+}
+
+func (s *settings) dialPlainly(ctx context.Context, host string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil || !s.tls {
+		return conn, err
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	config, err := s.connConfig().TLS.For(name)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}
+
+func millis(text string) time.Duration {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// shortVersion returns the number at the beginning of a version, which is
+// followed by a commit and a date.
+func shortVersion(text string) string {
+	text, _, _ = strings.Cut(text, "-")
+	text, _, _ = strings.Cut(text, ",")
+	return text
+}
+
+// weakVersion returns what is wrong with a release of ZooKeeper for locks.
+func weakVersion(text string) (weakness, advice string) {
+	var v [3]int
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {
+		return "", ""
+	}
+	const upgrade = "install the latest release of its line"
+	if slices.Compare(v[:], []int{3, 5, 3}) < 0 {
+		return "version " + shortVersion(text) + " never removes the nodes of unused queues", "install ZooKeeper 3.5.3 or later"
+	}
+	for _, faulty := range [][2][]int{{{3, 6, 0}, {3, 6, 3}}, {{3, 7, 0}, {3, 7, 1}}, {{3, 8, 0}, {3, 8, 0}}} {
+		if slices.Compare(v[:], faulty[0]) >= 0 && slices.Compare(v[:], faulty[1]) <= 0 {
+			return "version " + shortVersion(text) + " may leave a write unanswered (ZOOKEEPER-4537): an Unlock may fail, or a Lock take 2 s longer", upgrade
+		}
+	}
+	return "", ""
+}
+
+// mostQueues limits how many nodes inspectSequences reads.
+const mostQueues = 10_000
+
+// inspectSequences looks for queues whose sequences are nearly used up.
+func (s *session) inspectSequences(ctx context.Context) driver.Finding {
+	f := driver.Finding{Check: driver.CheckSequences}
+	type full struct {
+		queue string
+		used  int64
+	}
+	var worst full
+	read, complete := 0, true
+	root := s.settings.chroot
+	if root == "" {
+		root = "/"
+	}
+	err := zkconn.AwaitErr(ctx, s.conn, func() error {
+		for left := []string{root}; len(left) > 0 && ctx.Err() == nil; {
+			if read == mostQueues {
+				complete = false
+				return nil
+			}
+			node := left[len(left)-1]
+			left = left[:len(left)-1]
+			children, stat, err := s.conn.Children(node)
+			switch read++; {
+			case errors.Is(err, zk.ErrNoNode):
+				continue
+			case errors.Is(err, zk.ErrNoAuth):
+				complete = false
+				continue
+			case err != nil:
+				return explain(err, "list", node, "READ on it")
+			}
+			if used := int64(uint32(stat.Cversion+stat.NumChildren) / 2); used > worst.used && !slices.Contains(children, successor) {
+				worst = full{strings.TrimPrefix(strings.TrimPrefix(node, s.settings.chroot), "/"), used}
+			}
+			for _, child := range children {
+				if _, contender := sequenceOf(child); !contender && path.Join(node, child) != "/"+reserved {
+					left = append(left, path.Join(node, child))
+				}
+			}
+		}
+		return nil
+	})
+	limit := s.settings.sequenceLimit
+	switch {
+	case err != nil:
+		f.Level, f.Text, f.Advice = driver.Unknown, err.Error(), "try again when the server is less busy"
+	case worst.used >= limit-limit/10:
+		f.Level = driver.Warning
+		f.Text = fmt.Sprintf("the queue %q has used %d of %d sequences", worst.queue, worst.used, limit)
+		f.Advice = "let no client hold or wait for this lock for a moment before they are used up: the next client then starts them over"
+	case complete:
+		f.Text = fmt.Sprintf("no queue has used more than %d of %d", worst.used, limit)
+	default:
+		f.Level = driver.Unknown
+		f.Text = fmt.Sprintf("none of the first %d nodes that this user may read has used more than %d of %d", read, worst.used, limit)
+		f.Advice = "watch the numbers in the names of the nodes of the locks that are used most"
+	}
+	return f
+}

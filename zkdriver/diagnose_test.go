@@ -1,0 +1,125 @@
+package zkdriver
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/doctortest"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func open(t testing.TB, dsn string) driver.Connector {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	require.NoError(t, err)
+	return c
+}
+
+func TestDiagnoseOfAHealthyServer(t *testing.T) {
+	server := zktest.Shared(t)
+	root := server.Chroot(t)
+	doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"?acl=creator&session_timeout=10s")).Healthy(t, driver.CheckSettings)
+	left, _, err := server.Raw(t).Children(root)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestDiagnoseOfNetworksThatFail(t *testing.T) {
+	t.Parallel()
+	doctortest.Network(t, func(t *testing.T, host string) driver.Connector {
+		return open(t, "zk://alice:geheim@"+host+"?session_timeout=1s")
+	})
+	doctortest.TLS(t, func(t *testing.T, host, ca string) driver.Connector {
+		return open(t, "zk://alice:geheim@"+host+"?session_timeout=1s&tls=true&tls_ca="+ca)
+	}, nil)
+}
+
+func TestDiagnoseOfAUserWithoutRights(t *testing.T) {
+	server := zktest.Shared(t)
+	root := server.Chroot(t)
+	owner := server.Raw(t)
+	for name, perms := range map[string]int32{"nothing": 0, "read": zk.PermRead, "create": zk.PermRead | zk.PermCreate} {
+		_, err := owner.Create(root+"/"+name, nil, 0, append(zk.DigestACL(zk.PermAll, "alice", "secret"), zk.WorldACL(perms)[:min(perms, 1)]...))
+		require.NoError(t, err)
+		found := doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"/"+name))
+		found.Ends(t, driver.CheckRights, "not authenticated", "correct the user and the password")
+	}
+}
+
+func TestDiagnoseOfASessionTimeoutThatTheServerReduces(t *testing.T) {
+	server := zktest.Shared(t)
+	found := doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h"))
+	found.Has(t, driver.CheckTimeout, driver.Warning, "10m0s granted, although the client asks for 2h0m0s", "session_timeout")
+	found = doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h&lease_margin=30m"))
+	found.Ends(t, driver.CheckTimeout, "lease_margin", "maxSessionTimeout")
+}
+
+func TestDiagnoseOfSequencesThatAreNearlyUsedUp(t *testing.T) {
+	b := newFixture(t, "sequence_limit=20")
+	for range 19 {
+		p := b.mustCreate("stock/42", "h-W-", "")
+		require.NoError(t, b.Delete(within(t), "stock/42", p, driver.Changed))
+	}
+	found := doctortest.Run(t, open(t, "zk://"+b.server.Addr()+b.chroot+"?sequence_limit=20"))
+	found.Has(t, driver.CheckSequences, driver.Warning, `the queue "stock/42" has used 19 of 20`, "for a moment")
+}
+
+// words answers four-letter words.
+func words(t *testing.T, answers map[string]string) string {
+	return doctortest.Listen(t, func(c net.Conn) {
+		word := make([]byte, 4)
+		if _, err := io.ReadFull(c, word); err == nil {
+			_, _ = io.WriteString(c, answers[string(word)])
+		}
+	})
+}
+
+func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
+	srvr := func(version, mode string) string {
+		return "Zookeeper version: " + version + "-abc, built on 2024-02-12 22:16 UTC\nLatency min/avg/max: 0/0.0/0\nMode: " + mode + "\n"
+	}
+	fine := map[string]string{"srvr": srvr("3.9.3", "follower"), "conf": "clientPort=2181\ntickTime=2000\n"}
+	alone := map[string]string{"srvr": srvr("3.9.3", "standalone"), "conf": "tickTime=2000\n"}
+	for name, c := range map[string]struct {
+		servers      []map[string]string
+		params       string
+		level        driver.Level
+		text, advice string
+	}{
+		"fine":        {[]map[string]string{fine}, "", driver.OK, "is follower, version 3.9.3", ""},
+		"old":         {[]map[string]string{{"srvr": srvr("3.4.14", "leader"), "conf": "tickTime=2000\n"}}, "", driver.Warning, "never removes", "3.5.3"},
+		"faulty":      {[]map[string]string{{"srvr": srvr("3.7.1", "leader"), "conf": "tickTime=2000\n"}}, "", driver.Warning, "ZOOKEEPER-4537", "latest release"},
+		"no words":    {[]map[string]string{{"srvr": "srvr is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "does not allow the word srvr", "4lw.commands.whitelist"},
+		"no conf":     {[]map[string]string{{"srvr": fine["srvr"], "conf": "conf is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "does not allow the word conf", "two of the server's ticks"},
+		"no quorum":   {[]map[string]string{fine, {"srvr": "This ZooKeeper instance is not currently serving requests\n"}}, "", driver.Unknown, "no quorum", ""},
+		"no answer":   {[]map[string]string{{}}, "", driver.Unknown, "no answer to the word srvr", ""},
+		"two stores":  {[]map[string]string{alone, alone}, "", driver.Problem, "standalone", "one ensemble"},
+		"slow ticks":  {[]map[string]string{{"srvr": fine["srvr"], "conf": "tickTime=6000\n"}}, "", driver.Warning, "less than two ticks of 6s", "12s or more"},
+		"stated tick": {[]map[string]string{fine}, "tick_time=1s", driver.Problem, "tickTime 2s, and the data source name states 1s", "tick_time=2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hosts []string
+			for _, answers := range c.servers {
+				hosts = append(hosts, words(t, answers))
+			}
+			s, err := parseDSN("zk://" + strings.Join(hosts, ",") + "?" + c.params)
+			require.NoError(t, err)
+			var found doctortest.Findings
+			s.inspectServers(within(t), 10*time.Second, func(f driver.Finding) { found = append(found, f) })
+			found.Has(t, driver.CheckSettings, c.level, c.text, c.advice)
+			for _, f := range found {
+				if f.Level == driver.OK {
+					assert.NotEqual(t, c.level, driver.Problem, "%v", f)
+				}
+			}
+		})
+	}
+}
