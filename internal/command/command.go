@@ -29,6 +29,7 @@ type command struct {
 }
 
 var commands = []command{
+	{"doctor", "check the store, and say what to do", doctor},
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 	{"queue", "show who holds a lock and who waits for it", queue},
 	{"ls", "list the locks that somebody holds or waits for", ls},
