@@ -207,7 +207,8 @@
 //
 // With an access control list, the user needs these permissions: ~{dlock}:*
 // &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time
-// +publish +subscribe and, for checking the settings, +config|get.
+// +publish +subscribe and, for checking the settings, +config|get. The command
+// dlock doctor also uses +info.
 //
 // # A client in another language
 //

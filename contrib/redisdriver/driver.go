@@ -33,6 +33,7 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
+	quiet    bool // do not log warnings
 
 	mu     sync.Mutex
 	warned bool     // the server's settings have been checked

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // checkServer logs a warning for each server setting that weakens the driver's
@@ -41,30 +43,40 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 		return nil
 	}
 	c.warned = true
-	for _, message := range weaknesses(config, err) {
-		slog.Default().WarnContext(ctx, "redisdriver: "+message, "server", l.address(), "namespace", c.settings.namespace)
+	if c.quiet {
+		return nil
+	}
+	for _, f := range weaknesses(config, err) {
+		slog.Default().WarnContext(ctx, "redisdriver: "+f.Text, "server", l.address(), "namespace", c.settings.namespace)
 	}
 	return nil
 }
 
 // weaknesses describes the data losses that the server's settings permit. err
 // is the error from reading them.
-func weaknesses(config map[string]string, err error) (found []string) {
+func weaknesses(config map[string]string, err error) (found []driver.Finding) {
+	add := func(level driver.Level, text, advice string) {
+		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
+	}
 	if err != nil {
-		return []string{"the server does not show its settings (CONFIG GET): make sure that it has appendonly yes and appendfsync always"}
+		add(driver.Unknown, "the server does not show its settings (CONFIG GET): make sure that it has appendonly yes and appendfsync always",
+			"give the user the right +config|get, or ask the operator of the server")
+		return found
 	}
 	switch {
 	case config["appendonly"] != "yes":
-		found = append(found, "the server has appendonly no: if it restarts, it has lost locks that are held, and grants them again")
+		add(driver.Warning, "the server has appendonly no: if it restarts, it has lost locks that are held, and grants them again",
+			"set appendonly yes and appendfsync always")
 	case config["appendfsync"] != "always":
-		found = append(found, "the server has appendfsync "+config["appendfsync"]+
-			": if its machine fails, it loses the latest second or more, and may grant locks again that are held")
+		add(driver.Warning, "the server has appendfsync "+config["appendfsync"]+
+			": if its machine fails, it loses the latest second or more, and may grant locks again that are held", "set appendfsync always")
 	case config["no-appendfsync-on-rewrite"] == "yes":
-		found = append(found, "the server has no-appendfsync-on-rewrite yes: if its machine fails while it rewrites its file "+
-			"or saves its data, it loses the latest changes, and may grant locks again that are held")
+		add(driver.Warning, "the server has no-appendfsync-on-rewrite yes: if its machine fails while it rewrites its file "+
+			"or saves its data, it loses the latest changes, and may grant locks again that are held", "set no-appendfsync-on-rewrite no")
 	}
 	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") && config["maxmemory"] != "0" {
-		found = append(found, "the server has maxmemory-policy "+policy+": if its memory is full, it removes locks that are held")
+		add(driver.Warning, "the server has maxmemory-policy "+policy+": if its memory is full, it removes locks that are held",
+			"set maxmemory-policy noeviction, or use a server of its own for locks")
 	}
 	return found
 }

@@ -15,6 +15,11 @@ type tlsFiles struct {
 	skipVerify bool
 }
 
+// forHost is like config for a host without its port.
+func (f *tlsFiles) forHost(host string) (*tls.Config, error) {
+	return f.config(net.JoinHostPort(host, "0"))
+}
+
 // config returns the TLS configuration for connecting to addr.
 func (f *tlsFiles) config(addr string) (*tls.Config, error) {
 	c, err := f.Config()

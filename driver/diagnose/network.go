@@ -152,10 +152,16 @@ func (r *run) secure(ctx context.Context, h *host) {
 			return
 		}
 	}
+	config, asked := noteRequest(config)
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		h.err = silent(ctx, err)
 		return
+	}
+	if *asked {
+		if h.err = refusal(secure); h.err != nil {
+			return
+		}
 	}
 	state := secure.ConnectionState()
 	leaf := state.PeerCertificates[0]
@@ -171,6 +177,43 @@ func (r *run) secure(ctx context.Context, h *host) {
 			Advice: "turn the verification on, and name the authority of the certificate: otherwise anyone in between can take and release locks"})
 	}
 }
+
+// noteRequest returns a configuration that sets asked if the server asks for a
+// certificate of the client.
+func noteRequest(config *tls.Config) (_ *tls.Config, asked *bool) {
+	asked = new(bool)
+	config = config.Clone()
+	choose := config.GetClientCertificate
+	config.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		*asked = true
+		if choose != nil {
+			return choose(info)
+		}
+		for _, c := range config.Certificates {
+			if info.SupportsCertificate(&c) == nil {
+				return &c, nil
+			}
+		}
+		return new(tls.Certificate), nil
+	}
+	return config, asked
+}
+
+// refusal returns the alert of a server that refuses the client's certificate.
+// With TLS 1.3 it comes after the handshake; a server that is content says
+// nothing, or speaks first.
+func refusal(conn *tls.Conn) error {
+	if err := conn.SetReadDeadline(time.Now().Add(refusalTime)); err != nil {
+		return err
+	}
+	var alert *net.OpError
+	if _, err := conn.Read(make([]byte, 1)); errors.As(err, &alert) && alert.Op == "remote error" {
+		return err
+	}
+	return nil
+}
+
+const refusalTime = 500 * time.Millisecond
 
 // soon is how long before its end a certificate gets a warning.
 const soon = 14 * 24 * time.Hour

@@ -1,0 +1,102 @@
+package redisdriver
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/doctortest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+func diagnosed(t *testing.T, dsn string) (found doctortest.Findings) {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	require.NoError(t, err)
+	require.Empty(t, logged(func() { found = doctortest.Run(t, c) }), "what the doctor reports need not be logged")
+	return found
+}
+
+func TestDiagnoseOfAHealthyServer(t *testing.T) {
+	server := redistest.Start(t, redistest.Durable(), redistest.With("user app on >geheim ~* &* +@all"))
+	found := diagnosed(t, "redis://app:geheim@"+server.Addr())
+	found.Healthy(t)
+	found.Has(t, driver.CheckSettings, driver.OK, "Redis 7", "")
+	diagnosed(t, "unix://app:geheim@"+server.Socket()).Healthy(t)
+	require.Equal(t, []any{"{dlock}:seq"}, server.Do("KEYS", "*"), "only the counter stays")
+
+	server.Do("SET", "{dlock}:seq", strconv.Itoa(lastSequence-1000))
+	diagnosed(t, "redis://app:geheim@"+server.Addr()).Has(t, driver.CheckSequences, driver.Warning, "of 9007199254740991", "another namespace")
+	server.Do("SET", "{dlock}:seq", strconv.Itoa(lastSequence))
+	diagnosed(t, "redis://app:geheim@"+server.Addr()).Ends(t, driver.CheckRights, "used up", "")
+
+	replica, _ := newReplica(t, server)
+	diagnosed(t, "redis://"+replica.Addr()+"?session_timeout=1s").Ends(t, driver.CheckSettings, "READONLY", "the address of the master")
+	diagnosed(t, "redis://app:geheim@"+server.Addr()+"?namespace=x").Has(t, driver.CheckSettings, driver.Warning, "has replicas", "fencing tokens")
+}
+
+func TestDiagnoseOfNetworksThatFail(t *testing.T) {
+	doctortest.Network(t, func(t *testing.T, host string) driver.Connector {
+		c, err := Driver{}.OpenConnector("redis://me:geheim@" + host + "?session_timeout=1s")
+		require.NoError(t, err)
+		return c
+	})
+	doctortest.TLS(t, func(t *testing.T, host, ca string) driver.Connector {
+		c, err := Driver{}.OpenConnector("rediss://me:geheim@" + host + "?session_timeout=1s&tls_ca=" + ca)
+		require.NoError(t, err)
+		return c
+	}, nil)
+}
+
+func TestDiagnoseOfAServerThatWantsAClientCertificate(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := redistest.Start(t, redistest.WithTLS(certs), redistest.With("tls-auth-clients yes"), redistest.Durable())
+	trusted := "rediss://" + server.SecureAddr() + "?session_timeout=5s&tls_ca=" + certs.CA
+	diagnosed(t, trusted).Ends(t, driver.CheckTLS, "tls", "client certificate")
+	diagnosed(t, trusted+"&tls_cert="+certs.Client.Cert+"&tls_key="+certs.Client.Key).Has(t, driver.CheckTLS, driver.Warning, "the certificate of this client expires", "renew it")
+	diagnosed(t, "redis://"+server.SecureAddr()+"?session_timeout=1s").Ends(t, driver.CheckLogin, "", "")
+}
+
+func TestDiagnoseOfUsersAndRights(t *testing.T) {
+	const rights = " +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe"
+	server := redistest.Start(t, redistest.With("requirepass hunter2",
+		"user quiet on >geheim ~{dlock}:* &{dlock}:*"+rights,
+		"user keys on >geheim ~other:* &* +@all", "user commands on >geheim ~* &* +@all -evalsha",
+		"user channels on >geheim ~* &other +@all", "user scripts on >geheim ~* &* +@all -zadd"))
+	for _, user := range []string{"keys", "commands", "channels", "scripts"} {
+		diagnosed(t, "redis://"+user+":geheim@"+server.Addr()).Ends(t, driver.CheckRights, "", "ACL SETUSER")
+	}
+	diagnosed(t, "redis://keys:geheimer@"+server.Addr()).Ends(t, driver.CheckLogin, "WRONGPASS", "the user and the password")
+	diagnosed(t, "redis://"+server.Addr()).Ends(t, driver.CheckLogin, "NOAUTH", "the user and the password")
+	found := diagnosed(t, "redis://quiet:geheim@"+server.Addr())
+	found.Healthy(t, driver.CheckSettings)
+	found.Has(t, driver.CheckSettings, driver.Unknown, "CONFIG GET", "+config|get")
+	found.Has(t, driver.CheckSettings, driver.Unknown, "INFO", "+info")
+}
+
+func TestDiagnoseOfSettingsAndClock(t *testing.T) {
+	options := []redistest.Option{redistest.With("appendonly no")}
+	redistest.RequireClock(t)
+	server := redistest.Start(t, append(options, redistest.WithClock())...)
+	dsn := "redis://" + server.Addr() + "?session_timeout=2s"
+	for _, c := range []struct{ name, value, text, advice string }{
+		{"appendonly", "no", "appendonly no", "appendonly yes"},
+		{"appendonly", "yes", "appendfsync everysec", "appendfsync always"},
+		{"maxmemory", "1gb", "", ""},
+		{"maxmemory-policy", "allkeys-lru", "maxmemory-policy allkeys-lru", "noeviction"},
+	} {
+		server.Do("CONFIG", "SET", c.name, c.value)
+		diagnosed(t, dsn).Has(t, driver.CheckSettings, driver.Warning, c.text, c.advice)
+	}
+	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	diagnosed(t, dsn).Ends(t, driver.CheckSettings, "OOM", "maxmemory")
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	diagnosed(t, dsn).Has(t, driver.CheckTimeout, driver.Warning, "2s", "10s")
+	server.SetClock(time.Hour)
+	diagnosed(t, dsn).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
+}
