@@ -102,6 +102,8 @@ func (r *run) failed(during driver.Check, what string, err error) {
 	case advice != "":
 	case refused != "":
 		check, advice = driver.CheckTLS, refused
+	case errors.Is(err, driver.ErrSessionEnded):
+		check, advice = driver.CheckLogin, "make sure that all hosts of the data source name belong to one store, and that nobody ends its sessions"
 	case check == driver.CheckRights:
 		advice = "give the user the rights that the package documentation of the driver lists"
 	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
