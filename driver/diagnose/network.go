@@ -287,7 +287,7 @@ func tlsAdvice(err error) string {
 	case errors.As(err, &file), errors.Is(err, os.ErrNotExist):
 		return "correct the files that the tls_ parameters of the data source name give"
 	case errors.As(err, &authority):
-		return "give the file of the authority that has signed the server's certificate, such as tls_ca=/path/ca.pem"
+		return "give the file of the authority that has signed the server's certificate, by the parameter tls_ca (sslrootcert with PostgreSQL)"
 	case errors.As(err, &name):
 		return "write a host in the data source name that the certificate has, or give the name that it has as tls_server_name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

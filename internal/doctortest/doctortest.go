@@ -103,14 +103,6 @@ func Network(t *testing.T, connector func(t *testing.T, host string) driver.Conn
 // begins without TLS, start answers the request for it.
 func TLS(t *testing.T, connector func(t *testing.T, host, ca string) driver.Connector, start func(c net.Conn) error) {
 	certs := testenv.NewCerts(t)
-	serve := func(pair testenv.Pair) string {
-		config := &tls.Config{Certificates: []tls.Certificate{pair.Load(t)}}
-		return Listen(t, func(c net.Conn) {
-			if start == nil || start(c) == nil {
-				_ = tls.Server(c, config).Handshake()
-			}
-		})
-	}
 	for name, c := range map[string]struct {
 		server       testenv.Pair
 		ca           string
@@ -122,11 +114,23 @@ func TLS(t *testing.T, connector func(t *testing.T, host, ca string) driver.Conn
 		"no such file":      {certs.Server, "/does/not/exist.pem", "/does/not/exist.pem", "correct the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, connector(t, serve(c.server), c.ca)).Ends(t, driver.CheckTLS, c.text, c.advice)
+			Run(t, connector(t, ServeTLS(t, c.server, start), c.ca)).Ends(t, driver.CheckTLS, c.text, c.advice)
 		})
 	}
 	t.Run("silent", func(t *testing.T) {
 		Run(t, connector(t, Listen(t, silence), certs.CA)).Ends(t, driver.CheckTLS, "no answer to the TLS handshake", "TLS")
+	})
+}
+
+// ServeTLS starts a server that knows nothing but the TLS handshake. If the
+// protocol begins without TLS, start answers the request for it.
+func ServeTLS(t testing.TB, pair testenv.Pair, start func(c net.Conn) error) string {
+	t.Helper()
+	config := &tls.Config{Certificates: []tls.Certificate{pair.Load(t)}}
+	return Listen(t, func(c net.Conn) {
+		if start == nil || start(c) == nil {
+			_ = tls.Server(c, config).Handshake()
+		}
 	})
 }
 
