@@ -123,3 +123,11 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 		})
 	}
 }
+
+func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
+	zktest.RequireClock(t)
+	t.Parallel()
+	server := zktest.Start(t, zktest.WithClock())
+	server.SetClock(time.Hour)
+	doctortest.Run(t, open(t, "zk://"+server.Addr()+"/locks")).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
+}

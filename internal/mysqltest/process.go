@@ -28,6 +28,7 @@ type Option func(*settings)
 type settings struct {
 	config []string // name=value
 	tls    *testenv.Pair
+	clock  bool
 }
 
 // WithConfig sets server options, such as "max_connections=20". The server
@@ -41,6 +42,11 @@ func WithConfig(lines ...string) Option {
 // WithTLS makes the server offer TLS with the given certificate.
 func WithTLS(server testenv.Pair) Option {
 	return func(s *settings) { s.tls = &server }
+}
+
+// WithClock enables [Server.SetClock]. Call [RequireClock] first.
+func WithClock() Option {
+	return func(s *settings) { s.clock = true }
 }
 
 // process is a server that does not depend on a test. Its methods return
@@ -135,6 +141,10 @@ func (p *process) command(s *settings) ([]string, error) {
 	}
 	for _, line := range config {
 		args = append(args, "--"+line)
+	}
+	if s.clock {
+		clock, err := testenv.ClockCommand(p.dir)
+		return append(clock, args...), err
 	}
 	return args, nil
 }

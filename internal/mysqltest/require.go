@@ -28,6 +28,14 @@ func Require(t testing.TB) {
 	}
 }
 
+// RequireClock ends the test like [Require] if this machine cannot change a
+// server's clock.
+func RequireClock(t testing.TB) {
+	t.Helper()
+	Require(t)
+	testenv.RequireClock(t, mariadb)
+}
+
 // program returns the path of a MariaDB program. Debian installs the server
 // outside most users' PATH.
 func program(name string) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -75,6 +76,13 @@ func Main(m *testing.M) int {
 
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
+
+// SetClock sets the server's wall clock to the machine's clock plus offset. It
+// requires [WithClock].
+func (s *Server) SetClock(offset time.Duration) {
+	s.t.Helper()
+	s.Must(testenv.SetClock(s.dir, offset))
+}
 
 // DSN returns a data source name by which a user with all rights reaches a
 // database. params are added to it, such as "session_timeout=1s".

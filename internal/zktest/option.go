@@ -15,6 +15,7 @@ type settings struct {
 	jvm      []string
 	tls      bool
 	slowDisk bool
+	clock    bool
 }
 
 func newSettings(opts []Option) *settings {

@@ -66,6 +66,13 @@ func command(home installation, s *settings, dir string) (command []string, err 
 			return nil, err
 		}
 	}
+	if s.clock {
+		clock, err := testenv.ClockCommand(dir)
+		if err != nil {
+			return nil, err
+		}
+		command = append(clock, command...)
+	}
 	command = append(command, home.java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC", superuserFlag())
 	command = append(command, "-D"+tmpdirProperty+dir)
 	command = append(command, logFlags(dir)...)

@@ -20,6 +20,28 @@ const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only'
 // present. Once per connector, it logs which guarantees the server's settings
 // weaken.
 func (s *store) checkServer(ctx context.Context) error {
+	settings, err := s.settings(ctx)
+	if err != nil {
+		return err
+	}
+	if err := unusable(settings); err != nil {
+		return &unusableError{err}
+	}
+	c := s.connector
+	c.warning.Lock()
+	defer c.warning.Unlock()
+	if c.warned {
+		return nil
+	}
+	c.warned = true
+	for _, f := range weaknesses(settings) {
+		slog.Default().WarnContext(ctx, "mysql: "+f.Text, "server", s.Server())
+	}
+	return nil
+}
+
+// settings reads the variables.
+func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	settings := make(map[string]string)
 	err := s.use(ctx, func(conn *sql.Conn) error {
 		var limit uint64
@@ -38,24 +60,13 @@ func (s *store) checkServer(ctx context.Context) error {
 			return err
 		})
 	})
-	if err != nil {
-		return markError(ctx, err)
-	}
-	if err := unusable(settings); err != nil {
-		return err
-	}
-	c := s.connector
-	c.warning.Lock()
-	defer c.warning.Unlock()
-	if c.warned {
-		return nil
-	}
-	c.warned = true
-	for _, message := range weaknesses(settings) {
-		slog.Default().WarnContext(ctx, "mysql: "+message, "server", s.Server())
-	}
-	return nil
+	return settings, markError(ctx, err)
 }
+
+// unusableError says that the driver can't work with the server's settings.
+type unusableError struct{ error }
+
+func (e *unusableError) Unwrap() error { return e.error }
 
 // unusable returns why the driver can't work with these settings, or nil.
 func unusable(settings map[string]string) error {
@@ -85,25 +96,29 @@ func unusable(settings map[string]string) error {
 }
 
 // weaknesses describes the guarantees that the server's settings weaken.
-func weaknesses(settings map[string]string) (found []string) {
+func weaknesses(settings map[string]string) (found []driver.Finding) {
+	add := func(level driver.Level, text, advice string) {
+		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
+	}
+	const flush = "set innodb_flush_log_at_trx_commit=1"
 	switch settings["innodb_flush_log_at_trx_commit"] {
 	case "1", "3":
 	case "":
-		found = append(found, "the server does not show innodb_flush_log_at_trx_commit: make sure that it is 1")
+		add(driver.Unknown, "the server does not show innodb_flush_log_at_trx_commit: make sure that it is 1", "ask the operator of the server")
 	case "0":
-		found = append(found, "the server has innodb_flush_log_at_trx_commit 0: if the server or its machine fails, "+
-			"it loses the latest second or more, and may grant locks again that are held")
+		add(driver.Warning, "the server has innodb_flush_log_at_trx_commit 0: if the server or its machine fails, "+
+			"it loses the latest second or more, and may grant locks again that are held", flush)
 	default:
-		found = append(found, "the server has innodb_flush_log_at_trx_commit "+settings["innodb_flush_log_at_trx_commit"]+
-			": if its machine fails, it loses the latest second or more, and may grant locks again that are held")
+		add(driver.Warning, "the server has innodb_flush_log_at_trx_commit "+settings["innodb_flush_log_at_trx_commit"]+
+			": if its machine fails, it loses the latest second or more, and may grant locks again that are held", flush)
 	}
 	if settings["log_bin"] == "ON" && settings["sync_binlog"] != "1" {
-		found = append(found, "the server has a binary log and sync_binlog "+settings["sync_binlog"]+
-			": if its machine fails, it takes back the changes that are not in that log, and may grant locks again that are held")
+		add(driver.Warning, "the server has a binary log and sync_binlog "+settings["sync_binlog"]+
+			": if its machine fails, it takes back the changes that are not in that log, and may grant locks again that are held", "set sync_binlog=1")
 	}
 	if settings["wsrep_on"] == "ON" {
-		found = append(found, "the server is a member of a Galera cluster, whose members do not share row locks: "+
-			"make sure that all clients use the same member")
+		add(driver.Warning, "the server is a member of a Galera cluster, whose members do not share row locks: "+
+			"make sure that all clients use the same member", "use a proxy that sends all clients of locks to one member")
 	}
 	return found
 }

@@ -127,7 +127,7 @@ func TestWeaknesses(t *testing.T) {
 		"the same member": {"innodb_flush_log_at_trx_commit": "3", "wsrep_on": "ON"},
 		"does not show":   {},
 	} {
-		if got := weaknesses(settings); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := weaknesses(settings); len(got) != 1 || !strings.Contains(got[0].Text, want) {
 			t.Errorf("%v: %q", settings, got)
 		}
 	}
