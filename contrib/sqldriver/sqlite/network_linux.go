@@ -12,6 +12,16 @@ func networkFileSystem(dir string) string {
 	return networkFileSystems[uint32(st.Type)]
 }
 
+// freeSpace returns how many bytes this user may still write to the directory's
+// file system.
+func freeSpace(dir string) (bytes uint64, known bool) {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return 0, false
+	}
+	return st.Bavail * uint64(st.Bsize), true
+}
+
 var networkFileSystems = map[uint32]string{
 	0x6969: "NFS", 0x517b: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB2",
 	0x5346414f: "AFS", 0x00c36400: "Ceph", 0x0bd00bd0: "Lustre", 0x01161970: "GFS2",

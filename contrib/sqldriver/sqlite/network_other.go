@@ -5,3 +5,6 @@ package sqlite
 // networkFileSystem always returns "", because the driver can't detect network
 // file systems on this system.
 func networkFileSystem(string) string { return "" }
+
+// freeSpace is not known on this system.
+func freeSpace(string) (bytes uint64, known bool) { return 0, false }
