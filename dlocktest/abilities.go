@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -75,6 +76,11 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needRemove: func(c *check, a, _ driver.Session) bool {
 		err := driver.Remove(c.ctx, a, "abilities", c.create(a, "abilities", writer))
 		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needDiagnose: func(c *check, _, _ driver.Session) bool {
+		over, cancel := context.WithCancel(c.ctx)
+		cancel()
+		return !errors.Is(driver.Diagnose(over, c.connector(), func(driver.Finding) {}), errors.ErrUnsupported)
 	},
 	needAhead: func(c *check, a, b driver.Session) bool {
 		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known

@@ -26,6 +26,7 @@ const (
 	needAhead
 	needArmed
 	needReleased
+	needDiagnose
 )
 
 const needLosses = needLoseRequest | needLoseReply
@@ -47,6 +48,7 @@ var needs = []requirement{
 	{needAhead, string(AbilityAhead), true},
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},
+	{needDiagnose, string(AbilityDiagnose), true},
 	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},

@@ -179,6 +179,9 @@ const (
 	// AbilityReleased says that watches send driver.Released, at least if the
 	// session that releases the lock has itself waited in the queue before.
 	AbilityReleased Ability = "Released"
+	// AbilityDiagnose says that driver.Diagnose of the connectors does not
+	// return errors.ErrUnsupported.
+	AbilityDiagnose Ability = "Diagnose"
 )
 
 func (c Config) sessionTimeout() time.Duration {

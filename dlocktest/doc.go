@@ -41,8 +41,8 @@
 //	go test -run 'TestConformance/rule06/watch-of-a-node-deleted-before-arming'
 //
 // A failure names the rule, what the driver did, what was expected, and how the
-// fault would harm a lock. The subtests under "read", "walk" and "describe"
-// check methods that no rule covers, and those under "locks" check the
+// fault would harm a lock. The subtests under "read", "walk", "describe"
+// and "diagnose" check methods that no rule covers, and those under "locks" check the
 // read-write locks that applications use. If a hook calls t.Fatal or t.Error,
 // or is seen to have no effect, Run reports the hook and not a broken rule.
 //

@@ -78,6 +78,7 @@ var rules = []rule{
 	{0, "walk", walkCases},
 	{0, "remove", removeCases},
 	{0, "describe", describeCases},
+	{0, "diagnose", diagnoseCases},
 	{0, "locks", lockCases},
 }
 

@@ -47,6 +47,7 @@ var sabotages = map[string][]sabotage{
 	"walk":     walkSabotages,
 	"remove":   removeSabotages,
 	"describe": describeSabotages,
+	"diagnose": diagnoseSabotages,
 	"locks":    lockSabotages,
 }
 

@@ -148,7 +148,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased}
+	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose}
 	Run(t, config)
 }
 
