@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 
 		Drop:        func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },

@@ -38,6 +38,15 @@ func newStore(t *testing.T, params string) *store {
 	return &store{t: t, server: server, chroot: server.Chroot(t), params: params, proxies: make(map[driver.Session]*zktest.Proxy)}
 }
 
+// Diagnose implements driver.Diagnoser, without a proxy.
+func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	c, err := Driver{}.OpenConnector("zk://" + s.server.Addr() + s.chroot + "?" + s.params)
+	if err != nil {
+		return err
+	}
+	return driver.Diagnose(ctx, c, report)
+}
+
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	p := s.freeProxy()
 	c, err := Driver{}.OpenConnector("zk://" + p.Addr() + s.chroot + "?" + s.params)
@@ -124,7 +133,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityAhead, dlocktest.AbilityReleased,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
 		NewNearRollOver: func(t *testing.T) driver.Connector {

@@ -89,7 +89,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New:             c.open,
 		NewNearRollOver: c.open, // any store will do, because 63-bit revisions never roll over

@@ -48,6 +48,15 @@ func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
 }
 
+// Diagnose implements driver.Diagnoser, without a proxy.
+func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	c, err := Driver{}.OpenConnector("etcd://" + s.server.Addr() + "/" + s.prefix + "?" + s.params)
+	if err != nil {
+		return err
+	}
+	return driver.Diagnose(ctx, c, report)
+}
+
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	l := s.freeLink()
 	opened, err := s.connector(l.proxy.Addr())

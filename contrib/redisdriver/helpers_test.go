@@ -120,6 +120,15 @@ func (s *store) dsn(addr string) string {
 
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
+// Diagnose implements driver.Diagnoser, without a proxy.
+func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()))
+	if err != nil {
+		return err
+	}
+	return driver.Diagnose(ctx, c, report)
+}
+
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	p := s.freeProxy()
 	c, err := s.connector(p.Addr())

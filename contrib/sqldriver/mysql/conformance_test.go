@@ -35,7 +35,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		Parallel:        4,
 		Complete:        true,
 		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
-			dlocktest.AbilityReleased, dlocktest.AbilityReplace, dlocktest.AbilityWalk, dlocktest.AbilityRemove},
+			dlocktest.AbilityReleased, dlocktest.AbilityReplace, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityDiagnose},
 		Drop: func(t *testing.T, s driver.Session) {
 			cs := s.(*caseSession)
 			cs.store.exec(t, callText(cs.store.database, "dlock_end", []any{cs.ID()}))
@@ -138,6 +138,11 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	c.admin = db
 	t.Cleanup(func() { db.Close() })
 	return c
+}
+
+// Diagnose implements driver.Diagnoser, without a proxy.
+func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	return c.connector(c.server.Addr()).Diagnose(ctx, report)
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {

@@ -35,7 +35,7 @@ func conformance() dlocktest.Config {
 		Complete:        true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)
