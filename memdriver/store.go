@@ -29,6 +29,7 @@ type Store struct {
 	opened   int64
 	sessions []*session // sessions not yet dropped
 	requests map[faults.Op]int64
+	parts    map[string]*Store // see Isolate
 
 	cuts   int           // calls of Faults.Down not yet healed
 	healed chan struct{} // closed and replaced when any cut heals

@@ -1,7 +1,9 @@
 package zkdriver
 
 import (
+	"context"
 	"crypto/tls"
+	"net"
 	"time"
 
 	"github.com/dlock-go/dlock/driver/dsn"
@@ -27,6 +29,8 @@ type settings struct {
 	tls       bool
 	files     dsn.TLS
 	tlsConfig *tls.Config // from Driver.TLS
+
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the usual way
 }
 
 const (
@@ -59,7 +63,7 @@ func (m aclMode) String() string { return [...]string{"open", "creator", "digest
 func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,
-		LeaseMargin: s.leaseMargin, Tick: s.tick,
+		LeaseMargin: s.leaseMargin, Tick: s.tick, Dial: s.dial,
 		TLS: zkconn.TLS{On: s.tls, Files: s.files, Config: s.tlsConfig},
 	}
 }

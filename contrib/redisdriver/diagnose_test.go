@@ -100,3 +100,13 @@ func TestDiagnoseOfSettingsAndClock(t *testing.T) {
 	server.SetClock(time.Hour)
 	diagnosed(t, dsn).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
 }
+
+func TestIsolate(t *testing.T) {
+	server := redistest.Start(t, redistest.With("user app on >geheim ~{dlock}:* &{dlock}:* +@all"))
+	c, err := Driver{}.OpenConnector("redis://app:geheim@" + server.Addr())
+	require.NoError(t, err)
+	doctortest.Isolation(t, c)
+	for _, key := range server.Do("KEYS", "*").([]any) {
+		require.NotContains(t, key, "certify")
+	}
+}

@@ -30,6 +30,10 @@ type settings struct {
 	// dialer is that of the client passed to NewConnector, or nil. It does TLS,
 	// and finds the master if the client uses Sentinel.
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Of a connector of Isolate; otherwise empty.
+	part string // ends in a colon
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 type sentinel struct {
@@ -47,7 +51,7 @@ const (
 
 // key returns the Redis key for name. The braces are a hash tag: they make a
 // cluster keep all keys of a namespace on the same server.
-func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
+func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + s.part + name }
 
 // parseDSN parses a data source name. Unlike those of url.Parse and go-redis,
 // its errors never quote a password.

@@ -166,3 +166,44 @@ func Listen(t testing.TB, serve func(net.Conn)) string {
 	})
 	return l.Addr().String()
 }
+
+// Isolation tests the Isolate method of a connector: parts share nothing, and
+// leave nothing in the store once they are removed.
+func Isolation(t *testing.T, whole driver.Connector) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	session := func(c driver.Connector) driver.Session {
+		t.Helper()
+		s, err := c.Connect(ctx)
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	part := func(name string) (driver.Connector, func(context.Context) error) {
+		t.Helper()
+		c, remove, err := driver.Isolate(whole, driver.Isolation{Name: name, SessionTimeout: 7 * time.Second})
+		require.NoError(t, err)
+		return c, remove
+	}
+	one, removeOne := part("certify1")
+	other, removeOther := part("certify2")
+	a, b, all := session(one), session(other), session(whole)
+	require.Equal(t, 7*time.Second, driver.Describe(a).Timeout)
+	_, err := a.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "h-W-", Data: []byte("x")})
+	require.NoError(t, err)
+	for _, s := range []driver.Session{b, all} {
+		nodes, err := s.List(ctx, "stock/42")
+		require.NoError(t, err)
+		require.Empty(t, nodes)
+	}
+	nodes, err := session(one).List(ctx, "stock/42")
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	for range 2 { // the second time, there is nothing to remove
+		require.NoError(t, removeOne(ctx))
+		require.NoError(t, removeOther(ctx))
+	}
+}

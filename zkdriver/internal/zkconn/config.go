@@ -36,6 +36,9 @@ type Config struct {
 
 	Events Events
 
+	// Dial makes the connections, without TLS. Nil means the usual way.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 

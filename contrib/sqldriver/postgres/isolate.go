@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Isolate implements [driver.Isolator] by a schema of its own, which the user
+// has to be allowed to create.
+func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
+	part := &connector{db: c.db, options: c.options}
+	part.options.schema = "dlock_" + i.Name
+	if i.SessionTimeout > 0 {
+		part.options.timeout = i.SessionTimeout
+	}
+	if c.config != nil {
+		part.config = c.config.Copy()
+		if i.Dial != nil {
+			part.config.DialFunc = i.Dial
+		}
+	}
+	remove := func(ctx context.Context) error {
+		s := newStore(c)
+		defer s.Close()
+		db, err := s.pool.DB()
+		if err == nil {
+			_, err = db.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+part.options.schema+" CASCADE")
+		}
+		return markError(ctx, err)
+	}
+	return part, remove, nil
+}

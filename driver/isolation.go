@@ -1,0 +1,44 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// Isolator is a connector that can separate a part of its store, so that the
+// conformance kit can run on a user's own server.
+//
+// Call the function [Isolate] rather than the interface.
+type Isolator interface {
+	// Isolate returns a connector to the part of the store with the given name,
+	// which neither this connector nor another name shares. It does no I/O. The
+	// first session creates what the part needs, such as tables.
+	//
+	// The function remove removes everything in the part, and whatever was
+	// created for it. The sessions of c should be closed before.
+	Isolate(i Isolation) (c Connector, remove func(ctx context.Context) error, err error)
+}
+
+// Isolation describes a separate part of a store to [Isolator].
+type Isolation struct {
+	// Name begins with a lower-case letter, and has at most 20 of these and of
+	// digits.
+	Name string
+	// SessionTimeout is the session timeout to ask for. Zero means that of the
+	// connector.
+	SessionTimeout time.Duration
+	// Dial makes the network connections of the sessions, to which the driver
+	// adds TLS. Nil means the usual way.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Isolate calls c.Isolate: see [Isolator]. If the connector does not support
+// it, the error matches [errors.ErrUnsupported].
+func Isolate(c Connector, i Isolation) (part Connector, remove func(ctx context.Context) error, err error) {
+	if s, ok := c.(Isolator); ok {
+		return s.Isolate(i)
+	}
+	return nil, nil, errors.ErrUnsupported
+}
