@@ -29,11 +29,12 @@ type command struct {
 }
 
 var commands = []command{
-	{"doctor", "check the store, and say what to do", doctor},
-	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 	{"queue", "show who holds a lock and who waits for it", queue},
 	{"ls", "list the locks that somebody holds or waits for", ls},
 	{"release", "take a lock from a holder that is stuck, or remove a waiter", release},
+	{"doctor", "check the store, and say what to do", doctor},
+	{"certify", "run the conformance kit on your own store", certifyMain},
+	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
 // Main runs the command named by os.Args and exits with its status. A

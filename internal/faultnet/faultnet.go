@@ -49,6 +49,13 @@ func (n *Network) Cut() (heal func()) {
 	})
 }
 
+// Connections returns the number of open connections.
+func (n *Network) Connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
+}
+
 // Reset breaks all connections.
 func (n *Network) Reset() {
 	n.mu.Lock()

@@ -1,0 +1,173 @@
+// Package certify runs the conformance kit on a user's own store. The kit needs
+// package testing, which writes to standard output and ends the process, so it
+// runs in a child process.
+package certify
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/faultnet"
+)
+
+// Environment of the child process.
+const (
+	partsVariable   = "DLOCK_CERTIFY_PARTS"   // the file to which it appends the names of parts
+	casesVariable   = "DLOCK_CERTIFY_CASES"   // the cases to run, as a pattern of go test -run
+	timeoutVariable = "DLOCK_CERTIFY_TIMEOUT" // the session timeout
+)
+
+// IsChild reports whether this process has to call [Child].
+func IsChild() bool { return os.Getenv(partsVariable) != "" }
+
+// Child runs the kit and ends the process.
+func Child(store driver.Connector) {
+	timeout, err := time.ParseDuration(os.Getenv(timeoutVariable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dlock certify:", err)
+		os.Exit(2)
+	}
+	os.Args = []string{os.Args[0], "-test.v", "-test.timeout=0", "-test.run=" + os.Getenv(casesVariable)}
+	if flag.Lookup("test.v") == nil { // a test binary has these flags already
+		flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
+		testing.Init()
+	}
+	k := &kit{store: store, timeout: timeout}
+	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "Certify", F: k.run}}, nil, nil)
+}
+
+// kit makes the configuration of the conformance kit.
+type kit struct {
+	store   driver.Connector
+	timeout time.Duration
+
+	mu       sync.Mutex
+	networks map[driver.Session]*faultnet.Network
+}
+
+func (k *kit) run(t *testing.T) {
+	probe := k.open(t)
+	s, err := probe.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeout := driver.Describe(s).Timeout
+	if timeout == 0 {
+		timeout = k.timeout
+	}
+	config := dlocktest.Config{
+		New: func(t *testing.T) driver.Connector { return k.open(t) },
+		// A store notices the end of a session late.
+		SessionTimeout: timeout * 3 / 2,
+		Repeats:        true,
+	}
+	if k.network(s).Connections() > 0 {
+		config.CutOff = func(_ *testing.T, s driver.Session) (heal func()) { return k.network(s).Cut() }
+		config.Reset = func(_ *testing.T, s driver.Session) { k.network(s).Reset() }
+		config.DelayReplies = func(_ *testing.T, s driver.Session, d time.Duration) { k.network(s).DelayReplies(d) }
+	}
+	if _, ok := s.(leased); ok {
+		config.Pause = func(_ *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(leased).Lease(), d) }
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dlocktest.Run(t, config)
+}
+
+// leased is a session that shows its lease.
+type leased interface{ Lease() *driver.Lease }
+
+func (k *kit) network(s driver.Session) *faultnet.Network {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.networks[s]
+}
+
+// part is a connector to a separate part of the store. Each session has a
+// network of its own.
+type part struct {
+	kit  *kit
+	name string
+}
+
+// open returns a part that is removed when t ends.
+func (k *kit) open(t *testing.T) driver.Connector {
+	p := &part{kit: k, name: "c" + strings.ToLower(rand.Text()[:12])}
+	if err := note(p.name); err != nil {
+		t.Fatal(err)
+	}
+	_, remove, err := p.isolate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+		defer cancel()
+		if err := remove(ctx); err != nil {
+			t.Logf("the part %q of the store stays for now: %v", p.name, err)
+			return
+		}
+		_ = note("-" + p.name) // otherwise the parent removes it again
+	})
+	return p
+}
+
+const removeTimeout = 30 * time.Second
+
+// note tells the parent process of a part, or that it was removed.
+func note(name string) error {
+	f, err := os.OpenFile(os.Getenv(partsVariable), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(name + "\n")
+	return err
+}
+
+func (p *part) isolate(n *faultnet.Network) (driver.Connector, func(context.Context) error, error) {
+	i := driver.Isolation{Name: p.name, SessionTimeout: p.kit.timeout}
+	if n != nil {
+		i.Dial = n.Dial
+	}
+	return driver.Isolate(p.kit.store, i)
+}
+
+// Connect implements driver.Connector.
+func (p *part) Connect(ctx context.Context) (driver.Session, error) {
+	n := new(faultnet.Network)
+	c, _, err := p.isolate(n)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Connect(ctx)
+	if err == nil {
+		p.kit.mu.Lock()
+		defer p.kit.mu.Unlock()
+		if p.kit.networks == nil {
+			p.kit.networks = make(map[driver.Session]*faultnet.Network)
+		}
+		p.kit.networks[s] = n
+	}
+	return s, err
+}
+
+// Diagnose implements driver.Diagnoser.
+func (p *part) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	c, _, err := p.isolate(nil)
+	if err != nil {
+		return err
+	}
+	return driver.Diagnose(ctx, c, report)
+}
