@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
@@ -50,19 +51,20 @@ var stores = map[string]func(t *testing.T) (dsn string){
 }
 
 // The demo starts three processes and kills one of them. With -v, the test
-// prints their output.
-func TestTheDemoRunsOnEveryStore(t *testing.T) {
-	for _, driver := range dlock.Drivers() {
-		if driver == "mem" {
+// prints the output of all programs.
+func TestTheProgramsRunOnEveryStore(t *testing.T) {
+	for _, name := range dlock.Drivers() {
+		if name == "mem" {
 			continue // works within a single process only
 		}
-		t.Run(driver, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open := stores[driver]
+			open := stores[name]
 			if open == nil {
 				t.Fatal("the table of this test has no store for this driver")
 			}
-			out, err := program(t, "demo", "-driver", driver, "-dsn", open(t), "-rounds", "2", "-hold", "20ms")
+			dsn := open(t)
+			out, err := program(t, "demo", "-driver", name, "-dsn", dsn, "-rounds", "2", "-hold", "20ms")
 			t.Logf("%s", out)
 			if err != nil {
 				t.Error(err)
@@ -76,6 +78,10 @@ func TestTheDemoRunsOnEveryStore(t *testing.T) {
 				if !regexp.MustCompile(`(?m)^` + line + `$`).Match(out) {
 					t.Errorf("the output has no line of the form %s", line)
 				}
+			}
+			doctor(t, name, dsn)
+			if !testing.Short() {
+				certify(t, name, dsn)
 			}
 		})
 	}
@@ -124,6 +130,35 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// doctor checks that every check is made, and finds no problem. It may warn of
+// how tests run their servers.
+func doctor(t *testing.T, name, dsn string) {
+	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
+	t.Logf("%s", out)
+	for _, check := range driver.Checks() {
+		if !regexp.MustCompile(`(?m)^(ok|unknown|warning) +` + string(check) + ` `).Match(out) {
+			t.Errorf("no line for %s", check)
+		}
+	}
+	if strings.Contains(string(out), "problem ") {
+		t.Error("there is a problem")
+	}
+}
+
+// certify runs some cases of the kit.
+func certify(t *testing.T, name, dsn string) {
+	out, err := program(t, "certify", "-driver", name, "-dsn", dsn, "-session-timeout", "3s", "-run", "rule02|rule07|walk|describe|diagnose")
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{`rule 2 \(names\) +checked in part \(7 of 8 cases\)`, `walk +checked \(1 cases\)`, `diagnose +checked \(4 cases\)`} {
+		if !regexp.MustCompile(line).Match(out) {
+			t.Errorf("the output has no %s", line)
+		}
 	}
 }
 
