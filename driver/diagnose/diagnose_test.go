@@ -103,7 +103,7 @@ func TestCertificates(t *testing.T) {
 		advice   string
 	}{
 		"expires soon":     {good, certs.CA, driver.Warning, "expires on", "renew it"},
-		"another's":        {good, certs.OtherCA, driver.Problem, "certificate signed by unknown authority", "tls_ca="},
+		"another's":        {good, certs.OtherCA, driver.Problem, "certificate signed by unknown authority", "tls_ca"},
 		"another host's":   {serve(certs.OtherHost), certs.CA, driver.Problem, "IP SANs", "tls_server_name"},
 		"expired":          {serve(certs.Expired), certs.CA, driver.Problem, "expired", "renew the certificate of the server"},
 		"no file":          {good, "/does/not/exist", driver.Problem, "tls_ca", "correct the files"},

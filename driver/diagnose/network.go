@@ -230,7 +230,7 @@ func silent(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("no answer to the TLS handshake")
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("the server closed the connection in the TLS handshake: %w", err)
 	}
 	return err

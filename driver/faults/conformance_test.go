@@ -43,7 +43,17 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 		}
 		return known{s.(memorySession), store}, nil
 	}
-	return behindFaults{faults.New(connectorFunc(connect), plan), store}
+	return behindFaults{faults.New(diagnosable{connectorFunc(connect), store}, plan), store}
+}
+
+// diagnosable is a connector to the store whose sessions are known.
+type diagnosable struct {
+	connectorFunc
+	store *memdriver.Store
+}
+
+func (d diagnosable) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+	return d.store.Diagnose(ctx, report)
 }
 
 // memory returns the memory store's own session, and the Faults that apply to
@@ -64,8 +74,8 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)
