@@ -257,7 +257,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 			assert.Equal(w, parent.SpanContext().SpanID(), s.Parent().SpanID())
 			var text []string
 			for _, a := range s.Attributes() {
-				text = append(text, string(a.Key)+"="+a.Value.Emit())
+				text = append(text, string(a.Key)+"="+a.Value.String())
 			}
 			got = append(got, span{s.Name(), s.Status().Code.String(), strings.Join(text, " "), s.EndTime().Sub(s.StartTime())})
 			assert.NotContains(w, s.Status().Description, "stock")
