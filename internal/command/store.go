@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -23,6 +24,11 @@ const (
 	configVariable = "DLOCK_CONFIG"
 )
 
+const (
+	localDriver = "sqlite" // needs no server, and has a default file
+	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
+)
+
 // store says which store a command uses. The flags win over the environment,
 // and the environment wins over the config file.
 type store struct {
@@ -34,14 +40,15 @@ type store struct {
 func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: "+driverVariable+" of the environment, then the config file)")
 	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there, because every user of this machine can see arguments)")
-	f.StringVar(&s.config, "config", "", "`file` with lines such as driver = zk and dsn = zk://zk1:2181/locks\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
+	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ... and dsn = ...\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
 }
 
 // source is one place that may name the store.
 type source struct{ driver, dsn string }
 
 // resolve finds the store. A data source name counts only if it comes from the
-// same place as the driver, or from one that names no other driver.
+// same place as the driver, or from one that names no other driver. Without a
+// driver, the store is a SQLite file, by default in the user's state directory.
 func (s *store) resolve() error {
 	file, err := s.readConfig()
 	if err != nil {
@@ -52,46 +59,28 @@ func (s *store) resolve() error {
 	for _, from := range sources {
 		s.driver = cmp.Or(s.driver, from.driver)
 	}
-	if s.driver == "" {
-		if slices.ContainsFunc(sources, func(from source) bool { return from.dsn != "" }) {
-			return errors.New("-dsn needs the -driver of its store, such as -driver zk")
-		}
-		return s.useLocal()
-	}
 	for _, from := range sources {
 		if from.driver == "" || from.driver == s.driver {
 			s.dsn = cmp.Or(s.dsn, from.dsn)
 		}
 	}
-	if s.driver == "mem" {
-		return errors.New("-driver mem excludes nobody: each process has a memory of its own")
+	known := slices.Contains(dlock.Drivers(), cmp.Or(s.driver, localDriver))
+	switch {
+	case s.driver == "" && s.dsn != "" && !isPath(s.dsn):
+		return errors.New("-dsn needs the -driver of its store, such as -driver zk, unless it is a path such as /var/lib/locks.db")
+	case s.driver == "" && !known:
+		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s\n(without them %s uses a file)", driverVariable, dsnVariable, allDrivers)
+	case s.driver == "mem":
+		return errors.New("-driver mem excludes nobody, because each process has a memory of its own")
+	case !known: // the name may be a data source name in the wrong place, so s.hide has to see it
+		return fmt.Errorf("unknown driver %q: this program has the drivers %s, and %s has all", s.driver, strings.Join(dlock.Drivers(), ", "), allDrivers)
 	}
+	s.driver = cmp.Or(s.driver, localDriver)
 	return nil
 }
 
-// localDriver needs no server.
-const localDriver = "sqlite"
-
-// useLocal chooses a file in the user's state directory.
-func (s *store) useLocal() error {
-	if !slices.Contains(dlock.Drivers(), localDriver) {
-		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s", driverVariable, dsnVariable)
-	}
-	dir := os.Getenv("XDG_STATE_HOME")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return fmt.Errorf("no directory for the locks of this user (give -driver and -dsn): %w", err)
-		}
-		dir = filepath.Join(home, ".local", "state")
-	}
-	dir = filepath.Join(dir, "dlock")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("no directory for the locks of this user (give -driver and -dsn): %w", err)
-	}
-	s.driver, s.dsn = localDriver, filepath.Join(dir, "locks.db")
-	return nil
-}
+// isPath reports whether a data source name is surely the path of a file.
+func isPath(dsn string) bool { return filepath.IsAbs(dsn) || strings.HasPrefix(dsn, ".") }
 
 // readConfig reads the config file. A missing file is an error only if it was
 // named.
@@ -105,12 +94,22 @@ func (s *store) readConfig() (source, error) {
 		}
 		path = filepath.Join(dir, "dlock", "config")
 	}
-	file, err := os.Open(path)
+	found, err := readConfigFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return source{}, nil
 	}
 	if err != nil {
-		return source{}, fmt.Errorf("config file: %w", err)
+		return source{}, fmt.Errorf("config file %s: %w", path, err)
+	}
+	return found, nil
+}
+
+// readConfigFile never repeats a line in an error, because it may hold a
+// password.
+func readConfigFile(path string) (source, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return source{}, withoutPath(err)
 	}
 	defer file.Close()
 	var found source
@@ -121,16 +120,49 @@ func (s *store) readConfig() (source, error) {
 			continue
 		}
 		key, value, _ := strings.Cut(line, "=")
-		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
-		case "driver":
-			found.driver = value
-		case "dsn":
-			found.dsn = value
-		default: // do not repeat the line, which may hold a password
-			return source{}, fmt.Errorf("config file %s, line %d: not driver = ... or dsn = ...", path, n)
+		field := map[string]*string{"driver": &found.driver, "dsn": &found.dsn}[strings.TrimSpace(key)]
+		value = strings.TrimSpace(value)
+		switch {
+		case field == nil:
+			return source{}, fmt.Errorf("line %d is neither driver = ... nor dsn = ...", n)
+		case *field != "":
+			return source{}, fmt.Errorf("line %d gives a second %s", n, strings.TrimSpace(key))
+		case value == "":
+			return source{}, fmt.Errorf("line %d has no value", n)
 		}
+		*field = value
 	}
-	return found, lines.Err()
+	if err := lines.Err(); err != nil {
+		return source{}, withoutPath(err)
+	}
+	return found, checkMode(file, found)
+}
+
+// checkMode returns an error if any user of the machine can change the store,
+// or read its password.
+func checkMode(file *os.File, found source) error {
+	info, err := file.Stat()
+	if err != nil {
+		return withoutPath(err)
+	}
+	if runtime.GOOS == "windows" { // has no such mode
+		return nil
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		return errors.New("every user can write to it: run chmod o-w on it")
+	case mode&0o004 != 0 && secret.Hide(found.dsn, []string{found.dsn}) != found.dsn:
+		return errors.New("every user can read the password in it: run chmod o-r on it")
+	}
+	return nil
+}
+
+// withoutPath removes the path that the error of a file repeats.
+func withoutPath(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
 }
 
 // open opens a client of the store. It does no I/O.
@@ -140,5 +172,5 @@ func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 
 // hide removes passwords of the command line and of the store from a text.
 func (s *store) hide(text string, args []string) string {
-	return secret.Hide(text, slices.Concat(args, []string{s.dsn}))
+	return secret.Hide(text, slices.Concat(args, []string{s.driver, s.dsn}))
 }
