@@ -15,6 +15,12 @@ var (
 	// that it may have expired.
 	ErrSessionEnded = errors.New("session ended")
 
+	// ErrExpired is matched by the error of a session whose lease has run out
+	// because the store did not answer. It also matches ErrSessionEnded. The
+	// store keeps the session for the margin of the lease after that, unless
+	// this process was paused when its lease ran out.
+	ErrExpired = errors.New("the lease ran out")
+
 	// ErrGone is returned by requests for a node that is no longer in the
 	// queue.
 	ErrGone = errors.New("node is gone")

@@ -419,8 +419,8 @@ func (l *Lease) End(cause error) {
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err reads the clocks. It returns nil until the lease ends, and from then on
-// always an error that matches [ErrSessionEnded] and the cause passed to End.
-// Once Err has returned an error, Done is closed.
+// always an error that matches [ErrSessionEnded], and the cause passed to End or
+// [ErrExpired]. Once Err has returned an error, Done is closed.
 func (l *Lease) Err() error { return l.at(l.Now()) }
 
 // Term returns how long the lease runs without a renewal.
@@ -447,12 +447,12 @@ func (l *Lease) check() error {
 func (l *Lease) expire() {
 	now := l.Now()
 	ago := func(t Instant) time.Duration { return now.since(t).Round(time.Millisecond) }
-	text := fmt.Sprintf("the lease ran out: no answer has renewed it for %v, and the request that it counts from was sent %v ago",
-		ago(l.renewed), ago(l.start()))
+	text := ""
 	if l.failure != nil {
-		text += "; the last failure: " + l.failure.Error()
+		text = "; the last failure: " + l.failure.Error()
 	}
-	l.end(errors.New(text))
+	l.end(fmt.Errorf("%w: no answer has renewed it for %v, and the request that it counts from was sent %v ago%s",
+		ErrExpired, ago(l.renewed), ago(l.start()), text))
 }
 
 func (l *Lease) end(cause error) {

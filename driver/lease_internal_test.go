@@ -221,6 +221,7 @@ func TestErrorOfALeaseThatHasRunOut(t *testing.T) {
 	require.True(t, l.Renew(sent))
 	c.step(3*time.Second, 3*time.Second)
 	require.EqualError(t, l.Err(), "session ended: the lease ran out: no answer has renewed it for 3s, and the request that it counts from was sent 8s ago")
+	require.ErrorIs(t, l.Err(), ErrExpired)
 }
 
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
@@ -255,6 +256,7 @@ func TestOnlyTheFirstEndCounts(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.ErrorIs(t, l.Err(), expired)
 	require.NotErrorIs(t, l.Err(), later)
+	require.NotErrorIs(t, l.Err(), ErrExpired)
 }
 
 func TestDoneClosesByItself(t *testing.T) {

@@ -182,4 +182,7 @@ type SessionInfo struct {
 	// Timeout is the session timeout granted by the store: how long it keeps a
 	// session that it does not hear from.
 	Timeout time.Duration
+	// Margin is how much less than Timeout the term of the lease is; zero means
+	// a quarter of Timeout.
+	Margin time.Duration
 }

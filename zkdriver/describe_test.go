@@ -14,7 +14,7 @@ import (
 func TestASessionDescribesItself(t *testing.T) {
 	server := zktest.Shared(t)
 	for _, handover := range []string{"release", "list"} {
-		dsn := "zk://" + server.Addr() + server.Chroot(t) + "?session_timeout=4s&handover=" + handover
+		dsn := "zk://" + server.Addr() + server.Chroot(t) + "?session_timeout=4s&lease_margin=1500ms&handover=" + handover
 		c, err := Driver{}.OpenConnector(dsn)
 		require.NoError(t, err)
 		s, err := c.Connect(within(t))
@@ -24,7 +24,7 @@ func TestASessionDescribesItself(t *testing.T) {
 		require.NoError(t, err)
 		info, err := s.(driver.NodeReader).Read(within(t), "q", p.Name)
 		require.NoError(t, err)
-		want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second}
+		want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second, Margin: 1500 * time.Millisecond}
 		assert.Equal(t, want, driver.Describe(s), "handover=%s", handover)
 		require.NoError(t, s.Close())
 		assert.Equal(t, want, driver.Describe(s), "after Close")

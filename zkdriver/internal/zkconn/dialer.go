@@ -371,7 +371,7 @@ func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session))
 func (d *dialer) describe() driver.SessionInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
+	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout, Margin: d.config.LeaseMargin}
 }
 
 // close closes the connection and prevents new ones. No dial or handshake in
