@@ -26,23 +26,30 @@ const (
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
+	ownSignals    bool // main decides what signals do
 }
 
 var commands = []command{
-	{"queue", "show who holds a lock and who waits for it", queue},
-	{"ls", "list the locks that somebody holds or waits for", ls},
-	{"release", "take a lock from a holder that is stuck, or remove a waiter", release},
-	{"doctor", "check the store, and say what to do", doctor},
-	{"certify", "run the conformance kit on your own store", certifyMain},
-	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
+	{"run", "run a command while it holds a lock", runMain, true},
+	{"queue", "show who holds a lock and who waits for it", queue, false},
+	{"ls", "list the locks that somebody holds or waits for", ls, false},
+	{"release", "take a lock from a holder that is stuck, or remove a waiter", release, false},
+	{"doctor", "check the store, and say what to do", doctor, false},
+	{"certify", "run the conformance kit on your own store", certifyMain, false},
+	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main, false},
 }
 
 // Main runs the command named by os.Args and exits with its status. A
 // termination signal or a failed write to standard output stops the command
 // gracefully. A second interrupt kills the process; other signals don't,
 // because programs such as timeout, and shells whose terminal closes, send them
-// more than once.
+// more than once. Commands with ownSignals decide all this by themselves.
 func Main() {
+	if len(os.Args) > 1 {
+		if c := find(os.Args[1]); c != nil && c.ownSignals {
+			os.Exit(c.main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
+		}
+	}
 	signal.Ignore(syscall.SIGPIPE) // makes writes to stdout return EPIPE instead
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)

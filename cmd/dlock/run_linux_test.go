@@ -1,0 +1,518 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// treeVariable marks the command of a job and all that it starts.
+const treeVariable = "DLOCK_TEST_TREE"
+
+// job is a running "dlock run" with a shell script as its command.
+type job struct {
+	*exec.Cmd
+	name   string
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// newJob returns a job that takes the lock "l". It has no terminal.
+func newJob(t *testing.T, dsn, script string, flags ...string) *job {
+	name := filepath.Base(t.TempDir()) + "-" + strconv.Itoa(time.Now().Nanosecond())
+	args := append([]string{"run", "-driver", "file", "-dsn", dsn}, flags...)
+	args = append(args, "l", "--", "env", treeVariable+"="+name, "sh", "-c", script)
+	j := &job{Cmd: program(t, args...), name: name}
+	j.Stderr = &j.stderr
+	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	j.Env = append(j.Env, "DLOCK_TEST_JOB="+name)
+	t.Cleanup(func() {
+		for _, pid := range marked("DLOCK_TEST_JOB=" + name) { // after a failure
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return j
+}
+
+func startJob(t *testing.T, dsn, script string, flags ...string) *job {
+	j := newJob(t, dsn, script, flags...)
+	out, err := j.StdoutPipe()
+	require.NoError(t, err)
+	j.out = bufio.NewReader(out)
+	require.NoError(t, j.Start())
+	return j
+}
+
+// runJob starts a job, waits until its command says that it is ready, and
+// returns it.
+func runJob(t *testing.T, dsn, script string, flags ...string) *job {
+	j := startJob(t, dsn, script, flags...)
+	j.reads(t, "ready")
+	return j
+}
+
+func (j *job) reads(t *testing.T, want string) {
+	t.Helper()
+	line, err := j.out.ReadString('\n')
+	require.NoError(t, err, "%s", &j.stderr)
+	require.Equal(t, want+"\n", line, "%s", &j.stderr)
+}
+
+// ends waits for the job, and returns what its command has written since.
+func (j *job) ends(t *testing.T, status int) string {
+	t.Helper()
+	rest, err := io.ReadAll(j.out)
+	require.NoError(t, err)
+	_ = j.Wait()
+	require.Equal(t, status, j.ProcessState.ExitCode(), "%v %s%s", j.ProcessState, rest, &j.stderr)
+	return string(rest)
+}
+
+// keeper returns the process that holds the lock.
+func (j *job) keeper(t *testing.T) int {
+	for _, pid := range marked("DLOCK_TEST_JOB=" + j.name) {
+		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+			_, after, _ := strings.Cut(string(stat), ") ")
+			if parent, _ := strconv.Atoi(strings.Fields(after)[1]); parent == j.Process.Pid {
+				return pid
+			}
+		}
+	}
+	require.Fail(t, "there is no keeper")
+	return 0
+}
+
+// tree returns the living processes of the command.
+func (j *job) tree() []int { return marked(treeVariable + "=" + j.name) }
+
+// requireNone waits until all processes of the job have ended.
+func (j *job) requireNone(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(marked("DLOCK_TEST_JOB="+j.name)) == 0 }, waitLimit, 10*time.Millisecond)
+}
+
+// marked returns the living processes whose environment has this entry.
+func marked(entry string) (pids []int) {
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range environments {
+		b, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(append([]byte{0}, b...), []byte("\x00"+entry+"\x00")) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// startNext starts a job that prints "alone" if no process of the command of j
+// is left when it has the lock.
+func (j *job) startNext(t *testing.T, dsn string) *job {
+	return startJob(t, dsn, `grep -qsz "^`+treeVariable+`=`+j.name+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)
+}
+
+// stubborn ignores SIGTERM and starts others that do: a child, one in a session
+// of its own, and one whose parent has ended.
+const (
+	stubbornLoop = `trap "" TERM; echo up >>$DLOCK_TEST_UP; while :; do sleep 1; done`
+	stubborn     = `trap "" TERM INT HUP; export DLOCK_TEST_UP=$(mktemp)
+		sh -c '` + stubbornLoop + `' &
+		setsid sh -c '` + stubbornLoop + `' &
+		(setsid sh -c '` + stubbornLoop + `' &)
+		until [ "$(wc -l <$DLOCK_TEST_UP)" -eq 3 ]; do sleep 0.01; done; rm $DLOCK_TEST_UP
+		echo ready; `
+	stubbornForever = stubborn + `while :; do sleep 1; done`
+)
+
+// contenderCount returns the length of the queue.
+func contenderCount(t *testing.T, dsn string) int {
+	c, err := dlock.Open("file", dsn)
+	require.NoError(t, err)
+	defer c.Close()
+	queue, err := c.RWMutex("l").Queue(t.Context())
+	require.NoError(t, err)
+	return len(queue)
+}
+
+func requireContenders(t *testing.T, dsn string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return contenderCount(t, dsn) == n }, waitLimit, 10*time.Millisecond)
+}
+
+// longStore returns a store whose sessions outlast a test, so that a lock is
+// free early only if it was released.
+func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
+
+// shortStore returns a store whose sessions end after 5 s, and the same store by
+// a path that can be removed, to cut off a client.
+func shortStore(t *testing.T) (dsn, removable string) {
+	dir := t.TempDir()
+	removable = filepath.Join(t.TempDir(), "store")
+	require.NoError(t, os.Symlink(dir, removable))
+	return dir + "?session_timeout=5s", removable + "?session_timeout=5s"
+}
+
+func cutOff(t *testing.T, removable string) {
+	path, _, _ := strings.Cut(removable, "?")
+	require.NoError(t, os.Remove(path))
+}
+
+func TestRunPassesOnStreamsStatusAndOpenFiles(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, longStore(t), `read a; echo "$a"; cat <&3; echo "$DLOCK_LOCK $DLOCK_NODE $DLOCK_TOKEN"; echo oops >&2; ls /proc/self/fd | wc -l; exit 7`)
+	third, w, err := os.Pipe()
+	require.NoError(t, err)
+	_, err = w.WriteString("three\n")
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	j.ExtraFiles = []*os.File{third}
+	j.Stdin = strings.NewReader("one\n")
+	out, err := j.Output()
+	require.Error(t, err)
+	assert.Equal(t, 7, j.ProcessState.ExitCode())
+	assert.Regexp(t, `^one\nthree\nl \S+-W-0*1 1\n5\n$`, string(out), "ls has files 0 to 3, and the directory")
+	assert.Equal(t, "oops\n", j.stderr.String())
+}
+
+func TestRunExitStatuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "script")
+	require.NoError(t, os.WriteFile(plain, []byte("echo ok; exit $1\n"), 0o600))
+	noShebang := filepath.Join(dir, "executable")
+	require.NoError(t, os.WriteFile(noShebang, []byte("exit $1\n"), 0o700))
+	broken := filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700))
+	store := []string{"-driver", "file", "-dsn", longStore(t)}
+	for _, c := range []struct {
+		args   []string
+		status int
+		stderr string
+	}{
+		{[]string{"l", "--", "true"}, 0, ""},
+		{[]string{"l", "true"}, 0, ""},
+		{[]string{"l", "--", "sh", "-c", "kill -KILL $$"}, 128 + 9, ""},
+		{[]string{"l", "--", noShebang, "9"}, 9, ""},
+		{[]string{"l", "--", plain}, 126, "permission denied"},
+		{[]string{"l", "--", dir}, 126, "directory"},
+		{[]string{"l", "--", broken}, 126, "not run: fork/exec"},
+		{[]string{"l", "--", "no-such-command"}, 127, "not run: exec: \"no-such-command\""},
+		{[]string{"l", "--", "/no/such/command"}, 127, "not run"},
+		{nil, 2, "give the name of a lock"},
+		{[]string{"l"}, 2, "give a command"},
+		{[]string{"l", "--"}, 2, "give a command"},
+		{[]string{"l", "-n", "--", "true"}, 2, "flag -n comes after the name"},
+		{[]string{"../l", "--", "true"}, 2, "bad name"},
+		{[]string{"-w", "0", "l", "--", "true"}, 2, "must be a positive time"},
+		{[]string{"-w", "soon", "l", "--", "true"}, 2, "must be a positive time"},
+		{[]string{"-driver", "mem", "l", "--", "true"}, 2, "excludes nobody"},
+		{[]string{"-driver", "redis", "l", "--", "true"}, 2, "contrib/cmd/dlock has all"},
+	} {
+		cmd := program(t, append(append([]string{"run"}, store...), c.args...)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		_ = cmd.Run()
+		assert.Equal(t, c.status, cmd.ProcessState.ExitCode(), "%q: %s", c.args, &stderr)
+		assert.Contains(t, stderr.String(), c.stderr, "%q", c.args)
+		if c.stderr == "" {
+			assert.Empty(t, stderr.String(), "%q", c.args)
+		}
+	}
+}
+
+func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	runJob(t, dsn, "echo ready; exec sleep 600")
+	for _, flags := range [][]string{{"-n"}, {"-n", "-shared"}, {"-w", "0.2"}, {"-w", "200ms", "-shared"}} {
+		j := startJob(t, dsn, "echo wrong", flags...)
+		assert.Empty(t, j.ends(t, 121))
+		assert.Contains(t, j.stderr.String(), "dlock run: not run: l: ")
+		assert.Contains(t, j.stderr.String(), "-W-0000000001", "it names the holder")
+	}
+	for _, flags := range [][]string{{"-n", "-w", "1500ms"}, {"-w", "1500ms"}} {
+		j := startJob(t, filepath.Join(t.TempDir(), "missing"), "echo wrong", flags...)
+		assert.Empty(t, j.ends(t, 122))
+		assert.Contains(t, j.stderr.String(), "still connecting to the store file")
+		assert.Contains(t, j.stderr.String(), "no such file or directory")
+		assert.Contains(t, j.stderr.String(), "dlock run: not run: ")
+	}
+}
+
+func TestRunNamesAnUnreachableServerWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	cmd := program(t, "run", "-w", "1500ms", "l", "--", "true")
+	cmd.Env = append(cmd.Env, "DLOCK_DRIVER=zk", "DLOCK_DSN=zk://alice:geheim@"+testenv.Loopback(port)+"/locks")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Equal(t, 122, cmd.ProcessState.ExitCode())
+	assert.Contains(t, string(out), "still connecting to the store zk \"zk://alice:...@"+testenv.Loopback(port))
+	assert.Contains(t, string(out), "connection refused")
+	assert.NotContains(t, string(out), "geheim")
+}
+
+func TestASignalEndsTheWaitAndLeavesNothingInTheQueue(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	runJob(t, dsn, "echo ready; exec sleep 600")
+	for _, sent := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1} {
+		waiter := startJob(t, dsn, "echo wrong", "-v")
+		requireContenders(t, dsn, 2)
+		require.NoError(t, waiter.Process.Signal(sent))
+		if sent == syscall.SIGTERM {
+			_ = waiter.Process.Signal(sent) // as timeout does
+		}
+		assert.Empty(t, waiter.ends(t, 128+int(sent)))
+		assert.Equal(t, 1, contenderCount(t, dsn))
+	}
+}
+
+func TestAWaiterThatIsKilledLeavesNothingInTheQueue(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	holder := runJob(t, dsn, "echo ready; read line", "-v")
+	waiter := startJob(t, dsn, "echo wrong")
+	requireContenders(t, dsn, 2)
+	require.NoError(t, waiter.Process.Kill())
+	requireContenders(t, dsn, 1)
+	waiter.requireNone(t)
+	rest, err := io.ReadAll(waiter.out)
+	require.NoError(t, err)
+	assert.Empty(t, rest)
+	require.NoError(t, holder.Process.Signal(syscall.SIGTERM))
+	holder.ends(t, 128+int(syscall.SIGTERM))
+}
+
+func TestEachSignalReachesTheCommandOnce(t *testing.T) {
+	t.Parallel()
+	j := runJob(t, longStore(t), `for s in HUP INT QUIT USR1 USR2; do trap "echo $s" $s; done; trap "echo TERM; exit 3" TERM; echo ready; while :; do sleep 600 & wait; done`)
+	for _, sent := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		require.NoError(t, j.Process.Signal(sent))
+		j.reads(t, map[syscall.Signal]string{syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2"}[sent])
+	}
+	require.NoError(t, j.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, "TERM\n", j.ends(t, 3))
+}
+
+func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, longStore(t), `grep SigIgn /proc/$$/status`)
+	j.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, j.Args...)
+	j.Path = "/bin/sh"
+	out, err := j.Output()
+	require.NoError(t, err)
+	assert.Equal(t, "SigIgn:\t0000000000000001\n", string(out), "SIGHUP, and not SIGPIPE")
+}
+
+func TestIfDlockIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	j := runJob(t, dsn, stubbornForever)
+	require.GreaterOrEqual(t, len(j.tree()), 4)
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	require.NoError(t, j.Process.Kill())
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+	j.requireNone(t)
+}
+
+func TestIfTheKeeperIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+	t.Parallel()
+	dsn, _ := shortStore(t)
+	j := runJob(t, dsn, stubbornForever)
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	require.NoError(t, syscall.Kill(j.keeper(t), syscall.SIGKILL))
+	j.ends(t, 123)
+	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it has ended: signal: killed")
+	assert.Empty(t, j.tree())
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+}
+
+func TestIfTheKeeperIsStoppedNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+	t.Parallel()
+	dsn, _ := shortStore(t)
+	j := runJob(t, dsn, stubbornForever)
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	require.NoError(t, syscall.Kill(j.keeper(t), syscall.SIGSTOP))
+	j.ends(t, 123)
+	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it did not answer")
+	assert.Empty(t, j.tree())
+	j.requireNone(t)
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+}
+
+func TestIfTheKeeperIsKilledWhileItWaitsNothingRuns(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	runJob(t, dsn, "echo ready; exec sleep 600")
+	waiter := startJob(t, dsn, "echo wrong")
+	requireContenders(t, dsn, 2)
+	require.NoError(t, syscall.Kill(waiter.keeper(t), syscall.SIGKILL))
+	assert.Empty(t, waiter.ends(t, 122))
+	assert.Contains(t, waiter.stderr.String(), "not run: the process that takes the lock has ended")
+}
+
+func TestAStoppedDlockKeepsItsLock(t *testing.T) {
+	t.Parallel()
+	dsn, _ := shortStore(t)
+	stdin, w, err := os.Pipe()
+	require.NoError(t, err)
+	j := newJob(t, dsn, "echo ready; read line; exit 7")
+	j.Stdin = stdin
+	out, err := j.StdoutPipe()
+	require.NoError(t, err)
+	j.out = bufio.NewReader(out)
+	require.NoError(t, j.Start())
+	j.reads(t, "ready")
+	require.NoError(t, j.Process.Signal(syscall.SIGSTOP))
+	waiter := startJob(t, dsn, "echo wrong", "-w", "8s") // longer than the session timeout
+	assert.Empty(t, waiter.ends(t, 121))
+	require.NoError(t, j.Process.Signal(syscall.SIGCONT))
+	_, err = w.WriteString("go on\n")
+	require.NoError(t, err)
+	j.ends(t, 7)
+}
+
+func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
+	t.Parallel()
+	t.Run("by SIGTERM", func(t *testing.T) {
+		t.Parallel()
+		dsn, removable := shortStore(t)
+		j := runJob(t, removable, `trap "echo asked; exit 5" TERM; echo ready; while :; do sleep 600 & wait; done`)
+		next := j.startNext(t, dsn)
+		requireContenders(t, dsn, 2)
+		cutOff(t, removable)
+		assert.Equal(t, "asked\n", j.ends(t, 123))
+		assert.Contains(t, j.stderr.String(), "the lease ran out")
+		assert.Contains(t, j.stderr.String(), ": ending the command")
+		assert.Equal(t, "alone\n", next.ends(t, 0))
+	})
+	t.Run("by SIGKILL", func(t *testing.T) {
+		t.Parallel()
+		dsn, removable := shortStore(t)
+		j := runJob(t, removable, stubbornForever)
+		next := j.startNext(t, dsn)
+		requireContenders(t, dsn, 2)
+		cutOff(t, removable)
+		j.ends(t, 123)
+		assert.Contains(t, j.stderr.String(), ": ending the command")
+		assert.Empty(t, j.tree())
+		assert.Equal(t, "alone\n", next.ends(t, 0))
+	})
+}
+
+func TestADlockThatIsKilledInTheGraceLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dsn, removable := shortStore(t)
+	j := runJob(t, removable, stubborn+`trap "echo asked" TERM; while :; do sleep 1; done`)
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	cutOff(t, removable)
+	j.reads(t, "asked")
+	_ = j.Process.Kill()
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+	j.requireNone(t)
+}
+
+func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	j := runJob(t, dsn, `trap "echo asked" TERM; echo ready; while :; do sleep 1; done`)
+	dir, _, _ := strings.Cut(dsn, "?")
+	sessions, err := filepath.Glob(filepath.Join(dir, "session-*"))
+	require.NoError(t, err)
+	require.Len(t, sessions, 1)
+	require.NoError(t, os.Remove(sessions[0]))
+	requireContenders(t, dsn, 0) // a request of the holder, or of any session, notices it
+	if rest := j.ends(t, 123); rest != "" {
+		assert.Fail(t, "there was a grace", rest)
+	}
+	assert.Contains(t, j.stderr.String(), ": killing the command")
+}
+
+func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
+	t.Parallel()
+	dsn, _ := shortStore(t) // for a short grace
+	asked := filepath.Join(t.TempDir(), "asked")
+	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
+	r, w, err := os.Pipe() // which the processes that are left keep open
+	require.NoError(t, err)
+	j.Stdout, j.out = w, bufio.NewReader(r)
+	require.NoError(t, j.Start())
+	require.NoError(t, w.Close())
+	j.reads(t, "ready")
+	next := j.startNext(t, dsn)
+	j.ends(t, 4)
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+	assert.Empty(t, j.stderr.String())
+}
+
+func TestHoldKeepsTheLockAfterTheCommand(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(j *job) error{
+		"until a signal":     func(j *job) error { return j.Process.Signal(syscall.SIGTERM) },
+		"until dlock killed": func(j *job) error { return j.Process.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := longStore(t)
+			j := startJob(t, dsn, "exit 0", "-hold", "1h")
+			_, err := j.out.ReadString('\n')
+			requireContenders(t, dsn, 1)
+			require.ErrorIs(t, errors.Join(err), err)
+			require.Eventually(t, func() bool { return len(j.tree()) == 0 }, waitLimit, 10*time.Millisecond)
+			startJob(t, dsn, "echo wrong", "-n").ends(t, 121)
+			require.NoError(t, end(j))
+			requireContenders(t, dsn, 0)
+			j.requireNone(t)
+		})
+	}
+	j := startJob(t, longStore(t), "exit 6", "-hold", "10ms")
+	j.ends(t, 6)
+}
+
+func TestSharedLocksRunTogether(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	for range 2 {
+		runJob(t, dsn, "echo ready; exec sleep 600", "-shared")
+	}
+	assert.Equal(t, 2, contenderCount(t, dsn))
+}
+
+func TestAWaiterSaysWhoHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	runJob(t, dsn, "echo ready; exec sleep 600")
+	waiter := startJob(t, dsn, "echo wrong", "-w", "3s", "-v")
+	waiter.ends(t, 121)
+	assert.Regexp(t, `dlock run: waiting for l with 1 ahead, the first of them \S+-W-0*1 `, waiter.stderr.String())
+}
+
+func TestAnUnconfirmedUnlockIsAWarning(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	dir, _, _ := strings.Cut(dsn, "?")
+	path := filepath.Join(t.TempDir(), "store")
+	require.NoError(t, os.Symlink(dir, path))
+	j := startJob(t, path+"?session_timeout=10m", "rm "+path+"; exit 5")
+	j.ends(t, 5)
+	assert.Contains(t, j.stderr.String(), "unlocked, but the store has not confirmed it")
+}

@@ -1,0 +1,463 @@
+//go:build unix
+
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Variables of the command's environment.
+const (
+	lockVariable  = "DLOCK_LOCK"
+	nodeVariable  = "DLOCK_NODE"
+	tokenVariable = "DLOCK_TOKEN"
+)
+
+const (
+	// longestMargin limits the time that depends on the margin, if a session
+	// timeout is very long.
+	longestMargin = 20 * time.Second
+	// sayAfter is how long a command waits before it says what for.
+	sayAfter = time.Second
+	// closeFor limits how long it takes to end the session.
+	closeFor = 5 * time.Second
+)
+
+// keeper is the process that holds the lock of a dlock run.
+type keeper struct {
+	settings runSettings
+	socket   *os.File
+	client   *dlock.Client
+	margin   time.Duration // set before the command starts
+
+	ctx      context.Context // of the wait for the lock, and of the time after the command
+	cancel   context.CancelCauseFunc
+	orphaned chan struct{} // closed when dlock has died
+	exited   chan syscall.WaitStatus
+	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
+
+	session   atomic.Pointer[dlock.SessionInfo] // the latest session
+	lastError atomic.Pointer[error]             // of the latest attempt to connect
+	lock      atomic.Pointer[dlock.Lock]        // nil until granted
+
+	mu      sync.Mutex
+	command int // guarded by mu; process id while the command runs, else 0
+	group   int // process id of the command; its process group, unless settings has one
+
+	sending sync.Mutex
+	notices *json.Encoder // guarded by sending
+}
+
+// interrupted is the cause of a wait that a signal has ended.
+type interrupted syscall.Signal
+
+func (s interrupted) Error() string { return syscall.Signal(s).String() }
+
+// errOrphaned is the cause of a wait that ends because dlock has died.
+var errOrphaned = errors.New("dlock has died")
+
+// keep runs the keeper with the socket of this number.
+func keep(socket string) int {
+	// The kernel kills the command if the thread that has started it ends.
+	runtime.LockOSThread()
+	signal.Notify(make(chan os.Signal, 1), forwarded()...) // dlock passes on what is meant for the command
+	catchBrokenPipes()
+	adoptOrphans()
+	fd, err := strconv.Atoi(socket)
+	if err != nil {
+		return usageStatus
+	}
+	syscall.CloseOnExec(fd)
+	k := &keeper{socket: os.NewFile(uintptr(fd), "dlock"), orphaned: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1), alone: make(chan struct{})}
+	k.notices = json.NewEncoder(k.socket)
+	k.ctx, k.cancel = context.WithCancelCause(context.Background())
+	orders := json.NewDecoder(k.socket)
+	if err := orders.Decode(&k.settings); err != nil {
+		return usageStatus // dlock has died
+	}
+	go k.listen(orders)
+	log.SetFlags(0)
+	log.SetOutput(k) // of warnings that a driver writes to slog.Default
+	status := k.run()
+	k.send(notice{Status: &status})
+	k.close()
+	return 0
+}
+
+// close ends the session, but does not wait long for a store that is cut off:
+// by now the lock is released, or the reason for which it is not has been said.
+func (k *keeper) close() {
+	if k.client == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = k.client.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeFor):
+	}
+}
+
+func (k *keeper) listen(orders *json.Decoder) {
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			close(k.orphaned)
+			k.cancel(errOrphaned)
+			return
+		}
+		if o.Ping {
+			if l := k.lock.Load(); l != nil && l.Err() == nil {
+				k.send(notice{Pong: true})
+			}
+			continue
+		}
+		k.take(o)
+	}
+}
+
+// take passes a signal on to the command, if it runs. Otherwise the signal ends
+// the wait.
+func (k *keeper) take(o order) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.command == 0:
+		k.cancel(interrupted(o.Signal))
+	case o.Delivered:
+	case k.settings.Group != 0:
+		_ = syscall.Kill(k.command, o.Signal)
+	default:
+		_ = syscall.Kill(-k.command, o.Signal)
+	}
+}
+
+// send ignores errors, because listen notices that dlock has died.
+func (k *keeper) send(n notice) {
+	k.sending.Lock()
+	defer k.sending.Unlock()
+	_ = k.notices.Encode(n)
+}
+
+func (k *keeper) say(format string, args ...any) { k.send(notice{Say: fmt.Sprintf(format, args...)}) }
+
+// Write says a line of the log.
+func (k *keeper) Write(line []byte) (int, error) {
+	k.say("%s", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// run returns the exit status of dlock run.
+func (k *keeper) run() int {
+	lock, err := k.acquire()
+	if err != nil {
+		return k.refused(err)
+	}
+	began := time.Now()
+	k.lock.Store(lock)
+	k.margin = k.marginOfLease()
+	k.send(notice{Granted: k.margin})
+	status, err := k.start(lock)
+	if err == nil {
+		status, err = k.await(lock)
+	}
+	k.send(notice{Over: true})
+	if err == nil {
+		err = k.hold(lock, time.Until(began.Add(k.settings.Hold)))
+	}
+	if unlocking := lock.Unlock(); unlocking != nil && err == nil {
+		k.say("%v", unlocking)
+		err = unlocking
+	}
+	if errors.Is(err, dlock.ErrLost) {
+		return lostStatus
+	}
+	return status
+}
+
+// acquire takes the lock.
+func (k *keeper) acquire() (*dlock.Lock, error) {
+	named := store{driver: k.settings.Driver, dsn: k.settings.DSN}
+	client, err := named.open(dlock.WithTrace(&dlock.Trace{Connected: k.connected}))
+	if err != nil {
+		return nil, err
+	}
+	k.client = client
+	ctx, wait := k.ctx, k.settings.Wait
+	if k.settings.Try {
+		wait = cmp.Or(wait, tryFor)
+	}
+	if wait > 0 {
+		limited, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ctx = limited
+	}
+	m := client.RWMutex(k.settings.Name)
+	defer k.explain(ctx, m)()
+	switch {
+	case k.settings.Try && k.settings.Shared:
+		return m.TryRLock(ctx)
+	case k.settings.Try:
+		return m.TryLock(ctx)
+	case k.settings.Shared:
+		return m.RLock(ctx)
+	default:
+		return m.Lock(ctx)
+	}
+}
+
+func (k *keeper) connected(_ context.Context, info dlock.ConnectedInfo) {
+	if info.Err != nil {
+		k.lastError.Store(&info.Err)
+		return
+	}
+	k.session.Store(&info.Session)
+}
+
+// explain says what the command waits for, if it waits for long, until stop is
+// called.
+func (k *keeper) explain(ctx context.Context, m *dlock.RWMutex) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(sayAfter)
+		defer tick.Stop()
+		for saidConnecting, saidHolder := false, !k.settings.ShowsWaits; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			switch connected := k.session.Load() != nil; {
+			case !connected && !saidConnecting:
+				saidConnecting = true
+				k.sayConnecting()
+			case connected && !saidHolder:
+				saidHolder = true
+				k.sayHolder(ctx, m)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (k *keeper) sayConnecting() {
+	text := fmt.Sprintf("still connecting to the store %s %q", k.settings.Driver, k.settings.DSN)
+	if err := k.lastError.Load(); err != nil {
+		text += fmt.Sprintf(" (last error: %v)", *err)
+	}
+	k.say("%s", text)
+}
+
+func (k *keeper) sayHolder(ctx context.Context, m *dlock.RWMutex) {
+	if queue, err := m.Queue(ctx); err == nil && len(queue) > 1 {
+		k.say("waiting for %s with %d ahead, the first of them %v", k.settings.Name, len(queue)-1, queue[0])
+	}
+}
+
+// refused says why the lock was not granted, and returns the exit status.
+func (k *keeper) refused(err error) int {
+	if context.Cause(k.ctx) != nil {
+		return k.interruptedStatus()
+	}
+	k.say("not run: %v", err)
+	timedOut := errors.Is(err, dlock.ErrTimeout) && !k.settings.Try
+	if errors.Is(err, dlock.ErrUnavailable) || !timedOut && !errors.Is(err, dlock.ErrLocked) {
+		return storeStatus
+	}
+	return lockedStatus
+}
+
+// interruptedStatus returns the exit status after the end of ctx.
+func (k *keeper) interruptedStatus() int {
+	if sig := interrupted(0); errors.As(context.Cause(k.ctx), &sig) {
+		return signalBaseStatus + int(sig)
+	}
+	return storeStatus // nobody is left to see it
+}
+
+// marginOfLease returns for how long after the end of the lease the store gives
+// the lock to nobody else.
+func (k *keeper) marginOfLease() time.Duration {
+	info := k.session.Load()
+	return min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)
+}
+
+var errNotStarted = errors.New("the command did not start")
+
+// start starts the command. If it does not, it returns errNotStarted and an
+// exit status.
+func (k *keeper) start(lock *dlock.Lock) (status int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() != nil {
+		return k.interruptedStatus(), errNotStarted
+	}
+	process, err := k.exec(lock, k.settings.Path, k.settings.Command...)
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, which a shell would run
+		process, err = k.exec(lock, "/bin/sh", append([]string{"sh", k.settings.Path}, k.settings.Command[1:]...)...)
+	}
+	if err != nil {
+		k.say("not run: %v", err)
+		return cannotRunStatus, errNotStarted
+	}
+	k.command, k.group = process.Pid, process.Pid
+	k.send(notice{Started: process.Pid})
+	go k.reap(process.Pid)
+	return 0, nil
+}
+
+func (k *keeper) exec(lock *dlock.Lock, path string, args ...string) (*os.Process, error) {
+	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attributes(k.settings.Group)}
+	cmd.Env = append(os.Environ(), lockVariable+"="+k.settings.Name, nodeVariable+"="+lock.Node(), tokenVariable+"="+strconv.FormatInt(lock.Token(), 10))
+	err := cmd.Start()
+	return cmd.Process, err
+}
+
+// reap reaps the command and adopted processes until none is left.
+func (k *keeper) reap(command int) {
+	defer close(k.alone)
+	for {
+		var s syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &s, 0, nil); {
+		case err == syscall.EINTR:
+		case err != nil:
+			return
+		case pid == command:
+			k.mu.Lock()
+			k.command = 0
+			k.mu.Unlock()
+			k.exited <- s
+		}
+	}
+}
+
+func (k *keeper) isAlone() bool {
+	select {
+	case <-k.alone:
+		return true
+	default:
+		return false
+	}
+}
+
+// await returns the exit status of the command, when neither it nor a process
+// that it started is left. If the lock is lost meanwhile, it ends them and
+// returns the loss; if dlock dies, it kills them.
+func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
+	tick := time.NewTicker(max(k.margin/8, 1))
+	defer tick.Stop()
+	for seen := time.Now(); ; { // seen: the lease was running then
+		select {
+		case s := <-k.exited:
+			k.end(k.margin/2, lock.Lost())
+			return exitStatus(s), k.lostBy(lock.Err(), "")
+		case <-k.orphaned:
+			k.end(0, nil)
+			return 0, nil
+		case <-lock.Lost():
+		case <-tick.C:
+		}
+		now := time.Now()
+		if err := lock.Err(); err != nil {
+			k.send(notice{Lost: true})
+			if grace := k.margin/2 - since(seen); errors.Is(err, driver.ErrExpired) && grace > 0 {
+				lost = k.lostBy(err, ": ending the command")
+				k.end(grace, nil)
+			} else { // another contender may hold the lock already
+				lost = k.lostBy(err, ": killing the command")
+				k.end(0, nil)
+			}
+			return lostStatus, lost
+		}
+		seen = now
+	}
+}
+
+// lostBy says that the lock is lost, if err is not nil, and returns err.
+func (k *keeper) lostBy(err error, consequence string) error {
+	if err != nil {
+		k.say("%v%s", err, consequence)
+	}
+	return err
+}
+
+// since returns the time since t, which includes a sleep of the machine.
+func since(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+}
+
+// end ends all processes that the command has started, and the command if it is
+// still running: by SIGTERM, and after grace by SIGKILL. The grace is over early
+// when lost closes or dlock dies. end returns when none is left.
+func (k *keeper) end(grace time.Duration, lost <-chan struct{}) {
+	deadline := time.Now().Add(grace)
+	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {
+		rest := processes(os.Getpid(), k.group)
+		if len(rest) == 0 && k.isAlone() {
+			return
+		}
+		if pause == time.Millisecond { // the first time
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+				for _, pid := range rest {
+					_ = syscall.Kill(pid, sig)
+				}
+			}
+		}
+		select {
+		case <-time.After(min(pause, time.Until(deadline))):
+			grace = time.Until(deadline)
+		case <-lost:
+			grace = 0
+		case <-k.orphaned:
+			grace = 0
+		}
+	}
+	killAll(os.Getpid(), k.group, k.isAlone, func(text string) { k.say("%s", text) })
+}
+
+func exitStatus(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return signalBaseStatus + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// hold keeps the lock for d, until a signal comes or dlock dies. It returns an
+// error if the lock is lost.
+func (k *keeper) hold(lock *dlock.Lock, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-lock.Lost():
+	case <-k.ctx.Done():
+	}
+	return k.lostBy(lock.Err(), "")
+}

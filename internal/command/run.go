@@ -1,0 +1,167 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// The command "dlock run" is three processes:
+//
+//	dlock    started by the user: passes signals on, prints, and exits with the status
+//	keeper   child of dlock, this program again: holds the lock
+//	command  child of the keeper
+//
+// The keeper holds the lock, because dlock is the process that users and
+// supervisors kill. If dlock dies, the keeper sees the end of the socket to it,
+// kills the command, and only then releases the lock. If the keeper dies, dlock
+// kills the command while the store still keeps the session. If the keeper is
+// stopped, the store gives the lock away when the session has timed out. So
+// dlock asks the keeper again and again whether it still has the lock, and kills
+// the command if it has not heard a yes for too long.
+//
+// How long is derived from the margin of the lease, by default a quarter of the
+// session timeout. If the lease ran at some time, the store gives the lock to
+// nobody else for one margin from then on. The keeper lets the command end by
+// itself until half of the margin has passed since the lease was last seen
+// running. If it has not killed the command by then, dlock does so before three
+// quarters have passed.
+//
+// On Linux, the keeper and dlock adopt the orphans among their descendants, so
+// that they find what the command started even if it has left the process group.
+// Elsewhere they know only the process group.
+
+// Exit statuses of dlock run. They avoid those of common programs: xargs and
+// timeout use 123 to 127 in part, and shells 126 and up.
+const (
+	lockedStatus     = 121 // not run: another contender has the lock
+	storeStatus      = 122 // not run: the store failed
+	lostStatus       = 123 // the lock was lost while the command ran
+	cannotRunStatus  = 126
+	notFoundStatus   = 127
+	signalBaseStatus = 128
+)
+
+// tryFor is how long -n tries to reach the store, unless -w says otherwise.
+const tryFor = 10 * time.Second
+
+// runSettings are the arguments of dlock run, which dlock sends to its keeper.
+type runSettings struct {
+	Driver, DSN string
+	Name        string
+	Shared, Try bool
+	Wait, Hold  time.Duration
+	Path        string   // the executable of Command
+	Command     []string // as typed
+	Group       int      // process group for the command to join; 0 means one of its own
+	ShowsWaits  bool     // whether to say who holds the lock
+
+	store store
+	args  []string // as typed
+}
+
+func (r *runSettings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("dlock run", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.BoolVar(&r.Shared, "shared", false, "take the lock shared with other holders that take it shared")
+	f.BoolVar(&r.Try, "n", false, "fail at once if the lock is not free")
+	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: without limit for the lock, and for about a minute for the store)")
+	f.Var((*seconds)(&r.Hold), "hold", "keep the lock for at least this `time`, also if the command ends earlier")
+	f.BoolVar(&r.ShowsWaits, "v", false, "say who holds the lock, also if standard error is not a terminal")
+	r.store.flags(f)
+	return f
+}
+
+// seconds is a duration flag that takes a plain number for seconds, like the
+// flags of flock and timeout.
+type seconds time.Duration
+
+func (s *seconds) String() string { return time.Duration(*s).String() }
+
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || d <= 0 {
+		return errors.New("must be a positive time such as 30s")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// parseRun returns flag.ErrHelp, or an error that says which argument is wrong.
+func parseRun(args []string) (*runSettings, error) {
+	r := &runSettings{args: args}
+	f := r.flags()
+	if err := f.Parse(args); err != nil {
+		return r, err
+	}
+	if r.Name = f.Arg(0); r.Name == "" {
+		return r, errors.New("give the name of a lock and a command, as in: dlock run backup -- ./backup.sh")
+	}
+	r.Command = f.Args()[1:]
+	if len(r.Command) > 0 {
+		switch first := r.Command[0]; {
+		case first == "--":
+			r.Command = r.Command[1:]
+		case strings.HasPrefix(first, "-"):
+			return r, fmt.Errorf("flag %s comes after the name of the lock: put it before, or put -- before the command", first)
+		}
+	}
+	if len(r.Command) == 0 || r.Command[0] == "" {
+		return r, errors.New("give a command after the name of the lock, as in: dlock run backup -- ./backup.sh")
+	}
+	if err := driver.CheckQueue(r.Name); err != nil {
+		return r, err
+	}
+	if err := r.store.resolve(); err != nil {
+		return r, err
+	}
+	r.Driver, r.DSN = r.store.driver, r.store.dsn
+	client, err := r.store.open()
+	if err != nil {
+		return r, err
+	}
+	return r, client.Close() // no I/O, as there is no session
+}
+
+// Run implements dlock run. It ignores ctx, because the command decides what
+// signals do.
+func runMain(_ context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 2 && args[0] == keeperArgument {
+		return keep(args[1])
+	}
+	r, err := parseRun(args)
+	if errors.Is(err, flag.ErrHelp) {
+		writeRunHelp(stdout)
+		return 0
+	}
+	if err != nil {
+		r.say(stderr, err.Error()+"\nRun 'dlock run -h' for help")
+		return usageStatus
+	}
+	if r.Path, err = exec.LookPath(r.Command[0]); err != nil && !errors.Is(err, exec.ErrDot) {
+		r.say(stderr, fmt.Sprintf("not run: %v", err))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			return notFoundStatus
+		}
+		return cannotRunStatus
+	}
+	return supervise(r, stderr)
+}
+
+// say prints a message without the passwords of the store.
+func (r *runSettings) say(w io.Writer, text string) {
+	text = strings.TrimPrefix(text, "dlock: ")
+	text = strings.ReplaceAll(text, ": dlock: ", ": ")
+	fmt.Fprintf(w, "dlock run: %s\n", r.store.hide(text, r.args))
+}

@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package command
+
+import "syscall"
+
+func adoptOrphans() {}
+
+// processes returns the process group as the argument of kill, if it has
+// processes.
+func processes(_, group int) []int {
+	if group == 0 || syscall.Kill(-group, 0) != nil {
+		return nil
+	}
+	return []int{-group}
+}
+
+func attributes(int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// terminalGroup returns 0: the command needs a process group of its own, because
+// nothing else leads to the processes that it starts.
+func terminalGroup() int { return 0 }
+
+func fromTerminal(syscall.Signal) bool { return false }
