@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,6 +44,9 @@ func newJob(t *testing.T, dsn, script string, flags ...string) *job {
 	t.Cleanup(func() {
 		for _, pid := range marked("DLOCK_TEST_JOB=" + name) { // after a failure
 			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if j.Process != nil && j.ProcessState == nil {
+			_ = j.Wait()
 		}
 	})
 	return j
@@ -173,7 +176,7 @@ func cutOff(t *testing.T, removable string) {
 
 func TestRunPassesOnStreamsStatusAndOpenFiles(t *testing.T) {
 	t.Parallel()
-	j := newJob(t, longStore(t), `read a; echo "$a"; cat <&3; echo "$DLOCK_LOCK $DLOCK_NODE $DLOCK_TOKEN"; echo oops >&2; ls /proc/self/fd | wc -l; exit 7`)
+	j := newJob(t, longStore(t), `read a; echo "$a"; cat <&3; echo "$DLOCK_LOCK $DLOCK_NODE $DLOCK_TOKEN"; echo oops >&2; ls -l /proc/self/fd; exit 7`)
 	third, w, err := os.Pipe()
 	require.NoError(t, err)
 	_, err = w.WriteString("three\n")
@@ -184,7 +187,8 @@ func TestRunPassesOnStreamsStatusAndOpenFiles(t *testing.T) {
 	out, err := j.Output()
 	require.Error(t, err)
 	assert.Equal(t, 7, j.ProcessState.ExitCode())
-	assert.Regexp(t, `^one\nthree\nl \S+-W-0*1 1\n5\n$`, string(out), "ls has files 0 to 3, and the directory")
+	assert.Regexp(t, `^one\nthree\nl \S+-W-0*1 1\ntotal`, string(out))
+	assert.NotContains(t, string(out), "socket:", "the one between dlock and its keeper")
 	assert.Equal(t, "oops\n", j.stderr.String())
 }
 
@@ -244,10 +248,10 @@ func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
 		assert.Contains(t, j.stderr.String(), "dlock run: not run: l: ")
 		assert.Contains(t, j.stderr.String(), "-W-0000000001", "it names the holder")
 	}
-	for _, flags := range [][]string{{"-n", "-w", "1500ms"}, {"-w", "1500ms"}} {
+	for _, flags := range [][]string{{"-n"}, {"-w", "1500ms"}} {
 		j := startJob(t, filepath.Join(t.TempDir(), "missing"), "echo wrong", flags...)
 		assert.Empty(t, j.ends(t, 122))
-		assert.Contains(t, j.stderr.String(), "still connecting to the store file")
+		assert.Equal(t, flags[0] == "-w", strings.Contains(j.stderr.String(), "still connecting to the store file"), "%s", &j.stderr)
 		assert.Contains(t, j.stderr.String(), "no such file or directory")
 		assert.Contains(t, j.stderr.String(), "dlock run: not run: ")
 	}
@@ -286,7 +290,7 @@ func TestASignalEndsTheWaitAndLeavesNothingInTheQueue(t *testing.T) {
 func TestAWaiterThatIsKilledLeavesNothingInTheQueue(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
-	holder := runJob(t, dsn, "echo ready; read line", "-v")
+	holder := runJob(t, dsn, "echo ready; exec sleep 600")
 	waiter := startJob(t, dsn, "echo wrong")
 	requireContenders(t, dsn, 2)
 	require.NoError(t, waiter.Process.Kill())
@@ -308,6 +312,72 @@ func TestEachSignalReachesTheCommandOnce(t *testing.T) {
 	}
 	require.NoError(t, j.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, "TERM\n", j.ends(t, 3))
+}
+
+// openTerminal returns both ends of a terminal.
+func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { keyboard.Close() })
+	var number, locked int32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&locked)))
+	require.Zero(t, errno)
+	_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
+	require.Zero(t, errno)
+	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { terminal.Close() })
+	return keyboard, terminal
+}
+
+func TestACommandReadsTheTerminalAndGetsItsInterruptOnce(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	keyboard, terminal := openTerminal(t)
+	j := newJob(t, dsn, `trap "echo INT" INT; echo ready; until read line </dev/tty; do :; done; echo "read $line"; exit 8`)
+	j.Stdin = terminal
+	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := j.StdoutPipe()
+	require.NoError(t, err)
+	j.out = bufio.NewReader(out)
+	require.NoError(t, j.Start())
+	j.reads(t, "ready")
+	_, err = keyboard.WriteString("\x03")
+	require.NoError(t, err)
+	j.reads(t, "INT")
+	_, err = keyboard.WriteString("x\n")
+	require.NoError(t, err)
+	assert.Equal(t, "read x\n", j.ends(t, 8))
+
+	runJob(t, dsn, "echo ready; exec sleep 600")
+	waiter := newJob(t, dsn, "echo wrong")
+	keyboard, waiter.Stdin = openTerminal(t)
+	waiter.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, waiter.Start())
+	requireContenders(t, dsn, 2)
+	_, err = keyboard.WriteString("\x03")
+	require.NoError(t, err)
+	require.Error(t, waiter.Wait())
+	assert.Equal(t, 128+int(syscall.SIGINT), waiter.ProcessState.ExitCode(), "%s", &waiter.stderr)
+	requireContenders(t, dsn, 1)
+}
+
+func TestIfATerminalIsThereAKilledDlockStillTakesAllWithIt(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	j := newJob(t, dsn, stubbornForever)
+	_, j.Stdin = openTerminal(t)
+	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := j.StdoutPipe()
+	require.NoError(t, err)
+	j.out = bufio.NewReader(out)
+	require.NoError(t, j.Start())
+	j.reads(t, "ready")
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	require.NoError(t, syscall.Kill(-j.Process.Pid, syscall.SIGKILL)) // the process group, as timeout does
+	assert.Equal(t, "alone\n", next.ends(t, 0))
+	j.requireNone(t)
 }
 
 func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
@@ -472,11 +542,10 @@ func TestHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 		"until dlock killed": func(j *job) error { return j.Process.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dsn := longStore(t)
-			j := startJob(t, dsn, "exit 0", "-hold", "1h")
-			_, err := j.out.ReadString('\n')
-			requireContenders(t, dsn, 1)
-			require.ErrorIs(t, errors.Join(err), err)
+			j := startJob(t, dsn, "echo ready", "-hold", "1h")
+			j.reads(t, "ready")
 			require.Eventually(t, func() bool { return len(j.tree()) == 0 }, waitLimit, 10*time.Millisecond)
 			startJob(t, dsn, "echo wrong", "-n").ends(t, 121)
 			require.NoError(t, end(j))

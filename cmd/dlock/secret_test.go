@@ -25,6 +25,9 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 		{"demo", "-driver", dsn}, {"demo", "-driver", dsn, "-dsn", dsn}, {"demo", "-driver", "mem", "-dsn", dsn},
 		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-lock", dsn},
 		{"demo", "-driver", "zk", "-dsn", dsn + "?acl=x"}, {"demo", "-driver", "zk", "-dsn", dsn + "@"}, {"demo", "-driver", "zk", "-dsn", "x" + dsn},
+		{"run", dsn}, {"run", "-" + dsn}, {"run", "-w", dsn, "l", "true"}, {"run", "l", "-" + dsn}, {"run", dsn, "--", "no-such-command"},
+		{"run", "-driver", dsn, "l", "true"}, {"run", "-dsn", dsn, "l", "true"}, {"run", "-driver", "zk", "-dsn", dsn + "?acl=x", "l", "true"},
+		{"run", "l", "--", dsn}, {"run", "-config", dsn, "l", "true"},
 		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms", "-connect-timeout", "100ms"},
 	} {
 		var stdout, stderr bytes.Buffer

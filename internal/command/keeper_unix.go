@@ -282,12 +282,26 @@ func (k *keeper) refused(err error) int {
 	if context.Cause(k.ctx) != nil {
 		return k.interruptedStatus()
 	}
-	k.say("not run: %v", err)
+	k.say("not run: %v%s", err, k.holder(err))
 	timedOut := errors.Is(err, dlock.ErrTimeout) && !k.settings.Try
 	if errors.Is(err, dlock.ErrUnavailable) || !timedOut && !errors.Is(err, dlock.ErrLocked) {
 		return storeStatus
 	}
 	return lockedStatus
+}
+
+// holder says who has the lock, if that is the error and does not say so.
+func (k *keeper) holder(err error) string {
+	if !errors.Is(err, dlock.ErrLocked) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, sayAfter)
+	defer cancel()
+	queue, err := k.client.RWMutex(k.settings.Name).Queue(ctx)
+	if err != nil || len(queue) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %v", queue[0])
 }
 
 // interruptedStatus returns the exit status after the end of ctx.

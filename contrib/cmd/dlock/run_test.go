@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// runIn runs dlock with a home directory of its own and no store.
+func runIn(t *testing.T, home string, args ...string) (*exec.Cmd, []byte) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runProgram+"=yes", "HOME="+home, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "DLOCK_DRIVER=", "DLOCK_DSN=", "DLOCK_CONFIG=")
+	out, _ := cmd.CombinedOutput()
+	return cmd, out
+}
+
+func TestRunWithoutAStoreUsesAFileOfTheUser(t *testing.T) {
+	home := t.TempDir()
+	cmd, out := runIn(t, home, "run", "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK $DLOCK_TOKEN"; "$0" run -n backup -- echo wrong; echo $?; exit 5`, os.Args[0])
+	if got := string(out); cmd.ProcessState.ExitCode() != 5 || !strings.HasPrefix(got, "backup 1\n") || !strings.HasSuffix(got, "\n121\n") || strings.Contains(got, "wrong\n") {
+		t.Errorf("%v: %s", cmd.ProcessState, out)
+	}
+	var found []string
+	_ = filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
+		if d.Name() == "locks.db" {
+			found = append(found, path)
+		}
+		return err
+	})
+	if len(found) != 1 {
+		t.Errorf("files: %q", found)
+	}
+}
+
+func TestAPathIsAStoreWithoutADriver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	if cmd, out := runIn(t, t.TempDir(), "run", "-dsn", path, "l", "--", "true"); !cmd.ProcessState.Success() {
+		t.Errorf("%s", out)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	cmd, out := runIn(t, t.TempDir(), "run", "-dsn", filepath.Join(path, "no", "directory"), "l", "--", "true")
+	if cmd.ProcessState.ExitCode() != 122 || !strings.Contains(string(out), "not run") {
+		t.Errorf("%v: %s", cmd.ProcessState, out)
+	}
+}
+
+// On SQLite, the lock of a process that is killed is free at once. That of dlock
+// stays with the process that ends the command first.
+func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "l", "--"}
+	marker := "DLOCK_TEST_TREE=" + dir
+	first := exec.Command(os.Args[0], append(args, "env", marker, "sh", "-c", `trap "" TERM; touch "$0"; while :; do sleep 1; done`, filepath.Join(dir, "ready"))...)
+	first.Env = append(os.Environ(), runProgram+"=yes")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	next := exec.Command(os.Args[0], append(args, "sh", "-c", `grep -qsz "^`+marker+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)...)
+	next.Env = first.Env
+	time.AfterFunc(100*time.Millisecond, func() { _ = first.Process.Kill() })
+	out, err := next.CombinedOutput()
+	if err != nil || string(out) != "alone\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	_ = first.Wait()
+}
