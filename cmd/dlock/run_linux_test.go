@@ -169,6 +169,13 @@ func shortStore(t *testing.T) (dsn, removable string) {
 	return dir + "?session_timeout=5s", removable + "?session_timeout=5s"
 }
 
+// longTest leaves out a test that takes as long as a session timeout.
+func longTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+}
+
 func cutOff(t *testing.T, removable string) {
 	path, _, _ := strings.Cut(removable, "?")
 	require.NoError(t, os.Remove(path))
@@ -404,6 +411,7 @@ func TestIfDlockIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 
 func TestIfTheKeeperIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	t.Parallel()
+	longTest(t)
 	dsn, _ := shortStore(t)
 	j := runJob(t, dsn, stubbornForever)
 	next := j.startNext(t, dsn)
@@ -442,6 +450,7 @@ func TestIfTheKeeperIsKilledWhileItWaitsNothingRuns(t *testing.T) {
 
 func TestAStoppedDlockKeepsItsLock(t *testing.T) {
 	t.Parallel()
+	longTest(t)
 	dsn, _ := shortStore(t)
 	stdin, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -465,6 +474,7 @@ func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
 	t.Parallel()
 	t.Run("by SIGTERM", func(t *testing.T) {
 		t.Parallel()
+		longTest(t)
 		dsn, removable := shortStore(t)
 		j := runJob(t, removable, `trap "echo asked; exit 5" TERM; echo ready; while :; do sleep 600 & wait; done`)
 		next := j.startNext(t, dsn)
@@ -491,6 +501,7 @@ func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
 
 func TestADlockThatIsKilledInTheGraceLeavesNothing(t *testing.T) {
 	t.Parallel()
+	longTest(t)
 	dsn, removable := shortStore(t)
 	j := runJob(t, removable, stubborn+`trap "echo asked" TERM; while :; do sleep 1; done`)
 	next := j.startNext(t, dsn)
@@ -570,7 +581,7 @@ func TestAWaiterSaysWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
 	runJob(t, dsn, "echo ready; exec sleep 600")
-	waiter := startJob(t, dsn, "echo wrong", "-w", "3s", "-v")
+	waiter := startJob(t, dsn, "echo wrong", "-w", "2s", "-v")
 	waiter.ends(t, 121)
 	assert.Regexp(t, `dlock run: waiting for l with 1 ahead, the first of them \S+-W-0*1 `, waiter.stderr.String())
 }

@@ -16,23 +16,24 @@ command has ended:
 %s
 Exit status: that of the command, or 128 + n if signal n ended it. Or:
 
-    2  the arguments or the config file are not valid
+    2  not run: the arguments or the config file are not valid
   121  not run: another holder has the lock, and -n or -w says not to wait
   122  not run: the store could not be reached, or failed
-  123  the lock was lost before it was released: the command was ended, or others
-       may have had the lock while it ran
+  123  the lock was lost before it was released: the command was ended, or
+       others may have had the lock while it ran
   126  not run: the file cannot be executed
   127  not run: there is no such command
 
-The command finds the lock in its environment: DLOCK_LOCK is NAME, DLOCK_NODE the
-name in the queue, and DLOCK_TOKEN the fencing token, a number that rises with
-each holder. Have the resource refuse a smaller token than it has seen. A command
-that takes NAME again waits for itself.
+The command finds the lock in its environment: DLOCK_LOCK is NAME, DLOCK_NODE
+the name in the queue, and DLOCK_TOKEN the fencing token, a number that rises
+with each holder. Have the resource refuse a smaller token than it has seen. A
+command that takes NAME again waits for itself.
 
 What holds the lock
 
 The lock is held until the command and all that it started have ended. Processes
-that are left when the command has ended get SIGTERM, and SIGKILL after the grace.
+that are left when the command has ended get SIGTERM, and SIGKILL after the
+grace (see below).
 -hold 30s keeps the lock for 30 s at least, so that a short job that cron starts
 on several machines at the same time runs once, if their clocks differ by less.
 Use it with -n. A signal ends that wait.
@@ -40,32 +41,32 @@ Use it with -n. A signal ends that wait.
 Signals
 
 SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2 are passed on to the
-command; it decides whether to end. Before the command runs, each of them ends the
-wait for the lock, with status 128 + n, and a second SIGINT does not wait until the
-queue is left. SIGINT and SIGQUIT of a terminal reach the command directly, so
-they are not passed on while dlock is in the foreground.
+command; it decides whether to end. Before the command runs, each of them ends
+the wait for the lock, with status 128 + n, and a second SIGINT does not wait
+until the queue is left. SIGINT and SIGQUIT of a terminal reach the command
+directly, so they are not passed on while dlock is in the foreground.
 
 If the lock is lost
 
 When the store cannot be reached for three quarters of the session timeout, the
 lock is lost. The command, and all that it started, get SIGTERM at once, and
-SIGKILL after the grace: an eighth of the session timeout, 10 s at most. The store
-gives the lock to nobody else before a quarter of the session timeout has passed.
-(On ZooKeeper, lease_margin replaces that quarter, and the grace is half of it.)
-If an operator removes the node or ends the session, others may have the lock at
-once, so there is no grace, only SIGKILL.
+SIGKILL after the grace: an eighth of the session timeout, 10 s at most. The
+store gives the lock to nobody else before a quarter of the session timeout has
+passed. (On ZooKeeper, lease_margin replaces that quarter, and the grace is half
+of it.) If an operator removes the node or ends the session, others may have the
+lock at once, so there is no grace, only SIGKILL.
 
-If dlock is killed, the command and all that it started get SIGKILL, and then the
-lock is released. If dlock is stopped, it keeps the lock. A second process of dlock
-holds the lock. If that one is killed, or stopped for so long that the store might
-give the lock away, the first one kills the command. On SQLite the lock is free at
-once when the second one is killed, so the command may overlap for milliseconds
-with the next one.
+If dlock is killed, the command and all that it started get SIGKILL, and then
+the lock is released. If dlock is stopped, it keeps the lock. A second process
+of dlock holds the lock. If that one is killed, or stopped for so long that the
+store might give the lock away, the first one kills the command. On SQLite the
+lock is free at once when the second one is killed, so the command may overlap
+for milliseconds with the next one.
 
 On Linux, all that the command started includes processes that have left its
 process group, such as daemons. Elsewhere it is the process group, and a command
-that reads the terminal stops. Processes with the rights of another user, as with
-sudo, cannot be killed: dlock waits until they end.
+that reads the terminal stops. Processes with the rights of another user, as
+with sudo, cannot be killed: dlock waits until they end.
 
 The store
 
