@@ -73,7 +73,7 @@ func (r *runSettings) flags() *flag.FlagSet {
 	f.SetOutput(io.Discard)
 	f.BoolVar(&r.Shared, "shared", false, "take the lock shared with other holders that take it shared")
 	f.BoolVar(&r.Try, "n", false, "fail at once if the lock is not free")
-	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: without limit for the lock, and about a minute for the store)")
+	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: no limit for the lock, and about a minute for the store)")
 	f.Var((*seconds)(&r.Hold), "hold", "keep the lock for at least this `time`, also if the command ends earlier")
 	f.BoolVar(&r.ShowsWaits, "v", false, "say who holds the lock, also if standard error is not a terminal")
 	r.store.flags(f)

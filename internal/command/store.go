@@ -39,7 +39,7 @@ type store struct {
 // flags registers the flags by which a command names its store.
 func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: "+driverVariable+" of the environment, then the config file)")
-	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there, because every user of this machine can see arguments)")
+	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there: every user of this machine can see arguments)")
 	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ... and dsn = ...\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
 }
 

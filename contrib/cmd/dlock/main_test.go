@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,11 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 				t.Fatal("the table of this test has no store for this driver")
 			}
 			dsn := open(t)
-			out, err := program(t, "demo", "-driver", name, "-dsn", dsn, "-rounds", "2", "-hold", "20ms")
+			out, err := program(t, "run", "-driver", name, "-dsn", dsn, "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK, $DLOCK_TOKEN"; exit 3`)
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !regexp.MustCompile(`^backup, [1-9]\d*\n$`).Match(out) {
+				t.Errorf("dlock run: %v: %s", err, out)
+			}
+			out, err = program(t, "demo", "-driver", name, "-dsn", dsn, "-rounds", "2", "-hold", "20ms")
 			t.Logf("%s", out)
 			if err != nil {
 				t.Error(err)
