@@ -46,7 +46,7 @@ fault-seeds: ## find the seeds that see these faults, and write them into the pa
 	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -find
 
 demo-all: need-zookeeper need-stores ## the demo with several processes on every store, each on a server that starts for it
-	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run TestTheDemo ./dlock
+	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run OnEveryStore ./dlock
 
 install-check: ## install the programs as a user does, from a proxy that serves this checkout
 	@sh scripts/install-check.sh
