@@ -106,6 +106,7 @@ func stories(t *testing.T, s setup) {
 		}
 		if s.readers(level) {
 			all["late after a read"] = lateAfterRead
+			all["snapshot while waiting"] = snapshotWhileWaiting
 		}
 		for name, story := range all {
 			t.Run(level.String()+"/"+name, func(t *testing.T) {
@@ -215,6 +216,23 @@ func newHolderWaits(t *testing.T, a account) {
 	require.NoError(t, <-wrote)
 	a.has(t, 80)
 	assert.ErrorIs(t, a.write(t, a.old), errStale)
+}
+
+// The new holder's snapshot is from before the old one's second commit, as if it
+// had waited at the fence. It must not work with that snapshot.
+func snapshotWhileWaiting(t *testing.T, a account) {
+	require.NoError(t, a.write(t, a.old))
+	tx := a.begin(t)
+	_, err := tx.ExecContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, a.write(t, a.old))
+	if err := a.pass(t.Context(), tx, "account/7", a.new); err != nil {
+		assert.True(t, retryable(err), "%v", err)
+		return
+	}
+	var balance int
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 7").Scan(&balance))
+	assert.Equal(t, 80, balance)
 }
 
 func rolledBack(t *testing.T, a account) {

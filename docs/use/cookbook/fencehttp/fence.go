@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// fence keeps the greatest token of each path in memory. A service that restarts
+// or has replicas keeps it in its database.
+type fence struct{ resources sync.Map } // from path to *resource
+
+type resource struct {
+	mu    sync.Mutex
+	token int64
+}
+
+// handler lets requests pass to next with the greatest token so far. It is for
+// the paths of resources that exist: it keeps each path that it has seen.
+func (f *fence) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		values := r.Header.Values("Dlock-Token")
+		token, err := strconv.ParseInt(strings.Join(values, ","), 10, 64)
+		switch {
+		case len(values) == 0:
+			http.Error(w, "Dlock-Token is missing", http.StatusPreconditionRequired)
+			return
+		case err != nil || token < 1:
+			http.Error(w, "Dlock-Token is not a token", http.StatusBadRequest)
+			return
+		}
+		// Read the body first: a slow client must not block the resource.
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+
+		found, _ := f.resources.LoadOrStore(r.URL.Path, new(resource))
+		res := found.(*resource)
+		res.mu.Lock() // the comparison and the handler are one step
+		defer res.mu.Unlock()
+		if token < res.token {
+			http.Error(w, "a later holder of the lock has written", http.StatusPreconditionFailed)
+			return
+		}
+		res.token = token
+		next.ServeHTTP(w, r)
+	})
+}

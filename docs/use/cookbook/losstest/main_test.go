@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/lossweep"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
+
+func Example() {
+	main()
+	// Output:
+	// paid A
+	// paid B
+	// paid C
+}
+
+// fakeBank is a bank that tells the test what is paid.
+type fakeBank struct{ pay func(invoice string) }
+
+func (fakeBank) Open(context.Context) ([]string, error) { return []string{"A", "B", "C"}, nil }
+
+func (b fakeBank) Pay(ctx context.Context, invoice string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	b.pay(invoice)
+	return nil
+}
+
+// lossweep calls payAll again and again, and loses the lock at another step each
+// time.
+func TestPayAllStopsWhenItsLockIsLost(t *testing.T) {
+	lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
+		return payAll(t.Context(), s.Client(), fakeBank{s.Write})
+	})
+}
+
+// A test of one situation takes the lock away by hand.
+func TestNothingIsPaidTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memdriver.New()
+		one, two := dlock.NewClient(store), dlock.NewClient(store)
+		defer one.Close()
+		defer two.Close()
+		var paid []string
+		err := payAll(t.Context(), one, fakeBank{func(invoice string) {
+			paid = append(paid, invoice)
+			store.Faults().ExpireAll()
+		}})
+		require.ErrorIs(t, err, dlock.ErrLost)
+		assert.Equal(t, []string{"A"}, paid)
+		require.NoError(t, payAll(t.Context(), two, fakeBank{func(string) {}}))
+	})
+}
+
+// Virtual time makes long waits short.
+func TestPayAllWaitsForAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memdriver.New()
+		one, two := dlock.NewClient(store), dlock.NewClient(store)
+		defer one.Close()
+		defer two.Close()
+		lock, err := one.RWMutex("invoices").Lock(t.Context())
+		require.NoError(t, err)
+		time.AfterFunc(time.Hour, func() { assert.NoError(t, lock.Unlock()) })
+		began := time.Now()
+		require.NoError(t, payAll(t.Context(), two, fakeBank{func(string) {}}))
+		assert.Equal(t, time.Hour, time.Since(began))
+	})
+}
+
+// careless is payAll with a fault: after a pause, ctx ends too late.
+func careless(ctx context.Context, client *dlock.Client, b bank) error {
+	return client.RWMutex("invoices").WithLock(ctx, func(ctx context.Context) error {
+		invoices, err := b.Open(ctx)
+		for _, invoice := range invoices {
+			if err == nil {
+				err = b.Pay(ctx, invoice)
+			}
+		}
+		return err
+	})
+}
+
+const carelessVariable = "DLOCK_COOKBOOK_CARELESS"
+
+// The sweep has to fail, so it runs in a process of its own.
+func TestTheFaultIsFound(t *testing.T) {
+	if os.Getenv(carelessVariable) != "" {
+		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
+			return careless(t.Context(), s.Client(), fakeBank{s.Write})
+		})
+		return
+	}
+	test := exec.Command(os.Args[0], "-test.run=^TestTheFaultIsFound$")
+	test.Env = append(os.Environ(), carelessVariable+"=1")
+	out, err := test.CombinedOutput()
+	assert.Error(t, err)
+	assert.Contains(t, string(out), `--- FAIL: TestTheFaultIsFound/paused-at-write-1`)
+	assert.Regexp(t, `write 2, "B", was made while no lock was held \(main_test\.go:\d+`, string(out))
+	assert.NotContains(t, string(out), `--- FAIL: TestTheFaultIsFound/expired`, "there the context is enough")
+}
