@@ -52,6 +52,15 @@ func TestADamagedTokenRefusesEveryWrite(t *testing.T) {
 	assert.NoFileExists(t, path)
 }
 
+func TestAFailedWriteLeavesNoTemporaryFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "prices")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	require.Error(t, write(path, 1, nil))
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, left, 3, "the directory, the token and the kernel's lock")
+}
+
 func TestOfConcurrentWritesTheGreatestTokenStays(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 10 {

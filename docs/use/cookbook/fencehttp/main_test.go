@@ -77,24 +77,21 @@ func TestTokensAreCompared(t *testing.T) {
 }
 
 func TestTheHandlerAndTheComparisonAreOneStep(t *testing.T) {
-	var inside atomic.Int32
-	var highest atomic.Int64
-	h := new(fence).handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var inside, handled atomic.Int32
+	h := new(fence).handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		assert.EqualValues(t, 1, inside.Add(1), "two requests at once")
-		defer inside.Add(-1)
 		for range 10 {
 			runtime.Gosched()
 		}
-		token, err := strconv.ParseInt(r.Header.Get("Dlock-Token"), 10, 64)
-		assert.NoError(t, err)
-		assert.LessOrEqual(t, highest.Swap(token), token)
+		inside.Add(-1)
+		handled.Add(1)
 	}))
 	var all sync.WaitGroup
-	for token := range 200 {
-		all.Go(func() { send(h, "/7", "", strconv.Itoa(token+1)) })
+	for range 100 {
+		all.Go(func() { send(h, "/7", "", "34") })
 	}
 	all.Wait()
-	assert.EqualValues(t, 200, highest.Load())
+	assert.EqualValues(t, 100, handled.Load())
 }
 
 func TestOneResourceDoesNotBlockAnother(t *testing.T) {
