@@ -55,13 +55,18 @@ func (c *counter) add(t *testing.T, stamps []stamp) {
 // holders, too.
 func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	start := stores(t)
-	const each = 4
+	const each = 10
 	var shared counter
 	want := 0
 	for _, steps := range [][]int{{1, 1, 1}, {1, 2, 2}, {2, 2, 2}, {2, 2, 3}, {3, 3, 3}} {
 		var all sync.WaitGroup
+		var programs []clients
 		for _, step := range steps {
 			c := start(step)
+			require.NoError(t, c.withLock(t.Context(), "connect", func(context.Context, []stamp) error { return nil }))
+			programs = append(programs, c)
+		}
+		for _, c := range programs {
 			all.Go(func() {
 				for range each {
 					assert.NoError(t, c.withLock(t.Context(), "stock/42", func(_ context.Context, stamps []stamp) error {
