@@ -83,14 +83,14 @@ func do(ctx context.Context, client *dlock.Client, job string) (err error) {
 	return handle(lock.Context(context.WithoutCancel(ctx)), job)
 }
 
-// handle does the work. A worker that has just finished the job may have moved it.
+// handle does the work. The file is gone if another worker has just finished.
 func handle(ctx context.Context, job string) error {
 	text, err := os.ReadFile(job)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return err
+	if err = errors.Join(err, dlock.FromContext(ctx).Err()); err != nil {
+		return err // not ctx.Err(): see the program longstep
 	}
 	log.Printf("%s: %s", filepath.Base(job), text)
 	return os.Rename(job, job+".done")
