@@ -36,7 +36,7 @@ func TestOneOfThreeMachinesRunsEachTick(t *testing.T) {
 		var mu sync.Mutex
 		var ticks []time.Time
 		begin := time.Now().Truncate(period)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*period+period/2)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*period+period/2)
 		defer cancel()
 		var all sync.WaitGroup
 		for _, m := range machines(t, 3) {
@@ -50,7 +50,7 @@ func TestOneOfThreeMachinesRunsEachTick(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Len(t, ticks, 5)
+		require.Len(t, ticks, 2)
 		for i, tick := range ticks {
 			assert.Equal(t, begin.Add(time.Duration(i+1)*period), tick)
 		}
