@@ -34,6 +34,8 @@ func pages(t *testing.T) map[string]string {
 	pages := map[string]string{
 		"README.md":       read(t, "README.md"),
 		"CONTRIBUTING.md": read(t, "CONTRIBUTING.md"),
+		"CHANGELOG.md":    read(t, "CHANGELOG.md"),
+		"SECURITY.md":     read(t, "SECURITY.md"),
 	}
 	require.NoError(t, fs.WalkDir(os.DirFS("."), ".", func(name string, _ fs.DirEntry, err error) error {
 		if path.Ext(name) == ".md" {
@@ -124,7 +126,7 @@ func compiles(t *testing.T, b block) {
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(b.text), 0o600))
 	vet := exec.Command("go", "vet", file)
-	vet.Dir = root
+	vet.Dir, vet.Env = root, append(os.Environ(), "GOWORK=") // the workspace has all drivers
 	out, err := vet.CombinedOutput()
 	assert.NoError(t, err, "%v: go vet: %s", b, out)
 	formatted, err := exec.Command("gofmt", "-l", file).CombinedOutput()
@@ -132,18 +134,24 @@ func compiles(t *testing.T, b block) {
 	assert.Empty(t, string(formatted), "%v is not as gofmt has it", b)
 }
 
-// The quick start is an example, so that its output is checked.
-func TestTheQuickStartIsTheExample(t *testing.T) {
-	for _, b := range blocks(t, "go") {
-		if b.page != "README.md" {
-			continue
-		}
-		_, functions, found := strings.Cut(b.text, "func ship(")
-		require.True(t, found)
-		assert.True(t, occurs(read(t, "example_test.go"), "func ship("+functions))
-		return
-	}
-	t.Fatal("no quick start in README.md")
+// TestTheQuickStartRuns runs the program of README.md on a store in memory.
+func TestTheQuickStartRuns(t *testing.T) {
+	all := blocks(t, "go")
+	at := slices.IndexFunc(all, func(b block) bool { return b.page == "README.md" })
+	require.GreaterOrEqual(t, at, 0, "no quick start in README.md")
+	program := strings.NewReplacer(
+		`"github.com/dlock-go/dlock/contrib/redisdriver" // the driver "redis"`, `"github.com/dlock-go/dlock/memdriver"`,
+		`dlock.Open("redis", "redis://localhost:6379"`, `dlock.Open("mem", ""`,
+	).Replace(all[at].text)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	run := exec.Command("go", "run", file)
+	run.Dir = root
+	var out, log strings.Builder
+	run.Stdout, run.Stderr = &out, &log
+	require.NoError(t, run.Run(), "%s", &log)
+	assert.Equal(t, "shipping, with a token above zero: true\n", out.String())
+	assert.Contains(t, log.String(), "dlock: session began")
 }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -218,6 +226,8 @@ func TestEveryCommandExists(t *testing.T) {
 				hasFlags(t, b, words[3], words[4:])
 			case words[0] == "dlock":
 				hasFlags(t, b, words[1], words[2:])
+			case strings.HasPrefix(line, "go install ./"):
+				assert.Contains(t, readAll(t, words[2]), "\nfunc main() ", "%v: %s", b, line)
 			case words[0] == "sh":
 				for _, path := range words[1:] {
 					_, err := os.Stat(filepath.Join(root, path))
@@ -333,24 +343,36 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 	out, err := help.CombinedOutput()
 	require.NoError(t, err, "%v: dlock %s -h: %s", b, command, out)
 	for _, arg := range args {
+		if arg == "--" {
+			break // a command of the user's follows
+		}
 		if strings.HasPrefix(arg, "-") {
 			assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(arg)+`\b`, string(out), "%v: dlock %s has no flag %s", b, command, arg)
 		}
 	}
 }
 
-func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
-	page := read(t, "docs/operate/operating.md")
+func TestTroubleshootingNamesEveryMessageOfTheLog(t *testing.T) {
+	page := read(t, "docs/operate/troubleshooting.md")
 	code := readTree(t, "recipes", func(name string) bool {
 		return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 	})
 	var logged []string
-	for _, m := range regexp.MustCompile(`(?i)logger(?:\(\))?\.(?:Debug|Info|Warn|Error)\("([^"]+)"`).FindAllStringSubmatch(code, -1) {
+	for _, m := range regexp.MustCompile(`(?i)(?:logger|alarms)(?:\(\))?\.(?:Debug|Info|Warn|Error)\("([^"]+)"`).FindAllStringSubmatch(code, -1) {
 		logged = append(logged, m[1])
 		assert.Contains(t, page, "| `"+m[1]+"` |")
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(dlock: [^`]+)`").FindAllStringSubmatch(page, -1) {
 		assert.Contains(t, logged, m[1], "this is not logged")
+	}
+}
+
+func TestTroubleshootingNamesEveryError(t *testing.T) {
+	page := read(t, "docs/operate/troubleshooting.md")
+	exported := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllStringSubmatch(read(t, "api.go"), -1)
+	require.Greater(t, len(exported), 10)
+	for _, m := range exported {
+		assert.Contains(t, page, "| `"+m[1]+"` |")
 	}
 }
 
