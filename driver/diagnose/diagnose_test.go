@@ -128,6 +128,30 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+func TestAServerThatRefusesTheClientsCertificate(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: testenv.Pool(t, certs.CA)}
+	host := doctortest.Listen(t, func(c net.Conn) {
+		secure := tls.Server(c, config)
+		if secure.Handshake() == nil {
+			_, _ = io.Copy(io.Discard, secure)
+		}
+	})
+	for _, own := range []testenv.Pair{{}, certs.Stranger, certs.Client} {
+		found := run(t, diagnose.Store{Hosts: []string{host}, Timeout: timeout, TLS: func(host string) (*tls.Config, error) {
+			config, err := dsn.TLS{CA: certs.CA, Cert: own.Cert, Key: own.Key, ServerName: host}.Config()
+			return config, err
+		}})
+		f := found[driver.CheckTLS][0]
+		if own == certs.Client {
+			assert.NotEqual(t, driver.Problem, f.Level, "%v", f)
+			continue
+		}
+		assert.Equal(t, driver.Problem, f.Level, "%v", f)
+		assert.Contains(t, f.Advice, "client certificate")
+	}
+}
+
 func TestAServerThatHasNoTLS(t *testing.T) {
 	st := diagnose.Store{Hosts: []string{doctortest.Listen(t, silence)},
 		TLS:      func(string) (*tls.Config, error) { return &tls.Config{}, nil },
