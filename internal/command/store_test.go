@@ -69,7 +69,7 @@ func TestAStoreThatIsNoneIsRefused(t *testing.T) {
 		says  string
 	}{
 		{store{driver: "mem"}, "-driver mem excludes nobody"},
-		{store{driver: "frob"}, `unknown driver "frob": this program has the drivers mem, redis, sqlite, zk, and github.com/dlock-go/dlock/contrib/cmd/dlock has all`},
+		{store{driver: "frob"}, `unknown driver "frob": this program has the drivers ` + strings.Join(dlock.Drivers(), ", ") + ", and github.com/dlock-go/dlock/contrib/cmd/dlock has all"},
 		{store{dsn: "zk://zk1/locks"}, "-dsn needs the -driver"},
 		{store{dsn: "locks.db"}, "-dsn needs the -driver"},
 	} {
