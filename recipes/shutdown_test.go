@@ -161,7 +161,7 @@ func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
 				c = w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) {
 					if i.Lock == "q" {
 						go func() { done <- c.Shutdown(bg) }()
-						time.Sleep(1) // until it has begun
+						time.Sleep(time.Nanosecond) // until it has begun
 					}
 				}}))...)
 				l, err := c.RWMutex("other", opts...).Lock(bg)
@@ -197,7 +197,7 @@ func TestShutdownBeforeTheCohortAdmitsACallRefusesIt(t *testing.T) {
 		done := make(chan error, 1)
 		begins := firstErr{bg, new(sync.Once), func() {
 			go func() { done <- c.Shutdown(bg) }()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}}
 		call := c.rlock(begins)
 		time.Sleep(soon)
@@ -286,7 +286,8 @@ func TestShutdownWithoutAContextOrAClient(t *testing.T) {
 	require.NoError(t, new(recipes.Client).Shutdown(bg))
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		require.EqualError(w, c.Shutdown(nil), "dlock: shutdown: nil context") //nolint:staticcheck
+		//lint:ignore SA1012 a mistake of the caller
+		require.EqualError(w, c.Shutdown(nil), "dlock: shutdown: nil context")
 		w.unlock(w.won(c.lock(bg)))
 	})
 }

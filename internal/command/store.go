@@ -124,7 +124,7 @@ func readConfigFile(path string) (source, error) {
 		value = strings.TrimSpace(value)
 		switch {
 		case field == nil:
-			return source{}, fmt.Errorf("line %d is neither driver = ... nor dsn = ...", n)
+			return source{}, fmt.Errorf("line %d sets neither driver nor dsn", n)
 		case *field != "":
 			return source{}, fmt.Errorf("line %d gives a second %s", n, strings.TrimSpace(key))
 		case value == "":

@@ -98,7 +98,7 @@ func TestANamedConfigFileIsRead(t *testing.T) {
 
 func TestABadConfigFileIsRefusedWithoutItsPassword(t *testing.T) {
 	for text, says := range map[string]string{
-		"drivr = redis":               "line 1 is neither driver = ... nor dsn = ...",
+		"drivr = redis":               "line 1 sets neither driver nor dsn",
 		"# x\nredis://alice:geheim@h": "line 2 is neither",
 		"dsn":                         "line 1 has no value",
 		"dsn = a\n\ndsn = redis://alice:geheim@h":  "line 3 gives a second dsn",
