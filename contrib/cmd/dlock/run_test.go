@@ -48,7 +48,7 @@ func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
-	cmd, out := runIn(t, t.TempDir(), "run", "-dsn", filepath.Join(path, "no", "directory"), "l", "--", "true")
+	cmd, out := runIn(t, t.TempDir(), "run", "-dsn", filepath.Join(t.TempDir(), "missing", "locks.db"), "l", "--", "true")
 	if cmd.ProcessState.ExitCode() != 122 || !strings.Contains(string(out), "not run") {
 		t.Errorf("%v: %s", cmd.ProcessState, out)
 	}
