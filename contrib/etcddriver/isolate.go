@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -18,11 +19,15 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 	if i.SessionTimeout > 0 {
 		s.timeout = i.SessionTimeout
 	}
-	part := &connector{settings: &s, dial: slices.Clone(c.dial)}
+	part := &connector{settings: &s, existing: c.existing, dial: slices.Clone(c.dial), trusted: new(atomic.Bool)}
 	if i.Dial != nil {
 		part.dial = append(part.dial, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return i.Dial(ctx, "tcp", addr) }))
 	}
 	remove := func(ctx context.Context) error {
+		c, err := c.following()
+		if err != nil {
+			return err
+		}
 		client, err := c.client(ctx)
 		if err != nil {
 			return c.connectError(ctx, err)

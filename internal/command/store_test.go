@@ -99,7 +99,7 @@ func TestANamedConfigFileIsRead(t *testing.T) {
 func TestABadConfigFileIsRefusedWithoutItsPassword(t *testing.T) {
 	for text, says := range map[string]string{
 		"drivr = redis":               "line 1 sets neither driver nor dsn",
-		"# x\nredis://alice:geheim@h": "line 2 is neither",
+		"# x\nredis://alice:geheim@h": "line 2 sets neither",
 		"dsn":                         "line 1 has no value",
 		"dsn = a\n\ndsn = redis://alice:geheim@h":  "line 3 gives a second dsn",
 		"dsn = " + strings.Repeat("geheim", 1<<14): "too long",
