@@ -58,7 +58,7 @@ func run(t *testing.T, o Options) (passed bool, out string, err error) {
 }
 
 func TestASoundStorePasses(t *testing.T) {
-	passed, out, err := run(t, Options{Cases: "rule02|diagnose"})
+	passed, out, err := run(t, Options{Cases: "rule02|rule07|diagnose"})
 	require.NoError(t, err)
 	assert.True(t, passed, out)
 	assert.Contains(t, out, "checking rule02\n")
@@ -66,6 +66,7 @@ func TestASoundStorePasses(t *testing.T) {
 	assert.Contains(t, out, "not checked: Config.RemoveQueue is nil")
 	assert.Contains(t, out, "diagnose                          checked (4 cases)")
 	assert.NotContains(t, out, "--- ")
+	assert.NotContains(t, out, "Config.RemoveNode")
 	passed, out, err = run(t, Options{Cases: "rule02/sequence", Verbose: true})
 	require.NoError(t, err)
 	assert.True(t, passed, out)

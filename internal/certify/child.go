@@ -6,6 +6,7 @@ package certify
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -79,10 +80,29 @@ func (k *kit) run(t *testing.T) {
 	if _, ok := s.(leased); ok {
 		config.Pause = func(_ *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(leased).Lease(), d) }
 	}
+	if err := driver.Remove(t.Context(), s, "q", driver.Place{}); !errors.Is(err, errors.ErrUnsupported) {
+		config.RemoveNode = removeNode
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	dlocktest.Run(t, config)
+}
+
+// removeNode removes a node as an operator does.
+func removeNode(t *testing.T, c driver.Connector, queue, name string) {
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	info, err := driver.Read(t.Context(), s, queue, name)
+	if err == nil {
+		err = driver.Remove(t.Context(), s, queue, driver.Place{Node: info.Node, Token: info.Token})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // leased is a session that shows its lease.
