@@ -108,7 +108,9 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 // session or node is lost meanwhile, it rejoins the queue. On error no node is
 // left behind.
 func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
-	defer c.client.watchSilence()()
+	if c.client.live.Load() == nil {
+		defer c.client.watchSilence()()
+	}
 	defer func() {
 		if c.slow != nil {
 			c.slow.Stop()

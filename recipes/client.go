@@ -99,7 +99,9 @@ func (c *Client) Ping(ctx context.Context) error {
 		return fmt.Errorf("dlock: ping: %w", err)
 	}
 	defer c.endCall()
-	defer c.watchSilence()()
+	if c.live.Load() == nil {
+		defer c.watchSilence()()
+	}
 	err := c.onSession(ctx, func(s *session) error {
 		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
 		return err
@@ -214,6 +216,16 @@ func (c *Client) beginCall() error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// drains reports whether Shutdown or Close has begun.
+func (c *Client) drains() bool {
+	select {
+	case <-c.draining:
+		return true
+	default:
+		return false
+	}
 }
 
 // beginRequest is beginCall for a call of the user, which Shutdown refuses.

@@ -82,7 +82,9 @@ func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
 		return nil, lockError(q.name, err)
 	}
 	defer q.client.endCall()
-	defer q.client.watchSilence()()
+	if q.client.live.Load() == nil {
+		defer q.client.watchSilence()()
+	}
 	err = q.client.onSession(ctx, func(s *session) (err error) {
 		contenders, err = s.contenders(ctx, q.name)
 		return err

@@ -47,6 +47,20 @@ func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *L
 	return h, h.addLock(w.exclusive)
 }
 
+// enlist makes Shutdown wait for the hold's last Unlock. It returns false if no
+// lock may be granted any more. It must be called before the first Lock of the
+// hold is returned.
+func (h *hold) enlist() bool {
+	h.enlisted = h.queue.client.holds.begin()
+	return h.enlisted
+}
+
+func (h *hold) discharge() {
+	if h.enlisted {
+		h.queue.client.holds.end()
+	}
+}
+
 // addLock adds a Lock to the hold. It is called with mu held, or before the
 // hold is published.
 func (h *hold) addLock(exclusive bool) *Lock {

@@ -63,27 +63,3 @@ func (c *Client) drain() {
 		a.cancel(ErrClosed)
 	}
 }
-
-// drains reports whether Shutdown or Close has begun.
-func (c *Client) drains() bool {
-	select {
-	case <-c.draining:
-		return true
-	default:
-		return false
-	}
-}
-
-// enlist makes Shutdown wait for the hold's last Unlock. It returns false if no
-// lock may be granted any more. It must be called before the first Lock of the
-// hold is returned.
-func (h *hold) enlist() bool {
-	h.enlisted = h.queue.client.holds.begin()
-	return h.enlisted
-}
-
-func (h *hold) discharge() {
-	if h.enlisted {
-		h.queue.client.holds.end()
-	}
-}

@@ -13,7 +13,7 @@ const silentAfter = 5 * time.Second
 // the first session does not begin in time. The caller must call stop when its
 // call ends.
 func (c *Client) watchSilence() (stop func()) {
-	if c.live.Load() != nil || c.silent.Load() {
+	if c.silent.Load() {
 		return func() {}
 	}
 	t := time.AfterFunc(silentAfter, func() {
