@@ -104,9 +104,9 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	return l, nil
 }
 
-// contend waits for the lock until own accepts the granted entry. If the
-// session or node is lost meanwhile, it rejoins the queue. On error no node is
-// left behind.
+// contend joins the queue and waits until the entry is granted and own accepts
+// it. If the session or node is lost meanwhile, contend rejoins the queue. On
+// error no node is left behind.
 func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence()()
@@ -144,7 +144,7 @@ func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) e
 	}
 	granted := false
 	defer func() {
-		// Also after ErrVanished, because the server that listed the queue without
+		// Abandon even after ErrVanished, because the server whose list lacked
 		// the node may be wrong.
 		if !granted {
 			e.Abandon()
@@ -317,7 +317,8 @@ func (c *call) Answered() {
 	}
 }
 
-// holdAlone grants the entry to a hold of its own (no retention).
+// holdAlone returns the Lock of a granted entry that, without retention, no
+// other goroutine will use.
 func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e, nil)
 	if !h.enlist() {

@@ -41,13 +41,13 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // whether logSilence has logged
+	silent  atomic.Bool             // whether a silent store was logged: once per client
 	dialing dialing
 
-	draining chan struct{} // closed when Shutdown or Close begins: no lock is granted any more
+	draining chan struct{} // closed when Shutdown or Close begins; then no lock is granted
 	done     chan struct{} // closed when Close begins
 	calls    *calls
-	holds    *calls // not a call each, but a hold whose last Unlock is awaited by Shutdown
+	holds    *calls // holds that have not ended; Shutdown waits for them
 
 	cohorts cohorts
 	engine  engine.Client
@@ -228,7 +228,8 @@ func (c *Client) drains() bool {
 	}
 }
 
-// beginRequest is beginCall for a call of the user, which Shutdown refuses.
+// beginRequest is beginCall for calls by users, which fail once Shutdown has
+// begun.
 func (c *Client) beginRequest() error {
 	if c.drains() {
 		return ErrClosed
@@ -251,8 +252,8 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// closedOr returns ErrClosed if the client is closed, and otherwise err. Errors
-// of a closed client are only consequences of Close.
+// closedOr returns ErrClosed if the client is closed, and otherwise err. After
+// Close, other errors are only its consequences.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:

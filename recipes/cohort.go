@@ -73,8 +73,8 @@ func (c *cohort) admitWaiters() {
 	c.detachIfOthersWait()
 }
 
-// detachIfOthersWait stops the sharing of the entry if another client waits for
-// it.
+// detachIfOthersWait calls detach if another client is known to wait for the
+// lock.
 func (c *cohort) detachIfOthersWait() {
 	if c.shared != nil && c.shared.others == waiting {
 		c.detach()
@@ -136,7 +136,7 @@ func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	switch {
 	case len(s.holds) > 0:
 		return false
-	case c.shared != s: // dropped by the cohort
+	case c.shared != s: // the cohort has already dropped this entry
 		return true
 	case !s.spent() && len(c.waiters) == 0 && s.others != waiting && !s.entry.IsRenamed():
 		s.keepIdle()

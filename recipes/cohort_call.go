@@ -12,7 +12,7 @@ type waiter struct {
 	want    *want
 	granted chan *Lock
 	failed  chan error
-	queued  bool // guarded by cohort.mu; as in call
+	queued  bool // guarded by cohort.mu; see call.queued
 }
 
 // cohortCall contends for a node on behalf of all waiters of a cohort. A waiter
@@ -174,7 +174,7 @@ func (c *cohort) giveUp(call *call, w *waiter) {
 	c.noteProgress(call, i)
 	c.waiters = slices.Delete(c.waiters, i, i+1)
 	c.fitCall()
-	c.admitWaiters() // it may have blocked those behind it
+	c.admitWaiters() // w may have blocked the waiters behind it
 	ended := c.unwanted()
 	c.mu.Unlock()
 	if ended != nil {

@@ -26,7 +26,7 @@ type sharedEntry struct {
 	cancel context.CancelFunc // stops lookForOthers
 }
 
-// others is whether contenders outside the cohort wait for the lock.
+// others says whether contenders outside the cohort wait for the lock.
 type others int
 
 const (
@@ -99,7 +99,6 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// retire stops the entry's idle timer and queue watch.
 func (s *sharedEntry) retire() {
 	if s.idle != nil {
 		s.idle.Stop()

@@ -74,7 +74,8 @@ func FromContext(ctx context.Context) *Lock {
 	return nil
 }
 
-// nearest is a key to which every heldContext has a value.
+// nearest is the context key by which FromContext finds the nearest heldContext
+// of any lock.
 type nearest struct{}
 
 // heldContext is a context that belongs to a Lock.
@@ -95,7 +96,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.lock.hold.queue.name))
 }
 
-// newContext is called with mu held.
+// newContext returns a child of parent that the end of the Lock cancels. If the
+// Lock has ended, the child is already cancelled. It is called with mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}

@@ -240,8 +240,8 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// hooked runs before ahead of each Watch, for example to recreate the queue
-// between a holder's List and Watch.
+// hooked makes sessions that call before at the start of each Watch, for
+// example to recreate the queue between a holder's List and Watch.
 type hooked struct {
 	driver.Connector
 	before func(name string)

@@ -56,7 +56,7 @@ func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
 		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 			switch {
 			case r.Op == faults.OpWatch && r.Stage == faults.StageRequest && r.Nth == 1:
-				return faults.Fault{EndWatchAfter: time.Second} // so the holder searches
+				return faults.Fault{EndWatchAfter: time.Second} // makes the holder search for its node
 			case r.Op == faults.OpRead && r.Stage == faults.StageRequest && r.Nth == 1:
 				close(search)
 				return faults.Fault{Delay: time.Second}

@@ -71,7 +71,7 @@ func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 						lists.Add(1)
 					}
 					if lists.Load() > 10_000 {
-						return faults.Fault{} // fail instead of hanging
+						return faults.Fault{} // so that the test fails instead of hanging
 					}
 					return faults.Fault{EndWatchAfter: time.Microsecond}
 				})

@@ -72,8 +72,9 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 	})
 }
 
-// The error of a context that ended by a loss is context.Canceled, so whatever
-// the library returns for such a context has to tell of the loss.
+// A context that ended because of a loss has the error context.Canceled, which
+// says nothing of the loss, so errors of calls with that context must match
+// ErrLost.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
@@ -85,7 +86,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 		l := w.won(c.lock(bg))
 		ctx := l.Context(bg)
 		w.store.Faults().RemoveNode("q", l.Node())
-		time.Sleep(soon) // until the node is watched
+		time.Sleep(soon) // until the client watches the node and finds it gone
 		require.ErrorIs(w, ctx.Err(), context.Canceled)
 		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 

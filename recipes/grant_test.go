@@ -105,8 +105,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, so only Unlock can have ended the
-// watch.
+// The store refuses to remove the node, whose removal would end the watch, too.
+// So if no watch is left, Unlock has stopped it.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

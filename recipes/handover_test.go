@@ -154,8 +154,8 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode makes a waiter lose its node by calling both at a given stage of its
-// wait. The waiter must then get the lock with a new node.
+// loseNode calls both, a function of bothOrders, at the given point of a wait, so
+// that the waiter loses its node. The waiter must get the lock with a new node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))

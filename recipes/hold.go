@@ -117,7 +117,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return nil, false, false
 	}
 	for _, l := range h.locks {
-		for _, c := range l.contexts { // they stay there, so that an Unlock that comes first ends them, too
+		for _, c := range l.contexts { // not removed here, so that a concurrent Unlock cancels them, too
 			if c.Err() == nil {
 				contexts = append(contexts, c)
 			}
@@ -188,7 +188,7 @@ func (h *hold) exclusive() bool {
 	return slices.ContainsFunc(h.locks, func(l *lockState) bool { return l.exclusive })
 }
 
-// mode is called with mu held.
+// mode returns how the lock is held now. It is called with mu held.
 func (h *hold) mode() Mode {
 	if h.exclusive() {
 		return Exclusive
@@ -217,7 +217,7 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// dropLock is called with mu held.
+// dropLock removes an unlocked Lock from the hold. It is called with mu held.
 func (h *hold) dropLock(l *lockState) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *lockState) bool { return other == l })
 }

@@ -21,11 +21,11 @@ func WithLeakLog() Option {
 	return func(o *options) { o.leakLog = true }
 }
 
-// handle is what all copies of a Lock, and its contexts, refer to, and nothing
-// else does. It is nil without WithLeakLog.
+// handle becomes garbage when the program has dropped a Lock: only the copies of
+// the Lock and its contexts refer to it. Without WithLeakLog there is none.
 type handle struct{ state *lockState }
 
-// site is a position in the program.
+// site is a position in the source code.
 type site struct {
 	file string
 	line int
@@ -33,8 +33,8 @@ type site struct {
 
 func (s site) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
-// logDropped returns a Lock with the state of l that is logged when it is
-// dropped.
+// logDropped returns a copy of l that is logged if the program drops it without
+// Unlock.
 func (l *Lock) logDropped() *Lock {
 	type dropped struct {
 		*lockState
@@ -45,7 +45,8 @@ func (l *Lock) logDropped() *Lock {
 	return &Lock{lockState: l.lockState, handle: h}
 }
 
-// dropped runs on the goroutine of the runtime for cleanups, and must not block.
+// dropped logs a Lock that the garbage collector has found unreachable, unless
+// it was unlocked. The runtime calls it and must not be blocked.
 func (l *lockState) dropped(taken site) {
 	q := l.hold.queue
 	l.hold.mu.Lock()
@@ -54,7 +55,7 @@ func (l *lockState) dropped(taken site) {
 	if unlocked {
 		return
 	}
-	q.client.spawn(func() { // not after Close, which ends all locks
+	q.client.spawn(func() { // no-op after Close, which ends all locks
 		q.options.alarms().Warn("dlock: a lock was dropped without Unlock and stays held",
 			"lock", q.name, "node", l.hold.entry.Place().Name, "taken", taken.String())
 	})

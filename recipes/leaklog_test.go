@@ -18,8 +18,8 @@ import (
 
 const stays = `msg="dlock: a lock was dropped without Unlock and stays held"`
 
-// leaks is a client with WithLeakLog, in real time, because cleanups run outside
-// of a test's bubble.
+// leaks is a client with WithLeakLog. Its tests run in real time, because the
+// runtime runs cleanups outside of synctest bubbles.
 type leaks struct {
 	*testing.T
 	*recipes.Client
@@ -36,7 +36,8 @@ func newLeaks(t *testing.T, opts ...recipes.Option) *leaks {
 	return l
 }
 
-// on runs f on a stack of its own, which keeps nothing alive afterwards.
+// on runs f on a goroutine of its own, so that no stack keeps the values of f
+// alive afterwards.
 func on(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -61,8 +62,9 @@ func (l *leaks) awaitLog(text string) {
 	}, time.Minute, time.Millisecond, "the log has no %q", text)
 }
 
-// quiet requires that no lock but those of quiet itself is logged as dropped,
-// although garbage was collected.
+// quiet requires that the named lock is not logged as dropped. To be sure that
+// the garbage collector had the chance to find it, quiet drops other locks first
+// and waits until those are logged.
 func (l *leaks) quiet(lock string) {
 	l.Helper()
 	for range 3 {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is inWorld with sessions that outlast the test unless their
-// client ends them.
+// inPatientWorld is inWorld with a session timeout of an hour, so that lost
+// sessions stay in the store until their client ends them.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)

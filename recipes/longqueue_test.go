@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing tracks the lists that its sessions returned by weak pointers, to see
-// which are kept in memory.
+// listing is a connector with weak pointers to the lists that its sessions have
+// returned, which show whether the client keeps any of them in memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]

@@ -69,7 +69,7 @@ func TestAFullQueueRefusesAContender(t *testing.T) {
 	}
 }
 
-// The limit is about waiting, so a reader that readers do not block is welcome.
+// WithMaxQueue limits waiting, so it must not refuse a reader behind readers.
 func TestAFullQueueOfReadersAdmitsAReader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithMaxQueue(1))
@@ -129,14 +129,14 @@ func TestTheLimitCountsTheGoroutinesOfACohort(t *testing.T) {
 		w.waits(waiting)
 		require.EqualError(w, w.failed(c.rlock(bg)), "dlock: q: queue full: 2 ahead, and the limit of WithMaxQueue is 2")
 
-		theirs := w.client("b", opts...).lock(bg) // only the node is ahead
+		theirs := w.client("b", opts...).lock(bg) // one node is ahead, though two goroutines use it
 		w.waits(theirs)
 		w.unlock(l)
 		w.unlock(w.won(waiting))
 		held := w.won(theirs)
 		require.NoError(w, held.Err())
 
-		first := c.lock(bg) // its node is second
+		first := c.lock(bg) // its node is behind that of b
 		w.waits(first)
 		require.ErrorIs(w, w.failed(c.lock(bg)), recipes.ErrQueueFull, "behind the node of b and a goroutine")
 		third := w.client("d")
@@ -159,7 +159,7 @@ func TestAGoroutineWhoseCohortRejoinsIsNotRefused(t *testing.T) {
 		w.waits(second)
 		w.unlock(l)
 		held := w.won(first)
-		w.waits(waiting) // its node is third
+		w.waits(waiting) // rejoined behind b and c, where a new call would be refused
 		w.unlock(held)
 		w.unlock(w.won(second))
 		w.unlock(w.won(waiting))

@@ -48,8 +48,8 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 	})
 }
 
-// earlyConn is a driver whose watches always end at once, which rule 6 of
-// package driver permits.
+// earlyConn makes sessions whose watches end at once, which package driver
+// permits (rule 6).
 type earlyConn struct {
 	driver.Connector
 	lists *atomic.Int64
@@ -119,7 +119,7 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 	})
 }
 
-// refuse makes sessions that refuse Replace permanently.
+// refuse makes sessions whose Replace always returns a permanent error.
 type refuse struct {
 	driver.Connector
 	n *atomic.Int64
@@ -206,7 +206,8 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn omits the last node from its first list of several nodes.
+// forgetfulConn makes sessions whose first list with several nodes lacks the
+// last one.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

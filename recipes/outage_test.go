@@ -107,8 +107,8 @@ var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
 }
 
-// endingAt returns a connector that ends a session at each of its first
-// requests for op.
+// endingAt returns a connector that ends the session at each request for op, up
+// to the given number of requests.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {
@@ -149,7 +149,7 @@ func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
 	})
 }
 
-// deadAddress gives up after five seconds.
+// deadAddress is a connector whose Connect times out after five seconds.
 type deadAddress struct{ dials atomic.Int64 }
 
 func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
@@ -448,7 +448,7 @@ func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	return w.failed(c)
 }
 
-// asked records when its sessions list and watch.
+// asked is a connector that records when its sessions call List and Watch.
 type asked struct {
 	driver.Connector
 	mu sync.Mutex

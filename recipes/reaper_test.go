@@ -20,7 +20,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting makes sessions that refuse to delete nodes in queues below
+// undeleting makes sessions whose Delete fails with err in queues below
 // "refused".
 type undeleting struct {
 	driver.Connector
@@ -56,8 +56,8 @@ func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Pl
 	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
 }
 
-// refuse makes a client that takes and unlocks n locks whose nodes the store
-// refuses to remove.
+// refuse returns a client that has taken and unlocked n locks, whose nodes stay
+// because every Delete fails with the error why.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
 	w.Helper()
 	store := &undeleting{Connector: w.store, err: why}

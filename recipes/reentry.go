@@ -9,8 +9,8 @@ import (
 // Goroutines have no identity, so a holder that takes its lock again is
 // recognised by a context from [Lock.Context].
 
-// holdsKey is the key to which a context of [Lock.Context] has a heldIn as its
-// value.
+// holdsKey is the context key under which a context of [Lock.Context] stores its
+// heldIn, for one client and lock name.
 type holdsKey struct {
 	client *Client
 	name   string
@@ -43,7 +43,8 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside hides the Locks that its parent context belongs to.
+// outside is the context of WithoutReentry: it hides the Locks that its parent
+// belongs to.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {

@@ -94,7 +94,7 @@ func TestAnIdleReadersEntryDoesNotKeepOutAWriterOfTheCohort(t *testing.T) {
 			w.unlock(w.won(c.rlock(bg)))
 			assert.Len(w, w.names(), 1)
 			w.unlock(w.won(c.lock(bg)))
-			w.unlock(w.won(c.rlock(bg))) // on the writer's entry
+			w.unlock(w.won(c.rlock(bg))) // reuses the node that was created for the writer
 			w.unlock(w.won(c.lock(bg)))
 			time.Sleep(time.Hour)
 		}
@@ -210,7 +210,6 @@ func TestACohortGrantsTheLockInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A waiter that gives up does not cost the cohort its place in the queue.
 func TestAWaiterThatGivesUpLeavesThePositionInTheQueueToTheCohort(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
@@ -300,7 +299,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 						w.unlock(held)
 					}
 					harm(w, c, held.Node())
-					time.Sleep(time.Second) // for a heartbeat and the end of the watch
+					time.Sleep(time.Second) // until the client notices the harm
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
@@ -1013,9 +1012,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent context that runs code in the middle of Unlock, when
-// the Lock has ended but its cohort's turn has not. It relies on Unlock
-// unregistering from the parent at that point.
+// duringUnlock is a parent context that calls run in the middle of Unlock, when
+// the Lock is no longer held but the turn of its cohort has not ended. It relies
+// on Unlock unregistering from the parent at that point.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1031,8 +1030,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks a Lock and runs run in between, when the Lock has ended
-// but its cohort's turn has not.
+// unlockWith unlocks l and calls run in the middle of Unlock, when l is no longer
+// held but the turn of its cohort has not ended.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0

@@ -9,7 +9,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// session is a session that may still exist in the store.
+// session is a session of the client that may still exist in the store, even if
+// it is lost.
 type session struct {
 	*engine.Session
 	client *Client

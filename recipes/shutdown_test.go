@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// shutdown starts a Shutdown and returns once it has returned or waits.
+// shutdown calls Shutdown on a goroutine, and returns once that call has returned
+// or is blocked. The channel receives its result.
 func (c *client) shutdown(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(ctx) }()
@@ -112,8 +113,8 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	}
 }
 
-// A holder keeps Shutdown from closing the client, which would end the wait as
-// well.
+// A lock is held throughout, so that Shutdown does not close the client. Close
+// would end the wait, too.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 	for name, opts := range withAndWithoutRetention {
 		t.Run(name+"/connecting", func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 				l, err := c.RWMutex("other").Lock(bg)
 				require.NoError(w, err)
 				call := c.lock(bg)
-				w.waits(call) // in a pause between retries
+				w.waits(call) // call pauses between retries
 				done := c.shutdown(bg)
 				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
 				w.open(done)
@@ -161,7 +162,7 @@ func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
 				c = w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) {
 					if i.Lock == "q" {
 						go func() { done <- c.Shutdown(bg) }()
-						time.Sleep(time.Nanosecond) // until it has begun
+						time.Sleep(time.Nanosecond) // until Shutdown has begun
 					}
 				}}))...)
 				l, err := c.RWMutex("other", opts...).Lock(bg)
@@ -247,7 +248,7 @@ func TestShutdownPrefersSuccess(t *testing.T) {
 	inWorld(t, func(w *world) {
 		over, cancel := context.WithCancel(bg)
 		cancel()
-		for range 20 { // select chooses at random
+		for range 20 { // repeat, because a select with several ready cases chooses at random
 			c := w.client("a")
 			w.unlock(w.won(c.lock(bg)))
 			require.NoError(w, c.Shutdown(over))

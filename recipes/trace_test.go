@@ -71,8 +71,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns hooks that append their name and the caller found in their
-// context to seen.
+// callers returns hooks that append to seen their name and the caller that their
+// context stores, so that tests see whose context a hook gets.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)
@@ -377,7 +377,7 @@ func TestTheEndOfAHoldIsReportedWithItsMode(t *testing.T) {
 		w.unlock(outer, inner) // shared since the Unlock of outer
 
 		noticed := w.won(c.lock(bg))
-		time.Sleep(soon) // until the node is watched
+		time.Sleep(soon) // until the client watches the node
 		remove(noticed)
 		<-noticed.Lost()
 		require.ErrorIs(w, noticed.Unlock(), recipes.ErrLost)

@@ -22,8 +22,8 @@ func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches requires that err matches exactly the errors in want, out of all
-// errors of the package.
+// matches requires that err matches the errors in want, and none of the other
+// errors that locks return.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{

@@ -69,8 +69,8 @@ func (c *client) session() driver.Session {
 	return faults.Unwrap(c.last)
 }
 
-// placeOnly returns the store with a Create that returns neither watch nor
-// list, so that waiters have to list and watch by themselves.
+// placeOnly returns a connector whose Create returns neither a watch nor the
+// nodes ahead, so that waiters have to list and watch by themselves.
 func (w *world) placeOnly() driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
@@ -90,8 +90,8 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// connecting returns a client that connects with its first call, and is closed
-// after the test.
+// connecting returns a client that has not connected yet. It is closed after the
+// test.
 func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	conn := &connector{Connector: c}
 	cl := &client{recipes.NewClient(conn, opts...), conn}
@@ -99,8 +99,8 @@ func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	return cl
 }
 
-// lose loses the session's next request for op or, if committed, only its
-// reply.
+// lose makes the network lose the session's next request for op. If committed,
+// the request reaches the store, and only the reply is lost.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -128,8 +128,8 @@ type result struct {
 	err  error
 }
 
-// going starts f and returns once it has returned or blocks. The channel
-// receives the result.
+// going calls f on a goroutine, and returns once f has returned or is blocked.
+// The channel receives the result of f.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -148,7 +148,8 @@ func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan resul
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won requires that a call has got its lock, and returns it.
+// won requires that the call whose result c receives has been granted the lock,
+// and returns the Lock.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()

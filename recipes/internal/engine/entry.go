@@ -29,11 +29,12 @@ type Entry struct {
 	spec    Spec
 	number  int64 // the grant's number in the session, from 1; set by Session.add
 
-	// first is what Create returned: possibly the nodes ahead and a watch, each
-	// cleared when used. It needs no mutex, because only one goroutine at a
-	// time waits with, grants or removes an entry.
+	// first is the result of Create. Its nodes ahead and its watch are cleared
+	// once used. It needs no mutex, because only one goroutine at a time waits
+	// with, grants or removes an entry.
 	first driver.Joined
-	// listed identifies the last list of the queue. It needs no mutex either.
+	// listed identifies the latest list of the queue. Like first, it needs no
+	// mutex.
 	listed list
 
 	mu       sync.Mutex
@@ -42,7 +43,7 @@ type Entry struct {
 	since    time.Time                  // when granted; zero before
 	lost     func(Loss) (report func()) // set by Grant; reports a loss to the owner
 	loss     *Loss                      // nil unless lost
-	inUse    bool                       // whether callers may still work under the lost lock
+	inUse    bool                       // whether callers may still work under the lock after its loss
 	watching nodeWatch
 	rename   rename
 }
@@ -210,7 +211,8 @@ func (e *Entry) removed() {
 	e.move(gone)
 }
 
-// stop ends the background work for a granted entry. It is called with mu held.
+// stop ends the watch of the entry's node and cancels a rename in flight. It is
+// called with mu held.
 func (e *Entry) stop() {
 	e.watching.stopWatch()
 	e.rename.cancelReplace()
@@ -221,7 +223,7 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss notes that the owner of a lost entry has stopped working under it;
+// SeeLoss records that the owner of a lost entry has stopped working under it;
 // see Session.AwaitLossesSeen.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()

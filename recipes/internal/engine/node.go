@@ -13,9 +13,9 @@ const (
 	// watchAfter is how long after its grant an entry starts to watch its own
 	// node. Shorter holds need no watch.
 	watchAfter = 300 * time.Millisecond
-	// early is the shortest normal duration of a watch. A driver may end one
-	// sooner although nothing has changed; loops then pause to avoid flooding
-	// the store with requests.
+	// early is the age below which the end of a watch may be spurious: a
+	// driver may end a watch although nothing has changed. Loops then pause,
+	// to avoid flooding the store with requests.
 	early = 100 * time.Millisecond
 )
 

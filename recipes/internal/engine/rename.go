@@ -7,9 +7,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node is renamed in two steps: MarkRenamed decides it, and Rename tells the
-// store. The entry counts as renamed from MarkRenamed on, because others may
-// already see the new name while the answer of the store is lost.
+// A node is renamed in two steps: MarkRenamed records the decision, and Rename
+// sends it to the store. The entry counts as renamed from MarkRenamed on,
+// because other clients may see the new name even if the store's reply to this
+// client is lost.
 
 // rename is the state of a node's change of name (a downgrade). Guarded by
 // Entry.mu.
@@ -27,8 +28,8 @@ func (r *rename) cancelReplace() {
 	}
 }
 
-// MarkRenamed decides that the node gets the new prefix. It returns false if it
-// was already marked.
+// MarkRenamed records that the node is to get the new prefix. It returns false
+// if the node was marked before.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,10 +83,10 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs renames a waiting entry's node, which keeps its position and then
-// waits by another rule, not exclusively. The rule must not let it pass entries
-// behind it that may already be granted. After an error either prefix is
-// possible, and the caller must remove the entry.
+// WaitAs renames a waiting entry's node, so that the entry goes on waiting at
+// the same position by another rule, no longer exclusively. The rule must not
+// let it pass entries behind it that may already be granted. After an error
+// either prefix is possible, and the caller must remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)

@@ -55,7 +55,7 @@ func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {
 		granted := make(chan error, 1)
 		go func() { granted <- third.Wait(context.Background(), patient{}) }()
 		synctest.Wait()
-		// Hand the lock over to second, which does not take it.
+		// Nothing blocks second any more, but it stays in the queue.
 		require.NoError(t, first.Remove(time.Second))
 		synctest.Wait()
 		require.Empty(t, granted, "second is still ahead")

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Client is what a session needs from its client.
+// Client holds the functions and settings of a client that its sessions use.
 type Client struct {
 	// Go runs f on a goroutine that the client's Close waits for. Once Close
 	// has begun, it returns false instead.
@@ -63,7 +63,7 @@ func (s *Session) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
-// End makes all granted entries lost, and prevents further grants. It does not
+// End marks all granted entries as lost, and prevents further grants. It does not
 // close the driver's session. Only the first cause counts.
 func (s *Session) End(cause error) {
 	s.mu.Lock()
@@ -75,7 +75,7 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	// Hooks may be slow, so run them only after all owners know.
+	// The hooks that report runs may be slow, so tell all owners first.
 	for _, report := range reports {
 		report()
 	}

@@ -39,8 +39,8 @@ type waiter struct {
 	idle int // consecutive wake-ups without a change
 }
 
-// sight identifies what a waiter last saw. A wake-up that shows the same again
-// was in vain.
+// sight identifies the state of the queue that a waiter last saw. A wake-up
+// that finds the same state was spurious.
 type sight struct {
 	behind string // the node that blocks the entry
 	list   list   // zero unless the whole queue is watched
@@ -248,7 +248,8 @@ func (e *Entry) keepWatch(w driver.Watch) {
 	e.watching.kept = w
 }
 
-// pollTimer returns the timer of Poll, or a nil channel for other waits.
+// pollTimer starts the timer for the next list. Unless the entry polls, c is nil
+// and never fires.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
