@@ -31,8 +31,8 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// Records store data as text, as escaped text or in base64. fills has a byte
-// for each form that makes WithData use it.
+// fills has one byte for each way in which a node's record encodes the data of
+// WithData: as text, as escaped text and in base64.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the limit of WithData, in bytes.

@@ -72,7 +72,7 @@ type Lease struct {
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
 type Instant struct {
 	mono    time.Duration // on the monotonic clock
-	counted time.Duration // on the clock that leases go by; zero is in 1970
+	counted time.Duration // on the combined clock of type clock, which leases use; zero is in 1970
 }
 
 // Now returns the current instant. It is for drivers that learn the session
@@ -104,8 +104,8 @@ type skew struct {
 	added time.Duration // the sum of all advances of wall
 }
 
-// tolerance is the change of the skew to ignore. Without it, the delay between
-// reading the two clocks would add up.
+// tolerance is the largest change of the skew that is ignored. Without it, the
+// delays between the readings of the two clocks would add up.
 const tolerance = time.Millisecond
 
 func newClock(read func() (mono, wall time.Duration)) *clock {
@@ -340,8 +340,9 @@ func (l *Lease) Renew(sent Instant) bool {
 	return running
 }
 
-// renew also returns the function of OnRenew, if it is to be called, and what
-// was left of the lease.
+// renew implements Renew, except that it does not call the function of OnRenew.
+// If that is due, it returns it as report, to be called with left, the time
+// that was left of the lease.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

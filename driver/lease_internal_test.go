@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks is a clock whose two sources are set by the test. Timers do not follow
-// it.
+// clocks is a clock whose monotonic and wall time are set by the test. Timers
+// do not follow it.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -73,7 +73,8 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	}
 }
 
-// The last step alone is shorter than the term on either clock.
+// The last step alone is shorter than the term on either clock, so the lease
+// ends only if it also counts the time of earlier steps.
 func TestNoStepOfTheWallClockHidesTimeThatWasRead(t *testing.T) {
 	for name, steps := range map[string][]struct{ mono, wall time.Duration }{
 		"set back, then asleep":  {{1, -term}, {0, term / 2}, {1, -term / 4}, {0, term / 2}},
@@ -111,8 +112,8 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// A goroutine is delayed between its two readings, while the wall clock is set
-// back and another goroutine notices.
+// A goroutine has read both clocks and is delayed. Meanwhile the wall clock is
+// set back, and another goroutine notices that first.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false

@@ -139,8 +139,8 @@ func TestDoWithoutAProofRenewsNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrSessionEnded)
 }
 
-// The caller of Connect has no session yet, so the error must not say that one
-// has ended.
+// The caller of Connect has no session yet, so the error must not match
+// ErrSessionEnded.
 func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
 	c := newClocks()
 	l := newLease(2*term, term, c.now)
@@ -190,7 +190,7 @@ func TestErrorOfALeaseHasTheTextOfTheLastFailure(t *testing.T) {
 
 func TestErrorOfALeaseSaysThatHeartbeatsGotNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(6*time.Second, Now(), Now) // the timeout is twice that
+		l := running(6*time.Second, Now(), Now) // a term of 6s, and a timeout of 12s
 		<-keep(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -373,7 +373,7 @@ func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 
 func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(8*time.Second, 0) // never begins, because no heartbeat counts
+		l := NewLease(8*time.Second, 0) // never begins, because every heartbeat fails
 		free := make(chan struct{})
 		var begun atomic.Int64
 		returned := keep(l, func(context.Context) error {
@@ -426,7 +426,7 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(8*time.Second, Now(), Now) // Keep will send the first heartbeat after 2s
-		leasehook.Skew(l, time.Minute)          // ends the lease, but its timer notices only after 2s, too
+		leasehook.Skew(l, time.Minute)          // the lease is over, but its timer also fires only after 2s
 		<-keep(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
 			return nil

@@ -107,7 +107,7 @@ func checkSegment(queue, segment string) error {
 }
 
 // unprintable returns the index of the first unprintable character. The
-// replacement character counts as one, because it stands for lost text.
+// replacement character is unprintable, because it stands for lost text.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {

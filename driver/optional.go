@@ -14,8 +14,9 @@ import (
 // Call the functions [Replace], [Read], [Walk], [Remove], [Describe] and
 // [OnHeartbeat] rather than the interfaces. They handle both cases.
 
-// Replacer is a session that can change the prefix of a node. This turns an
-// exclusive lock into a shared one without losing its place in the queue.
+// Replacer is a session that can change the prefix of a node. Package recipes
+// uses it to turn an exclusive lock into a shared one that keeps its place in
+// the queue.
 type Replacer interface {
 	// Replace gives the session's own node p another prefix and returns the new
 	// place. Sequence, epoch, token, data and owner stay the same. The node may

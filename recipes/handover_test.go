@@ -154,8 +154,9 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode calls both, a function of bothOrders, at the given point of a wait, so
-// that the waiter loses its node. The waiter must get the lock with a new node.
+// loseNode calls both, a function of bothOrders, at the given point of a wait,
+// so that the waiter loses its node. The waiter must get the lock with a new
+// node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))

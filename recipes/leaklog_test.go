@@ -63,8 +63,8 @@ func (l *leaks) awaitLog(text string) {
 }
 
 // quiet requires that the named lock is not logged as dropped. To be sure that
-// the garbage collector had the chance to find it, quiet drops other locks first
-// and waits until those are logged.
+// the garbage collector had the chance to find it, quiet drops other locks
+// first and waits until those are logged.
 func (l *leaks) quiet(lock string) {
 	l.Helper()
 	for range 3 {

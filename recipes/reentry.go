@@ -9,8 +9,8 @@ import (
 // Goroutines have no identity, so a holder that takes its lock again is
 // recognised by a context from [Lock.Context].
 
-// holdsKey is the context key under which a context of [Lock.Context] stores its
-// heldIn, for one client and lock name.
+// holdsKey is the context key under which a context of [Lock.Context] stores
+// its heldIn, for one client and lock name.
 type holdsKey struct {
 	client *Client
 	name   string

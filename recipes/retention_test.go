@@ -1013,8 +1013,8 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 }
 
 // duringUnlock is a parent context that calls run in the middle of Unlock, when
-// the Lock is no longer held but the turn of its cohort has not ended. It relies
-// on Unlock unregistering from the parent at that point.
+// the Lock is no longer held but the turn of its cohort has not ended. It
+// relies on Unlock unregistering from the parent at that point.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1030,8 +1030,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks l and calls run in the middle of Unlock, when l is no longer
-// held but the turn of its cohort has not ended.
+// unlockWith unlocks l and calls run in the middle of Unlock, when l is no
+// longer held but the turn of its cohort has not ended.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// shutdown calls Shutdown on a goroutine, and returns once that call has returned
-// or is blocked. The channel receives its result.
+// shutdown calls Shutdown on a goroutine, and returns once that call has
+// returned or is blocked. The channel receives its result.
 func (c *client) shutdown(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(ctx) }()

@@ -36,7 +36,8 @@ func (c *Client) logSilence() {
 	c.options.alarms().Warn("dlock: still no answer from the store", "waited", silentAfter, "error", err)
 }
 
-// alarms returns the logger for warnings that are logged even without WithLogger.
+// alarms returns the logger for warnings that are logged even without
+// WithLogger.
 func (o *options) alarms() *slog.Logger {
 	if o.loggerSet {
 		return o.logger

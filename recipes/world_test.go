@@ -90,8 +90,8 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// connecting returns a client that has not connected yet. It is closed after the
-// test.
+// connecting returns a client that has not connected yet. It is closed after
+// the test.
 func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	conn := &connector{Connector: c}
 	cl := &client{recipes.NewClient(conn, opts...), conn}

@@ -24,7 +24,7 @@ import (
 
 const timeout = 5 * time.Second
 
-// run returns the findings of a diagnosis, by check.
+// run diagnoses the store and returns the findings by check.
 func run(t *testing.T, st diagnose.Store) map[driver.Check][]driver.Finding {
 	t.Helper()
 	if st.Connector == nil {
@@ -38,7 +38,7 @@ func run(t *testing.T, st diagnose.Store) map[driver.Check][]driver.Finding {
 	return found
 }
 
-// one returns the only finding of a check.
+// one requires that a check has a single finding, and returns it.
 func one(t *testing.T, found map[driver.Check][]driver.Finding, check driver.Check) driver.Finding {
 	t.Helper()
 	require.Len(t, found[check], 1, "%v", found)
@@ -161,7 +161,8 @@ func TestAServerThatHasNoTLS(t *testing.T) {
 	assert.Equal(t, driver.OK, one(t, run(t, st), driver.CheckTLS).Level)
 }
 
-// failing is a connector that fails, or whose sessions do.
+// failing is a connector whose methods and sessions fail: the fields connect,
+// create and close are the errors of the methods of that name.
 type failing struct {
 	driver.Connector
 	connect, create, close error

@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// host is a server of the store on its way through the checks. A host whose
-// err is set takes no part in later ones.
+// host is a server of the store and what the checks have found out about it. A
+// host whose err is set is skipped by later checks.
 type host struct {
 	hostPort, name, port string
 	addresses            []string // host:port of each address
@@ -29,8 +29,8 @@ type host struct {
 	err                  error
 }
 
-// network makes the checks that need no session. It reports whether a session
-// may be possible.
+// network makes the checks that need no session. It reports whether it makes
+// sense to try to begin a session.
 func (r *run) network(ctx context.Context) bool {
 	if len(r.Hosts) == 0 {
 		where := r.Local
@@ -64,7 +64,7 @@ func (r *run) network(ctx context.Context) bool {
 	return true
 }
 
-// each makes one check for all hosts at the same time.
+// each runs a check for all hosts concurrently, and waits for the results.
 func (r *run) each(ctx context.Context, hosts []*host, check func(ctx context.Context, h *host)) {
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
@@ -77,7 +77,8 @@ func (r *run) each(ctx context.Context, hosts []*host, check func(ctx context.Co
 	all.Wait()
 }
 
-// outcome reports a check of all hosts, and whether at least one has passed.
+// outcome reports the findings of a check for all hosts. It returns whether at
+// least one host has passed.
 func (r *run) outcome(check driver.Check, hosts []*host) bool {
 	level := driver.Problem
 	if slices.ContainsFunc(hosts, func(h *host) bool { return h.err == nil }) {
@@ -178,8 +179,8 @@ func (r *run) secure(ctx context.Context, h *host) {
 	}
 }
 
-// noteRequest returns a configuration that sets asked if the server asks for a
-// certificate of the client.
+// noteRequest returns a copy of config that sets *asked if the server requests
+// a client certificate during the handshake.
 func noteRequest(config *tls.Config) (_ *tls.Config, asked *bool) {
 	asked = new(bool)
 	config = config.Clone()
@@ -199,9 +200,10 @@ func noteRequest(config *tls.Config) (_ *tls.Config, asked *bool) {
 	return config, asked
 }
 
-// refusal returns the alert of a server that refuses the client's certificate.
-// With TLS 1.3 it comes after the handshake; a server that is content says
-// nothing, or speaks first.
+// refusal returns the alert sent by a server that rejects the client
+// certificate, or nil. With TLS 1.3, the alert arrives only after the
+// handshake. A server that accepts the certificate sends nothing, or the first
+// message of its protocol.
 func refusal(conn *tls.Conn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(refusalTime)); err != nil {
 		return err
@@ -215,7 +217,7 @@ func refusal(conn *tls.Conn) error {
 
 const refusalTime = 500 * time.Millisecond
 
-// soon is how long before its end a certificate gets a warning.
+// soon is how long before its expiry a certificate causes a warning.
 const soon = 14 * 24 * time.Hour
 
 func (r *run) expires(what string, c *x509.Certificate) {
@@ -225,7 +227,8 @@ func (r *run) expires(what string, c *x509.Certificate) {
 	}
 }
 
-// silent names the reason of an error that is only a consequence of ctx.
+// silent makes the error of a failed TLS handshake clearer if the server did
+// not answer or closed the connection.
 func silent(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -236,7 +239,7 @@ func silent(ctx context.Context, err error) error {
 	return err
 }
 
-// plain reports what unencrypted connections reveal.
+// plain reports what others can read if connections are not encrypted.
 func (r *run) plain(hosts []*host) {
 	switch remote := slices.ContainsFunc(hosts, func(h *host) bool { return !loopback(h.addresses[0]) }); {
 	case !remote:

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Bounds of the time limit of each request, which is otherwise the session
-// timeout.
+// Bounds of the time limit of a request. The limit is the session timeout if
+// that lies between them.
 const (
 	leastLimit = time.Second
 	mostLimit  = 10 * time.Second
@@ -25,11 +25,11 @@ const (
 func Run(ctx context.Context, st Store, report func(driver.Finding)) error {
 	r := &run{Store: st, found: make(map[driver.Check]bool)}
 	r.limit = min(max(cmp.Or(st.Timeout, mostLimit), leastLimit), mostLimit)
-	var mu sync.Mutex // hosts are checked at the same time
+	var mu sync.Mutex // serializes report, because hosts are checked concurrently
 	r.report = func(f driver.Finding) {
 		mu.Lock()
 		defer mu.Unlock()
-		if ctx.Err() == nil { // otherwise the finding is only a consequence
+		if ctx.Err() == nil { // otherwise the end of ctx may have caused the finding
 			r.found[f.Check] = true
 			report(f)
 		}
@@ -90,7 +90,7 @@ func (r *run) close(s driver.Session) {
 	}
 }
 
-// failed reports an error after which nothing else can be checked.
+// failed reports an error that makes further checks impossible.
 func (r *run) failed(during driver.Check, what string, err error) {
 	check, advice := during, ""
 	if r.Explain != nil {
@@ -117,8 +117,8 @@ func (r *run) failed(during driver.Check, what string, err error) {
 	r.report(driver.Finding{Check: check, Level: driver.Problem, Text: what + err.Error(), Advice: advice})
 }
 
-// made is a node that was created between two readings of this machine's
-// clock.
+// made holds the creation time of a node by the store's clock, and readings of
+// this machine's clock before and after, for a comparison of the clocks.
 type made struct {
 	before, after time.Time
 	at            time.Time // by the store's clock; zero if unknown
@@ -203,8 +203,8 @@ func (r *run) remove(ctx context.Context, s driver.Session, queue string, p driv
 	return err
 }
 
-// shortTimeout is the session timeout below which pauses of a healthy process
-// or disk cost locks.
+// shortTimeout is the session timeout below which clients lose locks by pauses
+// that are normal for a process or a disk.
 const shortTimeout = 4 * time.Second
 
 func (r *run) timeout(granted time.Duration) {
@@ -245,8 +245,8 @@ func (r *run) outage(s driver.Session, granted time.Duration) {
 	}
 }
 
-// largeDifference is the difference between two clocks that is a mistake, and
-// not the inaccuracy of their synchronization.
+// largeDifference is the difference between two clocks above which one of them
+// must be set wrong. Inaccurate synchronization does not explain it.
 const largeDifference = time.Minute
 
 func (r *run) clock(m made) {

@@ -46,7 +46,8 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(diagnosable{connectorFunc(connect), store}, plan), store}
 }
 
-// diagnosable is a connector to the store whose sessions are known.
+// diagnosable is a connector whose sessions have the type known. It adds the
+// method Diagnose of its store.
 type diagnosable struct {
 	connectorFunc
 	store *memdriver.Store
@@ -56,8 +57,8 @@ func (d diagnosable) Diagnose(ctx context.Context, report func(driver.Finding)) 
 	return d.store.Diagnose(ctx, report)
 }
 
-// memory returns the memory store's own session, and the Faults that apply to
-// it.
+// memory returns the memory store's session behind s, and the handle by which
+// that store injects faults into it.
 func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	in := faults.Unwrap(s).(known)
 	return in.store.Faults(), in.memorySession
@@ -101,7 +102,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 			m, in := memory(s)
 			m.Reset(in)
 		},
-		SilenceNotices: func(*testing.T, driver.Session) {}, // see the test of memdriver
+		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: replies use the same connection
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			m, in := memory(s)
 			m.DelayReplies(in, d)

@@ -27,17 +27,17 @@ type session struct {
 	endLife context.CancelFunc
 
 	closes singleflight.Group // deduplicates concurrent calls of Close
-	closed bool               // whether inner.Close has succeeded; used only by the method close
+	closed bool               // whether inner.Close has succeeded; guarded by closes
 
 	calls *calls.Group // requests in flight, including those whose callers gave up
 
-	gate calls.Gate // method calls in flight, and goroutines that do not belong to calls
+	gate calls.Gate // method calls in flight, and goroutines that are not in calls
 
 	mu   sync.Mutex
 	sent map[kind]int // how many requests were sent, by kind
 }
 
-// kind groups the requests that Request.Nth numbers together.
+// kind identifies the requests that Request.Nth numbers in one sequence.
 type kind struct {
 	op    Op
 	queue string
@@ -54,7 +54,7 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 }
 
 // awaitEnd waits for the end of the driver's session, and then cancels all
-// requests, replies and events on their way.
+// requests, replies and watch events in flight.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -132,7 +132,8 @@ type order[T any] struct {
 	undo func(T)
 }
 
-// sent is the store's answer and the faults that were injected.
+// sent is the result of send: the store's answer, and the faults that were
+// injected.
 type sent[T any] struct {
 	answer    T
 	onRequest Fault
@@ -179,8 +180,8 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry runs on its own goroutine, and continues even if the caller of send
-// gives up.
+// carry executes an order with the faults of its request and reply. It runs on
+// a goroutine of its own, and continues if the caller of send gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request
@@ -189,7 +190,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // an unsupported method must return this error in every call, so no plan can lose it
+		return got, err // no plan may lose this reply: a method is unsupported in every call or in none
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// forwarder passes a driver's watch events on to the caller. It uses a single
-// goroutine, to keep them in order.
+// forwarder passes a driver's watch events on to the caller. A single goroutine
+// keeps them in order.
 type forwarder struct {
 	session *session
 	request Request // the request that armed the watch

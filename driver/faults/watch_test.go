@@ -78,8 +78,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// hears returns the watch's pending event: "released", "end", or "" if there is
-// none.
+// hears receives from the watch without blocking. It returns "released", "end",
+// or "" if no event is pending.
 func hears(w driver.Watch) string {
 	synctest.Wait()
 	select {
@@ -93,7 +93,7 @@ func hears(w driver.Watch) string {
 	}
 }
 
-// arming lists the kinds of calls that arm a watch.
+// arming holds, by name, each kind of call that arms a watch.
 var arming = map[string]func(driver.Session) (driver.Watch, error){
 	"create": func(s driver.Session) (driver.Watch, error) {
 		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})

@@ -25,9 +25,9 @@ type Set struct {
 	queues map[string]index // by queue; only queues with open watches
 }
 
-// index finds a queue's watches by the name of a watched node. Watches of the
-// whole queue have the empty name. Because of the index, the cost of a notice
-// does not grow with the number of waiters.
+// index holds a queue's watches by the names of the watched nodes, so that the
+// cost of a notice does not grow with the number of waiters. Watches of the
+// whole queue have the empty name.
 type index map[string]map[*watch]bool
 
 type watch struct {

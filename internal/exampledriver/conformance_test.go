@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, with room for 10^18 nodes.
+		// The same as New: the one counter has room for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -75,8 +75,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// cutOff removes the symbolic link through which the session finds the
-// directory.
+// cutOff cuts the session off from its store: it removes the symbolic link
+// through which the session finds the directory.
 func cutOff(t *testing.T, s driver.Session) (heal func()) {
 	link := s.(*session).store.dir
 	if err := os.Remove(link); err != nil {
@@ -89,7 +89,7 @@ func cutOff(t *testing.T, s driver.Session) (heal func()) {
 	})
 }
 
-// operate changes the file of a store as an operator might.
+// operate changes the state in the file of a store, as an operator might.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -157,13 +157,13 @@ func (st linkedStore) Connect(ctx context.Context) (driver.Session, error) {
 // disk injects faults into one session's disk.
 type disk struct {
 	fails bool          // the next change of a queue returns an error
-	late  bool          // the change is made despite the error
+	late  bool          // the change is made in spite of the error
 	delay time.Duration // of the reply to each heartbeat
 }
 
 var disks sync.Map // the disk of each session, by the name of its link
 
-// playDisks makes the driver use the faulty disks.
+// playDisks replaces functions of the driver to inject the faults in disks.
 func playDisks(t *testing.T) {
 	rename = func(root *os.Root, from, to string) error {
 		bad := diskOf(root.Name())
@@ -191,8 +191,8 @@ func diskOf(dir string) disk {
 	return bad
 }
 
-// version returns the version of the state in a file. Changes of a queue
-// increment it, heartbeats do not.
+// version returns the version of the state in a file. It rises with each change
+// of a queue, but not with heartbeats.
 func version(root *os.Root, name string) int64 {
 	b, err := root.ReadFile(name)
 	var st state

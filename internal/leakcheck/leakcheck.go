@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// timeLimit is how long goroutines may take to exit after the last test. Closed
-// connections need a moment.
+// timeLimit is how long goroutines may take to exit after the last test,
+// because those of closed connections do not end at once.
 var timeLimit = 10 * time.Second
 
 // known lists functions whose goroutines are not leaks, because tests cannot or
@@ -49,7 +49,8 @@ func After(code int) int {
 	return 1
 }
 
-// others returns the stacks of all goroutines that should not be there.
+// others returns the stacks of leaked goroutines: all but the calling one and
+// the known ones.
 func others() []string {
 	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
 	return slices.DeleteFunc(stacks[1:], func(stack string) bool {

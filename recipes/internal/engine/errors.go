@@ -38,8 +38,8 @@ func (l *Loss) Error() string { return l.Node + " was lost: " + l.Cause.Error() 
 // Unwrap returns the cause.
 func (l *Loss) Unwrap() error { return l.Cause }
 
-// refusal is the error of a removal that the store refused for good, for example
-// for lack of permission.
+// refusal is the error of a removal that the store refused for good, for
+// example for lack of permission.
 type refusal struct {
 	node string
 	err  error

@@ -81,8 +81,8 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 }
 
 // removeLater hands the removal to the reaper and waits for it until ctx ends.
-// The arguments err, the error of the first Delete, and limit appear only in the
-// error message.
+// The arguments err, the error of the first Delete, and limit appear only in
+// the error message.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,

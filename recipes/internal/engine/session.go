@@ -63,8 +63,8 @@ func (s *Session) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
-// End marks all granted entries as lost, and prevents further grants. It does not
-// close the driver's session. Only the first cause counts.
+// End marks all granted entries as lost, and prevents further grants. It does
+// not close the driver's session. Only the first cause counts.
 func (s *Session) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {

@@ -248,8 +248,8 @@ func (e *Entry) keepWatch(w driver.Watch) {
 	e.watching.kept = w
 }
 
-// pollTimer starts the timer for the next list. Unless the entry polls, c is nil
-// and never fires.
+// pollTimer starts the timer for the next list. Unless the entry polls, c is
+// nil and never fires.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
