@@ -90,7 +90,7 @@ func ExampleClient_shutdown() {
 		})
 	})
 	<-started
-	stop() // as a signal would do
+	stop() // has the same effect as a signal
 
 	<-ctx.Done()
 	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -219,8 +219,8 @@ func ExampleRWMutex_remove() {
 	// true
 }
 
-// An operator removes the node of a lock that is held. The holder learns of
-// that.
+// An operator removes the node of a held lock. The channel of Lost tells the
+// holder.
 func ExampleLock_lost() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -389,7 +389,7 @@ func ExampleWithTimeout() {
 	// Output: true true
 }
 
-// Hooks see what a lock does.
+// Hooks print when the lock is granted and released.
 func ExampleWithTrace() {
 	client, _ := dlock.Open("mem", "", dlock.WithTrace(&dlock.Trace{
 		Granted: func(_ context.Context, i dlock.GrantedInfo) {
@@ -424,7 +424,7 @@ func ExampleWithRetention() {
 	// Output: true
 }
 
-// WithBackOff takes the back-off of another package, which paces the retries.
+// The back-off of another package paces the retries of requests.
 func ExampleWithBackOff() {
 	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {
 		return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 5)
@@ -434,9 +434,8 @@ func ExampleWithBackOff() {
 	// Output: <nil>
 }
 
-// In this example, a firewall cuts idle connections, and a watch does not
-// survive that. So a waiter does not watch: it lists the queue about every ten
-// seconds.
+// A firewall that cuts idle connections breaks watches. With Poll, a waiter
+// does without a watch, and lists the queue about every ten seconds.
 func ExampleWithWait() {
 	client, _ := dlock.Open("mem", "", dlock.WithWait(dlock.Poll(10*time.Second)))
 	defer client.Close()
@@ -490,7 +489,7 @@ func ExampleLock_token() {
 	account := new(Account)
 
 	first, _ := paused.RWMutex("account/7").Lock(ctx)
-	store.Faults().RemoveQueue("account/7") // as if its session had timed out during a pause
+	store.Faults().RemoveQueue("account/7") // as if the session of first had timed out during a pause
 	second, _ := next.RWMutex("account/7").Lock(ctx)
 
 	fmt.Println("second:", account.Set(70, second.Token()))

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Diagnoser is a connector that can find out what its store, the network and
-// the settings mean for locks. Package driver/diagnose does most of the work.
+// Diagnoser is a connector that can check whether its store, the network and
+// the settings suit locks. Package driver/diagnose does most of the work.
 //
 // Call the function [Diagnose] rather than the interface.
 type Diagnoser interface {

@@ -23,14 +23,14 @@ type Isolator interface {
 
 // Isolation describes a separate part of a store to [Isolator].
 type Isolation struct {
-	// Name begins with a lower-case letter, and has at most 20 of these and of
-	// digits.
+	// Name has at most 20 characters: lower-case letters and digits, of which
+	// the first is a letter.
 	Name string
 	// SessionTimeout is the session timeout to ask for. Zero means that of the
 	// connector.
 	SessionTimeout time.Duration
 	// Dial makes the network connections of the sessions, to which the driver
-	// adds TLS. Nil means the usual way.
+	// adds TLS. Nil means the way in which the driver dials otherwise.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 

@@ -40,7 +40,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Connect takes half a second, longer than the timeout of each call.
+// Connect takes half a second, which is longer than each call may take.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))
@@ -91,8 +91,8 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// The last waiting call cancels Connect to learn its error. A TryLock that
-// begins before Connect has returned must not fail because of that.
+// When the last waiting call gives up, it cancels Connect to learn its error. A
+// TryLock that begins while the cancelled Connect still runs must not fail.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(&slowToGiveUp{Connector: w.store})

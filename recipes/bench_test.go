@@ -122,8 +122,8 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// The writers wait once their Creates were served, because Create also arms
-	// the watch.
+	// Once the store has served all Creates, all writers wait, because Create
+	// also arms the watch.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}

@@ -2,9 +2,9 @@ package recipes
 
 import "sync"
 
-// cohort is the goroutines of one client that share a lock's node in the store
-// (see WithRetention). They take turns in order of arrival, and the client
-// joins the queue only when the cohort has no node.
+// cohort represents the goroutines of one client that share a lock's node in
+// the store (see WithRetention). They take turns in order of arrival, and the
+// client joins the queue only when the cohort has no node.
 //
 // Lock order: mu before the mutex of a hold or entry.
 type cohort struct {

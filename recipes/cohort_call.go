@@ -342,9 +342,9 @@ func (c *cohort) unwanted() <-chan struct{} {
 	return nil
 }
 
-// tryEnter is the TryLock path: it fails if the cohort already has an entry or
-// contends (taken). An entry it wins is installed in the cohort, unless the
-// cohort got another meanwhile.
+// tryEnter implements TryLock. It fails if taken is true: the cohort has an
+// entry or contends for one. An entry that tryEnter gets becomes that of the
+// cohort, unless the cohort has got another one meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(call.name, ErrLocked)

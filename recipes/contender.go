@@ -29,9 +29,9 @@ type Contender struct {
 	Token   int64
 	Created time.Time // by the store's clock; zero if unknown
 	Record  Record
-	// SessionLeft is how long the store keeps the session, and with it the node,
-	// if it hears nothing more from the client. It is zero if the store does not
-	// tell, as ZooKeeper.
+	// SessionLeft is how long the store keeps the session, and with it the
+	// node, if it hears nothing more from the client. It is zero if the store
+	// does not report it; ZooKeeper, for example, does not.
 	SessionLeft time.Duration
 }
 

@@ -39,7 +39,7 @@ type dialAttempt struct {
 	// Guarded by Client.mu:
 	callers int                     // number of calls waiting for it
 	cancel  context.CancelCauseFunc // cancels the Connect in flight; nil if there is none
-	anew    chan struct{}           // closed when a cancelled Connect has returned; nil if none was
+	anew    chan struct{}           // closed when a cancelled Connect has returned; nil if none was cancelled
 }
 
 // joinAttempt returns the attempt in flight, or starts one. It returns nil once

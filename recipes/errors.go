@@ -135,7 +135,7 @@ type timeoutError struct {
 	after  time.Duration
 	holder string        // the holder's node; empty if unknown
 	mine   bool          // whether this client holds the lock
-	asOf   time.Duration // age of the information about the holder; 0 if watched
+	asOf   time.Duration // age of the information about the holder; 0 if it is watched
 	ahead  int           // number of nodes ahead in the queue
 	last   error         // last error of the store, or nil
 }

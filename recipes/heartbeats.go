@@ -13,7 +13,7 @@ import (
 type heartbeats struct {
 	session string
 	mu      sync.Mutex         // held while sending to next
-	next    chan HeartbeatInfo // capacity 1; holds the worst heartbeat not yet reported
+	next    chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
 }
 
 // watchHeartbeats calls the Heartbeat hook, if there is one, until the session

@@ -61,7 +61,7 @@ func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// slowParent is a context whose first child blocks when it unregisters.
+// slowParent is a context that blocks the first child that unregisters from it.
 type slowParent struct {
 	context.Context
 	stopped *atomic.Bool

@@ -81,8 +81,8 @@ func encodeHostname(name string) string {
 // Record describes the process that created a node, for people inspecting a
 // queue. It is stored in the node as a small JSON object.
 type Record struct {
-	ID      string    `json:"id"`              // random, and different in every node
-	PID     int       `json:"pid"`             // the number of the process
+	ID      string    `json:"id"`              // random, different for every node
+	PID     int       `json:"pid"`             // the process ID
 	Program string    `json:"program"`         // the base name of the program
 	Since   time.Time `json:"since"`           // when the process began to contend, by its clock
 	Data    string    `json:"data,omitempty"`  // the data of WithData if it is UTF-8

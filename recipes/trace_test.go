@@ -168,8 +168,8 @@ func TestACallWithoutALockIsTraced(t *testing.T) {
 	})
 }
 
-// A gauge of waiting calls adds one for each Started, and subtracts one for
-// each Granted and Failed.
+// A metric of waiting calls counts up at Started and down at Granted and
+// Failed, so it must return to zero.
 func TestEachStartedCallIsGrantedOrFails(t *testing.T) {
 	for name, opts := range retaining {
 		t.Run(name, func(t *testing.T) {
@@ -458,7 +458,8 @@ func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
 	})
 }
 
-// A gauge of held locks by mode must subtract from the mode that it added to.
+// A metric of held locks per mode counts up at the grant and down at the end of
+// a hold, so both must report the same mode.
 func TestTheEndOfAHoldTellsTheModeOfItsGrant(t *testing.T) {
 	for name, opts := range retaining {
 		t.Run(name, func(t *testing.T) {

@@ -170,8 +170,8 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	})
 }
 
-// The function may use another lock, whose errors say nothing about the outer
-// one.
+// The function of WithLock may return errors of another lock, which must not be
+// taken for errors of the lock of WithLock.
 func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

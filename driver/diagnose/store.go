@@ -36,22 +36,25 @@ type Store struct {
 	// Password reports whether a password is sent to the server.
 	Password bool
 
-	// Explain says which check an error of the session is about, and what to
-	// do. An empty result means that Run shall decide. It may be nil.
+	// Explain returns the check that an error of the session concerns, and
+	// advice on what to do. For an empty result, Run chooses one. Explain may
+	// be nil.
 	Explain func(err error) (check driver.Check, advice string)
-	// Outage returns how long a holder that is cut off keeps its locks at
-	// least, and which outage they always survive. It is for drivers that do
-	// not send heartbeats by [driver.Lease.Keep], and otherwise nil.
+	// Outage returns the shortest time for which a holder that is cut off
+	// keeps its locks, and the longest outage that they always survive. It is
+	// for drivers that do not send heartbeats by [driver.Lease.Keep], and
+	// otherwise nil.
 	Outage func(s driver.Session) (kept, survived time.Duration)
-	// NoClock says why the store's clock cannot be read, if so.
+	// NoClock says why the store's clock cannot be read. It is empty if the
+	// clock can be read.
 	NoClock string
 	// Inspect makes the checks [driver.CheckSettings] and
 	// [driver.CheckSequences], with the session of Run, or on its own
 	// connections. If it reports nothing for one, Run reports that it is not
 	// known. It may be nil.
 	Inspect func(ctx context.Context, s driver.Session, report func(driver.Finding))
-	// Remove removes what an empty queue leaves in the store. It is nil if that
-	// is nothing.
+	// Remove removes what an empty queue leaves behind in the store. It is nil
+	// if an empty queue leaves nothing behind.
 	Remove func(ctx context.Context, s driver.Session, queue string) error
 }
 

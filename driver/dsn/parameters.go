@@ -109,8 +109,7 @@ func Bool(to *bool) func(value string) error {
 	}
 }
 
-// Text returns a function for [Parameters] that stores any text but the empty
-// one.
+// Text returns a function for [Parameters] that stores any non-empty text.
 func Text(to *string) func(value string) error {
 	return func(value string) error {
 		if value == "" {

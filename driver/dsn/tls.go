@@ -11,9 +11,9 @@ import (
 // TLS holds the TLS parameters of a data source name: PEM files, and the name
 // expected in the server's certificate.
 type TLS struct {
-	CA         string // the authorities to trust; empty: those of the system
-	Cert, Key  string // the certificate of the client; empty: none
-	ServerName string // the name that the certificate of the server must have; empty: its host
+	CA         string // file of the CA certificates to trust; empty means those of the system
+	Cert, Key  string // files of the client certificate and its key; empty means none
+	ServerName string // name expected in the server's certificate; empty means the host
 }
 
 // AddTo makes p accept the parameters tls_ca, tls_cert, tls_key and

@@ -5,9 +5,9 @@ package faults
 type Op int
 
 // OpConnect to OpClose, and OpRemove, are the methods of package driver that
-// may ask the store. OpCleanUp removes the node of a Create whose outcome is
-// unknown. OpHeartbeat renews a lease; the plan of a [Connector] is never asked
-// about it.
+// may send a request to the store. OpCleanUp removes the node of a Create whose
+// outcome is unknown. OpHeartbeat renews a lease; the plan of a [Connector] is
+// never asked about it.
 const (
 	OpConnect Op = iota
 	OpCreate
