@@ -237,7 +237,8 @@ type Node struct {
 	Epoch int64
 }
 
-// Place is a node together with its fencing token: see rule 3.
+// Place is a node together with its fencing token: see rule 3 at
+// [Session.Create].
 type Place struct {
 	Node
 	// Token is zero if the caller knows only the node's name.
@@ -274,12 +275,11 @@ type Joined struct {
 	// example, a driver may take them from a list request that follows the
 	// create on the same connection.
 	Ahead []Node
-	// Watch is an optional watch of this place and of the node that
-	// Predecessor chose, as [Session.Watch] would have returned it. The
-	// driver must arm it while both nodes are in the queue, so that it
-	// reports the later removal of either: see rules 6 and 13. It is zero
-	// if the driver offers none, if Predecessor is nil, or if Predecessor
-	// returned -1.
+	// Watch is an optional watch of this place and of the node that Predecessor
+	// chose, as [Session.Watch] would have returned it. The driver must arm it
+	// while both nodes are in the queue, so that it reports the later removal
+	// of either: see rules 6 and 13 at [Session.Watch]. It is zero if the
+	// driver offers none, if Predecessor is nil, or if Predecessor returned -1.
 	Watch Watch
 }
 
@@ -316,7 +316,7 @@ const (
 	// the caller to list the queue again.
 	Changed Cause = iota
 	// Released means that the holder of an exclusive lock has given it
-	// back. See rule 13.
+	// back. See rule 13 at [Session.Watch].
 	Released
 )
 

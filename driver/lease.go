@@ -14,9 +14,10 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Lease is the time for which a session surely lives, measured by the clocks of
-// this process. It implements rule 8 for drivers whose store drops a session
-// that it has not heard from for the session timeout.
+// Lease tracks for how long a session is certain to live, by the clocks of this
+// process. It implements rule 8, which says that a session ends here before the
+// store drops it, for stores that drop a session that they have not heard from
+// for the session timeout.
 //
 // The store counts the timeout from the arrival of a request, which is never
 // earlier than the request was sent. A lease therefore counts from the sending
@@ -361,9 +362,9 @@ func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report fu
 	return true, left, report
 }
 
-// OnRenew has f called each time that Renew makes a lease that has begun end
-// later, as [HeartbeatReporter] describes. It replaces the function of an
-// earlier call. Drivers implement HeartbeatReporter with it.
+// OnRenew sets f as the function that is called each time that Renew extends a
+// lease that has begun, as [HeartbeatReporter] describes. It replaces the
+// function of an earlier call. Drivers implement HeartbeatReporter with it.
 func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -85,13 +85,15 @@ type Describer interface {
 // HeartbeatReporter is a session that tells how close it came to its end before
 // each renewal of its lease. No lock depends on it.
 type HeartbeatReporter interface {
-	// OnHeartbeat has f called after each answer of the store that has renewed
-	// the session's lease. The argument left is what was left of the lease when
-	// the answer arrived, and term is how long the lease runs without a
-	// renewal. A later call replaces f; nil stops the calls.
+	// OnHeartbeat sets f as the function that is called after each answer of
+	// the store that has renewed the session's lease. The argument left is what
+	// was left of the lease when the answer arrived, and term is how long the
+	// lease runs without a renewal. A later call replaces f; nil stops the
+	// calls.
 	//
 	// The session may hold locks of its own while it calls f, and may call it
-	// concurrently. So f returns at once, and calls no method of the session.
+	// concurrently. So f must return at once, and must not call a method of the
+	// session.
 	//
 	// OnHeartbeat reports whether the session supports this.
 	OnHeartbeat(f func(left, term time.Duration)) bool

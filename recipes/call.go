@@ -127,8 +127,8 @@ func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error
 	}
 }
 
-// contendOnce is a single attempt of contend. If it fails or panics, the node
-// is removed, if necessary in the background.
+// contendOnce makes one attempt to join the queue and be granted. If it fails
+// or panics, the node is removed, if necessary in the background.
 func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver

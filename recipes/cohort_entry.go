@@ -262,8 +262,8 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	return s.others
 }
 
-// othersIn reports whether another contender waits behind the entry. If the
-// entry is not listed, the previous answer stands.
+// othersIn reports whether another contender waits behind the entry. If nodes
+// lacks the entry, othersIn returns the previous result.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	i := engine.Index(nodes, s.entry.Place().Node)
 	// The node was renamed or removed; the watch of the node finds out which.

@@ -134,7 +134,7 @@ type lockContext struct {
 }
 
 // handedOut returns the context that was returned to the user, or nil if there
-// is none, or it was collected.
+// is none, or if it was garbage-collected.
 func (c *lockContext) handedOut() *heldContext {
 	if c.held != nil {
 		return c.held

@@ -199,7 +199,8 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Both the release and the removal happen before the waiter's Create returns.
+// The release of the predecessor and the removal of the waiter's own node both
+// happen before the waiter's Create returns.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {
@@ -268,8 +269,8 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted calls its function at one stage of a waiter's start: "after
-// create", "before watch" or "after watch".
+// intercepted makes sessions that call a function at a point given by when:
+// "after create", "before watch" or "after watch".
 type intercepted struct {
 	driver.Connector
 	when string

@@ -27,8 +27,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// lockState is what a Lock and its copies share. The hold refers to it and not
-// to a Lock, so that a Lock that was dropped can be collected.
+// lockState is the state that a Lock shares with its copies. The hold refers to
+// it and not to a Lock, so that a dropped Lock can be garbage-collected.
 type lockState struct {
 	hold *hold
 

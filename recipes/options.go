@@ -142,10 +142,10 @@ func WithHostname(name string) Option {
 // WithLogger sets the logger for events of interest to operators: sessions that
 // begin and end, retries, losses, and nodes that could not be removed at once.
 //
-// With a nil l nothing is logged. Without this option, the client logs two
-// things to slog.Default, at the level Warn, and nothing else: that a call has
-// waited for 5 s and the store has never answered, once per client, because the
-// address may be wrong; and what [WithLeakLog] finds.
+// With a nil l nothing is logged. Without this option, the client logs only two
+// warnings, to slog.Default: once per client, that a call has waited for 5 s
+// and the store has never answered, because the address may be wrong; and what
+// [WithLeakLog] finds.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)

@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The race detector reports String methods that read fields without their
-// mutex.
+// The methods run concurrently with users of the locks, so that the race
+// detector reports a String method that reads a field without its mutex.
 func TestPrintingDisturbsNothing(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

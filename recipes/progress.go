@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// progress is what a call has learned about the queue and the store, for use in
-// errors and logs. Waiters in a cohort use that of their cohortCall.
+// progress holds what a call has learned about the queue and the store, for use
+// in errors and logs. Waiters in a cohort use the progress of their cohortCall.
 type progress struct {
 	mu   sync.Mutex
 	node string

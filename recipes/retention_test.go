@@ -967,7 +967,6 @@ func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// The turn in which another client begins to wait counts as the first.
 func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {

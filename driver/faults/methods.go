@@ -44,9 +44,9 @@ func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes the node of a Create that has returned an error, as rule 4 of
-// package driver requires. It retries until the store confirms that the node is
-// gone, or the session ends.
+// cleanUp removes the node of a Create that has returned an error, because such
+// a Create leaves no node (rule 4 of package driver). It retries until the
+// store confirms that the node is gone, or the session ends.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
 		o := s.removal(OpCleanUp, queue, p, driver.Changed)

@@ -84,7 +84,8 @@ func (w *forwarder) end() {
 
 // passReleased sends Released to the caller, and reports whether the watch goes
 // on. If the event is lost, or the driver's watch has ended meanwhile, the
-// watch ends instead, as rule 13 of package driver allows.
+// watch ends instead, which only makes the caller list the queue (rule 13 of
+// package driver).
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false

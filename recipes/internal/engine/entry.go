@@ -238,7 +238,8 @@ func (e *Entry) markSeen() {
 	}
 }
 
-// Check detects an expired lease, and returns the loss if the entry is lost.
+// Check returns the loss if the entry is lost. It reads the clocks, so it also
+// detects a lease that has expired unnoticed.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
