@@ -26,8 +26,8 @@ import (
 // locker acquires a lock.
 type locker func() (unlock func() error, err error)
 
-// ofDlock and ofMutex return a contender with its own session, for dlock and
-// for etcd's own Mutex.
+// ofDlock and ofMutex open a session and return a contender of it, for dlock
+// and for etcd's concurrency.Mutex.
 func ofDlock(b testing.TB, server *etcdtest.Server, name string) locker {
 	client, err := dlock.Open("etcd", "etcd://"+server.Addr()+"/bench?session_timeout=60s")
 	require.NoError(b, err)
@@ -62,8 +62,8 @@ var lockers = []struct {
 	keys string // prefix of the locks' keys
 }{{"dlock", ofDlock, "bench/"}, {"Mutex", ofMutex, "mutex/"}}
 
-// turn is how many times BenchmarkFreeLock takes one kind of lock before it
-// switches to the other kind.
+// turn is how many times in a row BenchmarkFreeLock takes one kind of lock
+// before it switches to the other.
 const turn = 50
 
 // BenchmarkFreeLock compares the median times of dlock and etcd's Mutex. It
@@ -158,7 +158,7 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			eventually(b, func() bool {
 				reply, err := admin.Get(within(b), l.keys, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-				return err == nil && len(reply.Kvs) > waiters // there may be one more key, which announces a release
+				return err == nil && len(reply.Kvs) > waiters // one more key may announce a release
 			})
 			began := time.Now()
 			require.NoError(b, unlock())

@@ -28,20 +28,21 @@ type Options struct {
 	SessionTimeout time.Duration
 	// Prefix is the prefix of all keys, "dlock" by default.
 	Prefix string
-	// TLS is the configuration that the client has in clientv3.Config.TLS. It
-	// is needed because the client does not show it.
+	// TLS repeats the client's clientv3.Config.TLS, which the client does
+	// not expose.
 	TLS *tls.Config
 }
 
 // NewConnector returns a connector for the cluster that an existing client
-// uses. Each session takes over the endpoints that the client has at that time,
-// its user and its password, but opens connections of its own.
+// uses. Each new session takes over the client's current endpoints, user and
+// password, but opens its own connections.
 //
-// A session does not use the client's connection, because its settings decide
-// for how long a server that hangs stays unnoticed: without keep-alive pings,
-// for minutes, and gRPC waits up to two minutes before it connects again. The
+// A session does not use the client's connections, because their settings may
+// hide a hung server for too long: without keep-alive pings it stays unnoticed
+// for minutes, and gRPC may wait up to two minutes before it reconnects. The
 // client's dial options, interceptors and call options have no effect on
-// sessions, and closing either leaves the other as it is.
+// sessions. Closing the client does not affect the sessions, nor the other way
+// round.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid, if the
 // client has endpoints other than host:port, http:// and https://, or if it has
@@ -70,8 +71,9 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns the connector with the endpoints and the login that the
-// existing client has now: clientv3.Config.AutoSyncInterval changes endpoints.
+// following returns the connector with the existing client's current endpoints
+// and login. The endpoints may change during the client's life, by
+// clientv3.Config.AutoSyncInterval.
 func (c *connector) following() (*connector, error) {
 	if c.existing == nil {
 		return c, nil
@@ -97,8 +99,8 @@ func (c *connector) following() (*connector, error) {
 	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted}, nil
 }
 
-// lacksTLS reports whether the existing client has TLS but the connector has
-// not, as its connection shows.
+// lacksTLS reports whether the existing client uses TLS although Options.TLS
+// was nil. It finds out by a request over the client's connection.
 func (c *connector) lacksTLS(ctx context.Context) bool {
 	if c.existing == nil || c.settings.tls {
 		return false

@@ -19,10 +19,10 @@ import (
 
 type conformance struct {
 	server *etcdtest.Server
-	// lenient ignores hooks that run too late, after the session or node has
-	// gone, or while the server is down.
+	// lenient tolerates faults that are injected too late, when the session
+	// or node is gone or the server is down.
 	lenient bool
-	// existing makes sessions of an etcd client.
+	// existing creates sessions by NewConnector, from an etcd client.
 	existing bool
 
 	slow   sync.Map // sessions whose replies are delayed, used as a set
@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c.config(t))
 }
 
-// With a threshold of 0, Create arms every watch as it would for a waiter far
+// A threshold of 0 makes every waiter use the watches meant for waiters far
 // back in the queue.
 func TestConformanceFarBehind(t *testing.T) {
 	if testing.Short() {
@@ -76,7 +76,7 @@ func TestConformanceOfAnExistingClient(t *testing.T) {
 
 func (c *conformance) config(t *testing.T) dlocktest.Config {
 	admin := raw(t, c.server)
-	_, err := admin.Get(within(t), "warm-up") // connects before goroutines are counted
+	_, err := admin.Get(within(t), "warm-up") // connect before goroutines are counted
 	require.NoError(t, err)
 	must := func(t *testing.T, err error) {
 		if !c.lenient {
@@ -92,7 +92,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New:             c.open,
-		NewNearRollOver: c.open, // any store will do, because 63-bit revisions never roll over
+		NewNearRollOver: c.open, // 63-bit revisions never roll over, so any store will do
 		Drop: func(t *testing.T, s driver.Session) {
 			_, err := admin.Revoke(within(t), s.(*session).id)
 			must(t, err)

@@ -21,12 +21,12 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// longSession makes heartbeats so rare that a test never sees one among the
-// requests it counts.
+// longSession makes heartbeats too rare to appear among the requests that a
+// test counts.
 const longSession = "session_timeout=1h"
 
-// contender is a lock with its own client and session, whose requests are
-// counted.
+// contender is a lock with its own client and session. wire counts its
+// requests.
 type contender struct {
 	*dlock.RWMutex
 	session *session
@@ -53,8 +53,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	}
 }
 
-// wait starts taking the lock and returns when its watch is armed. The channel
-// receives the lock once it is granted.
+// wait starts taking the lock and returns once the watch for it is armed. The
+// returned channel receives the lock when it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -80,8 +80,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver makes next wait for the lock and then unlocks held. It returns the
-// new holder's lock and how many requests each side made.
+// handOver passes the lock from held to next, which starts waiting first. It
+// returns the lock of next and the number of requests made by each side.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -90,9 +90,9 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// A waiter needs a further request the first time its session waits, to list
-// the queue. It needs one, too, if the holder's session has never waited there,
-// because the release is not announced then.
+// A waiter makes one more request, to list the queue, in two cases: if its
+// session waits there for the first time, or if the holder's session has never
+// waited there and therefore does not announce its release.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)
@@ -114,8 +114,8 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// When a reader unlocks, other readers may still hold the lock, so the writer
-// must list the queue to find out.
+// When one of several readers unlocks, the next writer can't know whether the
+// lock is free, so it must list the queue.
 func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
@@ -141,8 +141,8 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// With gRPC's default flow control, the client would answer nearly every event
-// with a ping, about 100 in this test.
+// With gRPC's default flow control, the client would send a ping for nearly
+// every event it receives, about 100 in this test.
 func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession

@@ -15,9 +15,9 @@ import (
 // Create creates the node and lists the nodes ahead of it in one transaction.
 //
 // If Create gets no reply, cancel undoes it in the background. The transaction
-// requires that a cancellation key is absent, so it can't take effect after it
-// was cancelled. If a proxy delivers it twice, the second list contains the
-// node itself, and its create revision is still the token.
+// fails if a cancellation key exists, so it has no effect when it arrives after
+// its cancellation. If a proxy delivers the transaction twice, the second list
+// contains the node itself, and the token is still the node's create revision.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -40,7 +40,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			return err
 		}
 		members := parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs)
-		token := reply.Header.Revision // the create revision of the key
+		token := reply.Header.Revision // the create revision of the node's key
 		if i := slices.IndexFunc(members, func(m member) bool { return m.id == id }); i >= 0 {
 			token, members = members[i].Token, members[:i] // the transaction was delivered twice
 		}
@@ -57,8 +57,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// undo removes the node of a failed Create. It lets the node's key be reused
-// once no request in flight can still create the node.
+// undo removes the node of a failed Create in the background. The number in the
+// node's key is reused only if no request in flight can still create the node.
 func (s *session) undo(queue string, number int64, unless string, err error) {
 	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd rejected the request
 		s.giveBack(queue, number)
@@ -76,9 +76,9 @@ func (s *session) undo(queue string, number int64, unless string, err error) {
 	})
 }
 
-// watchAhead watches the node ahead that n.Predecessor chooses. It is best
-// effort: without a watch, Create still succeeds. It makes no request if the
-// session already follows the queue.
+// watchAhead watches the node that n.Predecessor chooses among those ahead. It
+// is best effort: Create succeeds even without a watch. It makes no request if
+// the session already follows the queue.
 func (s *session) watchAhead(
 	ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined, members []member,
 ) (w driver.Watch) {
@@ -104,12 +104,13 @@ func (s *session) watchAhead(
 // etcd confirms. It reports whether the number in the node's key may be reused.
 //
 // cancel also puts a cancellation key, which makes etcd reject the Create if it
-// arrives later. An attempt that finds this key does nothing, because it may
-// have arrived late itself, when a later node has the same key. If etcd is out
-// of space and rejects the key, cancel only removes the node.
+// arrives later. If the cancellation key already exists, an attempt does
+// nothing, because it may have been delayed until a later node has the same
+// key. If etcd is out of space and rejects the cancellation key, cancel only
+// removes the node.
 //
-// Attempts are serialized, because those of many failed Creates would use up
-// the CPU while the store is unreachable.
+// Attempts are serialized. While the store is unreachable, many Creates may
+// fail, and concurrent attempts would use up the CPU.
 func (s *session) cancel(key, cancelled string) (free bool) {
 	for free = true; s.lease.Err() == nil; {
 		err := s.tryCancel(key, cancelled)
@@ -165,8 +166,8 @@ func (s *session) withdraw(key string) (free bool) {
 // Create.
 const betweenTries = 100 * time.Millisecond
 
-// attempt makes a background request, with the same time limit as a caller's.
-// It returns an error if the session has ended.
+// attempt makes a background request, with the time limit of a foreground
+// request. It returns an error if the session has ended.
 func (s *session) attempt(request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(context.Background())
 	if !open {

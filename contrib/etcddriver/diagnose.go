@@ -59,7 +59,8 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// muchHistory is a number of revisions that a cluster should not keep.
+// muchHistory is the number of old revisions above which Diagnose advises
+// compaction.
 const muchHistory = 1_000_000
 
 // inspect checks every member, because clients may be connected to any.
@@ -110,8 +111,8 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 	report(driver.Finding{Check: driver.CheckSequences, Text: fmt.Sprintf("revision %d, with room for %d more", revision, math.MaxInt64-revision)})
 }
 
-// history returns the revision of the store, and a finding if the store keeps
-// that many old ones.
+// history returns the store's current revision, and a finding if the store
+// keeps at least that many old revisions.
 func (s *session) history(ctx context.Context, many int64) (revision int64, found []driver.Finding) {
 	now, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
 	if err != nil {
@@ -129,8 +130,8 @@ func (s *session) history(ctx context.Context, many int64) (revision int64, foun
 	return revision, found
 }
 
-// mayKeepLostLeases reports whether a release of etcd lets a deposed leader
-// revoke leases that clients have renewed at its successor.
+// mayKeepLostLeases reports whether this etcd version has a bug by which a
+// deposed leader may revoke leases that were renewed at its successor.
 func mayKeepLostLeases(version string) bool {
 	var v [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {

@@ -65,9 +65,9 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 type connector struct {
 	settings *settings
 	existing *clientv3.Client // of NewConnector, or nil
-	// dial holds additional gRPC options, with which tests inject faults.
+	// dial holds additional gRPC options, by which tests inject faults.
 	dial    []grpc.DialOption
-	trusted *atomic.Bool // set by the first session, which shows that the certificates are right
+	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
 }
 
 // Connect creates a lease and a client for it.
@@ -80,8 +80,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, c.connectError(ctx, err)
 	}
-	// Creating a lease needs no permission, so check that the user may read the
-	// keys.
+	// Creating a lease needs no permission, so check here that the user may
+	// read the keys.
 	if _, err := client.Get(ctx, c.settings.root(), clientv3.WithCountOnly()); err != nil {
 		client.Close()
 		return nil, c.connectError(ctx, err)
@@ -103,8 +103,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connectError returns the error for Connect. If a certificate was rejected, it
-// reports that in place of err, which is only the consequence.
+// connectError returns the error for a failed Connect. If a server's
+// certificate was rejected, it returns that error instead of err, which may say
+// only that the connection broke.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
 		if c.lacksTLS(ctx) {
@@ -130,8 +131,8 @@ func (s *settings) locate(err error) error {
 	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
 }
 
-// client returns a new etcd client, logged in if there is a user. It outlives
-// ctx.
+// client returns a new etcd client, logged in if there is a user. The client
+// stays usable after ctx ends.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	return c.clientOf(ctx, c.settings.user, c.settings.password())
 }
@@ -161,7 +162,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 
 		DialKeepAliveTime:    10 * time.Second, // the minimum that gRPC allows
 		DialKeepAliveTimeout: c.settings.requestTimeout(),
-		MaxUnaryRetries:      2, // for reads; callers retry everything else
+		MaxUnaryRetries:      2, // for reads; callers retry other requests
 	})
 	if stop() || err != nil {
 		if err != nil {
@@ -173,10 +174,10 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	return nil, ctx.Err()
 }
 
-// dialOptions overrides defaults of gRPC and the client library. It limits the
+// dialOptions overrides gRPC and client library defaults. It limits the
 // reconnection backoff, which could exceed a session timeout. It also makes
-// requests fail at once while no server is reachable; waiting would end in a
-// timeout without a reason.
+// requests fail at once while no server is reachable, because waiting would end
+// in a timeout that gives no reason.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -202,8 +203,8 @@ func failFast(
 }
 
 // askAnother retries a request at other servers if one does not answer in time.
-// It applies only to the requests that begin a session; all others are unsafe
-// to repeat or have no time left.
+// It covers only the requests that begin a session, because other requests are
+// unsafe to repeat or have no time left.
 func (c *connector) askAnother(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -222,8 +223,8 @@ func (c *connector) askAnother(
 	return invoke(ctx, method, request, reply, conn, opts...)
 }
 
-// sendOnce keeps the client library from repeating a request that may have
-// arrived. The library does so when a proxy answers Canceled or
+// sendOnce prevents the client library from repeating a request that may have
+// reached etcd. The library would repeat it if a proxy answers Canceled or
 // DeadlineExceeded while ctx is still alive.
 func sendOnce(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -235,9 +236,9 @@ func sendOnce(
 	return err
 }
 
-// logIn uses a fresh client to log in after the old token has become invalid.
-// The client library would send the old token along, etcd 3.4 would reject
-// that, and the library would retry forever.
+// logIn logs in with a fresh client after the old token has become invalid. The
+// session's own client would send the old token along, which etcd 3.4 rejects,
+// and the library would then retry forever.
 func (c *connector) logIn(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -258,7 +259,8 @@ func (c *connector) logIn(
 	return err
 }
 
-// requestTimeout is how long a request may take before another server is tried.
+// requestTimeout is how long a request may take before askAnother tries another
+// server.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

@@ -61,8 +61,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// outOfTime reports whether the server itself gave up on a request, as it may
-// if its disk hangs. etcd then returns a bare context error without a gRPC
+// outOfTime reports whether the server itself gave up on a request, for example
+// because its disk hangs. etcd then returns a bare context error without a gRPC
 // code.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // This example takes a lock in an etcd cluster of three servers. It is not run,
-// because it needs them.
+// because there is no such cluster.
 func Example() {
 	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks?session_timeout=10s")
 	if err != nil {
@@ -32,8 +32,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// This example takes a lock in the cluster of a client that the program has
-// anyway.
+// This example takes a lock in the cluster that the program's own etcd client
+// uses.
 func ExampleNewConnector() {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{"etcd1:2379", "etcd2:2379"}})
 	if err != nil {

@@ -8,16 +8,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// beat sends a heartbeat, which counts only if etcd provably renewed the lease.
+// beat sends a heartbeat. It succeeds only if etcd provably renewed the lease.
 //
-// The reply to a keep-alive is no proof: a deposed leader keeps answering until
-// it learns of its successor. beat therefore follows it with a linearizable
-// read, which needs a majority, and compares the Raft terms of both replies. If
-// they are equal, the keep-alive was handled by the leader of that term while
-// no newer leader existed. Leaders elected later restart every lease.
+// The reply to a keep-alive is no proof, because a deposed leader keeps
+// answering until it learns of its successor. beat therefore follows the
+// keep-alive with a linearizable read, which needs a majority, and compares the
+// Raft terms of both replies. Equal terms mean that the leader of that term
+// handled the keep-alive while there was no newer leader. A leader elected
+// later restarts every lease.
 //
-// A store's revision decreases only if an old backup is restored. The session's
-// nodes may be missing then, so beat ends the session.
+// beat ends the session if the store's revision has decreased. That happens
+// only if an old backup is restored, in which the session's nodes may be
+// missing.
 func (s *session) beat(ctx context.Context) error {
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := s.beats.send(ctx, s.client, s.id)
@@ -45,8 +47,8 @@ func (s *session) beat(ctx context.Context) error {
 	return errors.New("leaders changed during a heartbeat")
 }
 
-// heartbeats is the stream that carries a session's keep-alives. It is shared
-// because the client library logs in again for each new stream, which costs the
+// heartbeats is the stream for a session's keep-alives. The stream is kept open
+// because the client library logs in again for each new one, which costs the
 // server far more than a keep-alive.
 type heartbeats struct {
 	turn   chan struct{} // semaphore, held while a heartbeat is in flight
@@ -54,8 +56,8 @@ type heartbeats struct {
 	end    context.CancelFunc // closes stream
 }
 
-// send sends a keep-alive and waits for the reply. If ctx ends, it closes the
-// stream, so that a late reply is not mistaken for the next one.
+// send sends a keep-alive and waits for the reply. If ctx ends first, it closes
+// the stream, so that the late reply is not mistaken for the next one.
 func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case h.turn <- struct{}{}:

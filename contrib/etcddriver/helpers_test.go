@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// within returns a context whose timeout only a failing test reaches.
+// within returns a context with a timeout that no passing test reaches.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
@@ -45,9 +45,9 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	return s.(*session)
 }
 
-// connectThrough connects to a store and lets intercept decide whether and when
-// to send each request. Calls may be concurrent, because heartbeats are sent in
-// the background.
+// connectThrough begins a session whose requests all go through intercept,
+// which decides whether and when to send them. Calls of intercept may be
+// concurrent, because heartbeats are sent in the background.
 func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) *session {
 	t.Helper()
 	server := etcdtest.Shared(t)

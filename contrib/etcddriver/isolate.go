@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by a longer prefix.
+// Isolate implements [driver.Isolator] by appending to the prefix of all keys.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	s := *c.settings
 	s.prefix += "/" + i.Name

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The package documentation describes the layout of keys. A double slash ends
-// the queue name, which has no empty segments.
+// The methods below build keys as described in the package documentation. A
+// double slash ends the queue name, which has no empty segments.
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
@@ -34,12 +34,12 @@ func (s *settings) watched(queue string) (from, to string) {
 	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
 }
 
-// nodeID returns the last part of a node's key: the session and a number.
+// nodeID returns the last part of a node's key: the session's name and the
+// node's number.
 func nodeID(session clientv3.LeaseID, n int64) string {
 	return sessionName(session) + ":" + strconv.FormatInt(n, 10)
 }
 
-// isNodeID reports whether text has the form of a nodeID.
 func isNodeID(text string) bool {
 	session, n, found := strings.Cut(text, ":")
 	return found && len(session) == 16 && n != "" && !strings.ContainsFunc(session, notHex) && !strings.ContainsFunc(n, notDigit)

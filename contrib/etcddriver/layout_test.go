@@ -40,7 +40,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	}
 }
 
-// The transactions are those in the package documentation.
+// The transactions are copied from the package documentation.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// etcd may have granted the lease long before its reply arrives, so the lease
-// must be counted from before the request.
+// The reply to a grant may arrive long after etcd granted the lease, so the
+// session must count the lease from before the request.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
@@ -38,7 +38,8 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// A keep-alive must not count if a deposed leader may have answered it.
+// A deposed leader may have answered a keep-alive if the Raft term has changed
+// since.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {
@@ -54,7 +55,7 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 }
 
 // Reads must be linearizable. A lagging server answers a serializable read from
-// old data, and two contenders might be granted the same lock.
+// old data, by which two contenders might be granted the same lock.
 func TestNoReadMayBeOld(t *testing.T) {
 	var reads sync.Map // keyed by what was read
 	s := connectThrough(t, func(request, _ any, send func() error) error {

@@ -1,15 +1,14 @@
 package etcddriver
 
 // numbers allocates the numbers in the keys of a session's nodes in one queue.
-// They are reused, because etcd lists a queue by visiting every key it has had
-// since the last compaction. With a new key for each node, every lock would
-// slow down later ones.
+// Numbers are reused, because etcd lists a queue by visiting every key that the
+// queue has had since the last compaction: if each node had a new key, every
+// lock would slow down later ones.
 type numbers struct {
 	last int64 // highest number allocated so far
 	free []int64
 }
 
-// take allocates a number for a node in the queue.
 func (s *session) take(queue string) (number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,9 +25,9 @@ func (s *session) take(queue string) (number int64) {
 	return n.last
 }
 
-// giveBack frees the number of a removed node. No request in flight may still
-// create or remove a node with this number; otherwise the number must be
-// leaked.
+// giveBack frees the number of a removed node. It must not be called while a
+// request in flight may still create or remove a node with this number; such a
+// number is never reused.
 func (s *session) giveBack(queue string, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

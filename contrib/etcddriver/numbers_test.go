@@ -24,8 +24,8 @@ func (s *session) key(t *testing.T, queue string, p driver.Place) string {
 	return n.id
 }
 
-// Nodes must reuse keys, because listing a queue visits all keys it has had
-// since the last compaction.
+// Nodes must reuse keys, because etcd lists a queue by visiting every key that
+// the queue has had since the last compaction.
 func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
@@ -73,7 +73,7 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{second.Node}, nodes)
 
-	// The cancellation got no reply, so the driver repeats it.
+	// The cancellation got no reply, so the driver must repeat it.
 	eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// A late Delete removes whatever node has its key, because it does not check
-// the node's revision.
+// A Delete that arrives late removes whatever node has its key by then, because
+// it does not check the node's revision.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -105,8 +105,8 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// The second of two concurrent Deletes may reach the store after the first has
-// returned, and would remove a later node with the same key.
+// If two Deletes of a node are concurrent, the second may reach the store after
+// the first has returned. It would then remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -162,7 +162,7 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
 
-// A cancellation without a reply is repeated, but the first attempt may still
+// A cancellation that got no reply is repeated, but the first attempt may still
 // arrive and remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -192,8 +192,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// When etcd is out of space, it rejects cancellation keys as well, and clients
-// retry Create until an operator makes room. The driver must not keep retrying
+// When etcd is out of space, it rejects cancellation keys too, and clients
+// retry Create until an operator frees space. The driver must not keep retrying
 // a cancellation for each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
@@ -210,8 +210,8 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// A lock can be released even without space: if the release can't be
-	// announced, the caller deletes the node without announcing it.
+	// A lock can be released even without space: if the announcement of the
+	// release is rejected, the caller deletes the node without one.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
@@ -256,7 +256,7 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 }
 
 // If a proxy sends the transaction twice, the token must be the revision of the
-// first.
+// first one.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -279,7 +279,7 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program with write permission can put a cancellation key.
+// Any program with write permission can put a key that cancels a Create.
 func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -319,7 +319,7 @@ func TestCancellationsWaitForEachOther(t *testing.T) {
 	}
 }
 
-// leavesNothing waits until all failed Creates are undone and checks that the
+// leavesNothing waits until all failed Creates are undone, and checks that the
 // queue is empty.
 func (s *session) leavesNothing(t *testing.T, queue string) {
 	t.Helper()

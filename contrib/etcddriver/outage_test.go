@@ -45,7 +45,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	})
 }
 
-// This test makes the cluster lose its leader repeatedly.
+// The cluster loses its leader repeatedly during this test.
 func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")
@@ -85,7 +85,7 @@ type guard struct {
 	lost    atomic.Int64
 }
 
-// use briefly uses the resource as the holder, unless the lock was lost.
+// use briefly enters the resource as the holder, unless the lock was lost.
 func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	if !g.enter(t, l) {
 		g.lost.Add(1)
@@ -104,8 +104,8 @@ func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder, or returns false if l was lost. The previous holder
-// counts until its lock is lost.
+// enter records l as the holder, or returns false if l was lost. The previous
+// holder still counts as a holder until its lock is lost.
 func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,7 +194,7 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 
 		leader := ensemble.Servers[ensemble.Leader(t)]
 		leader.Kill()
-		g.more(t, 20) // the other two keep the cluster going
+		g.more(t, 20) // the other two servers keep the cluster going
 		leader.Restart()
 
 		follower := ensemble.Servers[(ensemble.Leader(t)+1)%3]
@@ -207,8 +207,8 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 }
 
 // A paused leader does not know of its successor when it resumes. The pause is
-// shorter than the session timeout, because after a longer one etcd may revoke
-// leases that were renewed at the successor.
+// shorter than the session timeout, because a longer one may trigger an etcd
+// bug that revokes leases renewed at the successor.
 func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -223,7 +223,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 		leader := ensemble.Servers[ensemble.Leader(t)]
 		before, paused := g.grants.Load(), time.Now()
 		leader.Pause()
-		ensemble.Leader(t) // the other two elect a leader
+		ensemble.Leader(t) // the other two servers elect a leader
 		for g.grants.Load() < before+3 && time.Since(paused) < timeout/2 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -272,8 +272,8 @@ func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// The callers set no deadline, so errors from the driver's own timeouts must
-// not match context.DeadlineExceeded.
+// The callers set no deadline, so a timeout of the driver itself must not match
+// context.DeadlineExceeded.
 func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -338,7 +338,8 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 }
 
 // A follower whose disk hangs still answers progress requests, keep-alives and
-// gRPC pings, but sends no events. Waiters must not depend on it.
+// gRPC pings, but sends no events. A waiter that watches there must still be
+// granted the lock.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// fetch lists the queue, oldest node first, and returns the revision of the
-// list.
+// fetch lists the queue, oldest node first. It also returns the store's
+// revision at that time.
 func (s *session) fetch(ctx context.Context, queue string) ([]member, int64, error) {
 	keys := s.settings.queueKeys(queue)
 	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
@@ -31,9 +31,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// Read implements [driver.NodeReader]. Nodes of other programs have no token,
-// and may have no sequence. A second request asks for the remaining time of the
-// lease, which is best effort.
+// Read implements [driver.NodeReader]. Nodes of other programs have no token
+// and may have no sequence. A second, best-effort request asks for the lease's
+// remaining time.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = s.ask(ctx, "read "+name, queue, func(ctx context.Context) error {
 		m, _, err := s.find(ctx, queue, name)
@@ -51,8 +51,8 @@ func (s *session) Read(ctx context.Context, queue, name string) (info driver.Nod
 	return info, err
 }
 
-// find returns the node of that name, and the revision of the last change of
-// its key.
+// find returns the node with that name and the revision at which its key last
+// changed.
 func (s *session) find(ctx context.Context, queue, name string) (m member, changed int64, err error) {
 	keys := s.settings.queueKeys(queue)
 	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
@@ -68,8 +68,8 @@ func (s *session) find(ctx context.Context, queue, name string) (m member, chang
 	return m, 0, driver.ErrGone
 }
 
-// Remove implements [driver.Remover]. It looks for the node's key, and deletes
-// the key unless it has changed since.
+// Remove implements [driver.Remover]. It finds the node's key and deletes it,
+// unless the key has changed in between.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	return s.ask(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
 		for {
@@ -86,7 +86,7 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 				Then(clientv3.OpDelete(key)).Commit()
 			if err != nil || reply.Succeeded {
 				return err
-			} // the node was removed or replaced since: look again
+			} // the node was removed or replaced in between: look again
 		}
 	})
 }
@@ -104,7 +104,7 @@ func (s *session) infoOf(m member, name string) driver.NodeInfo {
 // prefix, without their values.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	from := s.settings.root()
-	checked := "all" // any valid name, because ask insists on one
+	checked := "all" // ask requires a valid queue name
 	if prefix != "" {
 		from, checked = from+prefix+"/", prefix
 	}
@@ -124,13 +124,13 @@ func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), err
 }
 
-// Delete removes the node's key. If the session follows the queue, the same
-// transaction announces the release of a lock, so that watches receive both at
-// once.
+// Delete removes the node's key. If the session follows the queue and the lock
+// is released, the same transaction announces the release, so that watches
+// receive both at once.
 //
-// A session that does not follow the queue has not waited there lately, so
-// there is probably no waiter. It only removes the key; a waiter then sees
-// driver.Changed and lists the queue.
+// If the session does not follow the queue, it has not waited there lately, so
+// there is probably no waiter. Delete then only removes the key; if there is a
+// waiter after all, it sees driver.Changed and lists the queue.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
 		n, err := s.node(queue, p.Token)
@@ -146,9 +146,9 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// tells reports whether Delete should announce a release. If so, it marks the
-// queue as used, so that the session follows it until the announcement can be
-// removed.
+// tells reports whether Delete should announce a release in the queue. If so,
+// it marks the queue as used, so that the session follows it until it can
+// remove the announcement.
 func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,10 +160,10 @@ func (s *session) tells(queue string) bool {
 	return q != nil
 }
 
-// remove deletes a node's key without checking its revision, because a check
-// costs the server time. A late request could therefore remove a later node
-// with the same key, so the key is reused only once all such requests have been
-// answered.
+// remove deletes a node's key without checking its revision, because the check
+// would cost the server time. A late request could therefore remove a later
+// node with the same key, so the key is reused only after all such requests
+// were answered.
 func (s *session) remove(ctx context.Context, token int64, key string) error {
 	s.mu.Lock()
 	n := s.own[token]
@@ -209,8 +209,8 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, err
 }
 
-// change runs a transaction on condition that the node still exists. If it does
-// not, the session forgets the node.
+// change runs a transaction if the node still exists. Otherwise it returns
+// driver.ErrGone, and the session forgets the node.
 func (s *session) change(ctx context.Context, n *ownNode, token int64, removes bool, then ...clientv3.Op) error {
 	key := s.settings.queueKeys(n.queue) + n.id
 	reply, err := s.client.Txn(ctx).
@@ -228,9 +228,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget records that a node is gone and how many more requests to remove it
-// were answered. Once none of them can still arrive, the node's key may be
-// reused.
+// forget records that a node is gone, and that etcd has answered that many more
+// requests to remove it. Once no such request can arrive any more, the node's
+// key may be reused.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

@@ -15,12 +15,12 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// queueWatch follows a queue for all of the session's watches there. It sees
-// changes in the order of etcd's revisions and maintains a copy of the queue,
-// so that arming another watch needs no request.
+// queueWatch follows a queue on behalf of all of the session's watches there.
+// It sees changes in the order of etcd's revisions and maintains a copy of the
+// queue, so that arming another watch needs no request.
 //
 // If the etcd watch is interrupted, events may be missing. The queueWatch then
-// lists the queue and ends the watches whose nodes are gone.
+// lists the queue and ends the watches of nodes that are gone.
 type queueWatch struct {
 	s        *session
 	queue    string
@@ -30,10 +30,10 @@ type queueWatch struct {
 	before   *queueWatch // the queueWatch that this one replaces, or nil
 	end      context.CancelFunc
 	life     context.Context
-	told     bool // the session may have announced a release; guarded by session.mu
+	told     bool // Delete may have put the key released; guarded by session.mu
 
 	mu       sync.Mutex
-	stopped  bool // no watch may be armed here any more
+	stopped  bool // no watch may be armed here anymore
 	armed    bool // a watch has been armed here
 	live     bool // the etcd watch is open and the copy is current
 	revision int64
@@ -47,9 +47,9 @@ type queueWatch struct {
 // It is used when the session's only waiter is far back in the queue, because
 // sending every change to each of n waiters takes n*n messages.
 //
-// The two etcd watches are not ordered with respect to each other. A release is
-// therefore not reported as such, since the waiter's own node might have been
-// removed before it; the waiter lists the queue instead.
+// The two etcd watches are not ordered with respect to each other. The session
+// therefore never reports a release, because the waiter's own node might have
+// been removed earlier; the waiter lists the queue instead.
 type far struct {
 	ahead, own string
 }
@@ -90,9 +90,9 @@ func (q *queueWatch) run() {
 	q.clean()
 }
 
-// endBefore ends the queueWatch that this one replaces. The new etcd watches
-// must be open already, because the client library closes a stream together
-// with its last watch.
+// endBefore ends the queueWatch that this one replaces. Call it only once the
+// new etcd watches are open, because the client library closes a stream
+// together with its last watch.
 func (q *queueWatch) endBefore() {
 	if q.before != nil {
 		q.before.end()
@@ -100,9 +100,9 @@ func (q *queueWatch) endBefore() {
 	}
 }
 
-// clean removes the key that announced a release, so that a session with many
-// queues does not accumulate keys. It is best effort, since etcd removes the
-// key when the session ends.
+// clean removes the key that announces a release, so that a session that uses
+// many queues does not accumulate keys. It is best effort, because etcd removes
+// the key anyway when the session ends.
 func (q *queueWatch) clean() {
 	q.s.mu.Lock()
 	told := q.told
@@ -117,12 +117,13 @@ func (q *queueWatch) clean() {
 	}
 }
 
-// shortestPause is the first pause before following a queue again. After
+// shortestPause is the pause after the first failure to follow a queue. After
 // repeated failures, pauses grow to an eighth of the session timeout.
 const shortestPause = 20 * time.Millisecond
 
-// begin returns the context for a new etcd watch and the number of its stream.
-// It holds mu, so that a concurrent restart ends this watch.
+// begin returns the context for a new etcd watch and the number of the stream
+// to open it on. It holds mu, so that a concurrent restart cancels the returned
+// context.
 func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, stream int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,9 +136,9 @@ func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, st
 // follow opens an etcd watch and applies its events until the watch is lost or
 // ctx ends. It returns the reason, if known.
 //
-// It returns errStream if the server rejects the watch but not the list,
-// because the stream's token has then expired. Every other watch on this stream
-// would be rejected, too.
+// It returns errStream if the server rejects the watch but accepts the list.
+// The stream's token has then expired, and the server would reject every other
+// watch on this stream.
 func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,8 +179,8 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	}
 }
 
-// watch opens the etcd watches. The second one is nil unless the waiter is far
-// back in the queue.
+// watch opens the etcd watches. own is nil unless the waiter is far back in the
+// queue.
 func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan) {
 	if q.far == nil {
 		from, to := q.s.settings.watched(q.queue)
@@ -197,8 +198,9 @@ func (q *queueWatch) update(change func()) {
 	q.news = make(chan struct{})
 }
 
-// refresh updates the copy by listing the queue. A list does not tell why a
-// node has gone.
+// refresh updates the copy by listing the queue. Nodes that are missing in the
+// list are reported as driver.Changed, because the list does not show why they
+// are gone.
 func (q *queueWatch) refresh(ctx context.Context) error {
 	members, revision, err := q.s.fetch(ctx, q.queue)
 	if err != nil {
@@ -213,9 +215,10 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 	return nil
 }
 
-// compare replaces the copy by a list, and ends the watches whose nodes are not
-// in it. The old copy can't tell which nodes are gone, because it lacks those
-// that came and went while events were missed.
+// compare replaces the copy with a newly listed queue, and ends the watches of
+// nodes that are not in the list. Comparing the list with the old copy would
+// not do, because the copy lacks nodes that came and went while events were
+// missed.
 func (q *queueWatch) compare(members []member) {
 	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {
@@ -227,11 +230,11 @@ func (q *queueWatch) compare(members []member) {
 		}
 	}
 	q.nodes = listed
-	q.s.watches.Changed(q.queue) // nodes may have come and gone unseen since the last event
+	q.s.watches.Changed(q.queue) // nodes may have come and gone unnoticed since the last event
 }
 
-// apply applies events to the copy. All events of a revision must be in the
-// same call.
+// apply applies events to the copy of the queue. Events of the same revision
+// must be passed in the same call.
 func (q *queueWatch) apply(events []*clientv3.Event) {
 	if q.far != nil {
 		q.applyFar(events)
@@ -251,8 +254,8 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 	}
 }
 
-// applyFar ends the watches of nodes that changed after the list. Its events
-// come from two etcd watches, so their revisions need not increase.
+// applyFar ends the watches of nodes that have changed since the list. Its
+// events come from two etcd watches, so their revisions need not increase.
 func (q *queueWatch) applyFar(events []*clientv3.Event) {
 	for _, e := range events {
 		id := strings.TrimPrefix(string(e.Kv.Key), q.keys)
@@ -315,8 +318,8 @@ func (q *queueWatch) waitLive(ctx context.Context) error {
 }
 
 // arm returns a watch of nodes that were in the queue at the given revision, or
-// false if q is stopped. The watch has already ended if the copy shows that one
-// of them is gone.
+// false if q is stopped. If one of the nodes is already gone, the returned
+// watch has ended.
 func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (driver.Watch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -357,8 +360,8 @@ func (q *queueWatch) use() {
 	q.used = driver.Now()
 }
 
-// stopIfUnused stops following the queue if it has no open watch and was not
-// used for the given time.
+// stopIfUnused stops following the queue if it has no open watch and has not
+// been used for the given time.
 func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()
@@ -372,10 +375,10 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.end()
 }
 
-// replaced stops this queueWatch if it does not cover what a caller wants to
-// watch, and reports whether it did. next is what the replacement should watch:
-// f if no other caller can need more, and otherwise the whole queue. session.mu
-// must be held.
+// replaced reports whether a caller that watches the nodes in f (all nodes if f
+// is nil) needs a new queueWatch, and if so, stops this one. next is what the
+// new one must cover: f, or all nodes if other callers may need them.
+// session.mu must be held.
 func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -389,7 +392,7 @@ func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	return f, true
 }
 
-// restart opens the etcd watch again, on the current stream.
+// restart reopens the etcd watch on the session's current stream.
 func (q *queueWatch) restart() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

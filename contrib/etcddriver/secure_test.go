@@ -55,8 +55,8 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// etcd forgets an authentication token after five minutes without use, and all
-// tokens when authentication is turned off and on again.
+// etcd drops an authentication token that has been unused for five minutes, and
+// all tokens when authentication is turned off and on again.
 func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -69,8 +69,8 @@ func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	})
 }
 
-// A stream's token expires if no watch begins for five minutes, although the
-// session keeps the stream open.
+// The token of a stream expires if no watch begins on the stream for five
+// minutes, even if the stream stays open.
 func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -90,7 +90,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	ended(t, followed)
 }
 
-// With a read-only role, Connect succeeds but Create does not.
+// A user with a read-only role can begin a session but not create nodes.
 func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -153,12 +153,13 @@ func TestTLSWithCertificatesOfBothSides(t *testing.T) {
 
 func TestTLSOfAServerThatHasNone(t *testing.T) {
 	err := connectError(t, "etcd://"+etcdtest.Shared(t).Addr()+"?tls=true")
-	require.ErrorContains(t, err, "authentication handshake failed: ") // by an EOF or a reset
+	require.ErrorContains(t, err, "authentication handshake failed: ") // followed by an EOF or a connection reset
 	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that is about to stop does the same")
 }
 
-// Replacing certificates takes several steps, so an existing client must treat
-// certificate errors as temporary.
+// While an operator replaces certificates, client and servers may disagree for
+// a moment, so a client that has had a session must treat certificate errors as
+// temporary.
 func TestAnErrorOfCertificatesMayPassAfterTheFirstSession(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, false))
@@ -179,8 +180,8 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
-// A timeout error must name the servers even if the caller gives up before the
-// driver does.
+// A timeout error must name the servers, even if the caller's deadline is
+// shorter than the driver's.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	t.Parallel()
 	var addrs []string

@@ -13,9 +13,9 @@ import (
 
 func init() { balancer.Register(answering{}) }
 
-// answering is gRPC's round-robin balancer, except that it avoids unresponsive
-// servers. Plain round robin would keep sending requests to a server that
-// hangs, because the connection to it stays open.
+// answering is a gRPC balancer that does round robin but avoids unresponsive
+// servers. Plain round robin would keep sending requests to a hung server,
+// because the connection to it stays open.
 type answering struct{}
 
 // Name implements [balancer.Builder].
@@ -26,7 +26,8 @@ func (answering) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balan
 	return balancer.Get(roundrobin.Name).Build(&servers{ClientConn: cc, silent: make(map[balancer.SubConn]time.Time)}, opts)
 }
 
-// balanced makes a client use answering in place of etcd's default balancer.
+// balanced returns the dial options that replace etcd's default balancer by
+// answering.
 func balanced() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDisableServiceConfig(),
@@ -39,8 +40,8 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 )
 
-// silentFor is how long a client avoids a server that has not answered a
-// request.
+// silentFor is how long a client avoids a server after a request that it did
+// not answer.
 const silentFor = time.Minute
 
 // servers tracks which servers of a client are unresponsive.
@@ -64,7 +65,7 @@ type picker struct {
 }
 
 // Pick implements [balancer.Picker]. It picks an unresponsive server only if
-// there is no other.
+// all others are unresponsive too.
 func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,15 +83,15 @@ func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err er
 	return picked, err
 }
 
-// avoids reports whether a different server is preferable. A new stream for
-// watches goes to another server, because it replaces one that has fallen
+// avoids reports whether another server is preferable. A new stream for watches
+// must not go to the server of the previous stream, which may have fallen
 // behind.
 func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }
 
-// done records whether the server answered. A cancelled stream of heartbeats
-// counts as unanswered, because it is cancelled only when a reply is overdue.
+// done records whether the server answered. A cancelled heartbeat stream counts
+// as unanswered, because streams are cancelled only when a reply is overdue.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,8 @@ func (w *wheel) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: w.servers[w.turn%len(w.servers)]}, nil
 }
 
-// With two servers, round robin alone would return to the server of the old
-// stream, because each watch is followed by a list.
+// Each watch is followed by a list. With two servers, round robin alone would
+// therefore open the new stream at the server of the old one.
 func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	type server struct {
 		balancer.SubConn
@@ -50,8 +50,8 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is what a follower with a hanging disk answers if it times out
-// just before the client does.
+// errOutOfTime is the reply of a follower with a hung disk if it times out just
+// before the client does.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {

@@ -50,10 +50,10 @@ type ownNode struct {
 	number    int64
 	data      []byte
 
-	// Guarded by session.mu. A key is reused only once no request can still
-	// remove it.
+	// The fields below are guarded by session.mu. The key is reused only
+	// once no request can still remove it.
 	removing int  // requests in flight that remove the node
-	lost     bool // such a request got no reply and may still arrive
+	lost     bool // a request to remove the node got no reply and may still arrive
 }
 
 func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *session {
@@ -97,8 +97,8 @@ func sessionName(id clientv3.LeaseID) string {
 	return strings.Repeat("0", 16-len(digits)) + digits
 }
 
-// ask makes a request on a queue, or fails if the session has ended. Its error
-// is ready to be returned to the session's caller.
+// ask makes a request on a queue, or fails if the session has ended. It wraps
+// errors for the session's caller.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	life, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -145,8 +145,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// revoke revokes the lease in etcd and closes the client, even if that fails. A
-// later call uses a new client.
+// revoke revokes the lease in etcd and closes the client, even if revoking
+// fails. If called again, it uses a new client.
 func (s *session) revoke(ctx context.Context) (err error) {
 	if s.client == nil {
 		if s.client, err = s.connector.client(ctx); err != nil {

@@ -23,13 +23,13 @@ import (
 )
 
 // store is a connector that injects faults. Each session has a proxy for
-// connection faults and a wire for faults of single requests.
+// connection faults and a wire for faults of individual requests.
 type store struct {
 	t      *testing.T
 	server *etcdtest.Server
 	prefix string
 	params string
-	// existing makes sessions of an etcd client instead of a data source name.
+	// existing creates sessions by NewConnector, from an etcd client.
 	existing bool
 
 	mu    sync.Mutex
@@ -48,7 +48,8 @@ func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
 }
 
-// Diagnose implements driver.Diagnoser, without a proxy.
+// Diagnose implements driver.Diagnoser. It connects directly, not through a
+// proxy.
 func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	c, err := Driver{}.OpenConnector("etcd://" + s.server.Addr() + "/" + s.prefix + "?" + s.params)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close() // its connection is not needed
+	defer client.Close() // each session opens its own connections
 	return NewConnector(client, Options{SessionTimeout: time.Second, Prefix: s.prefix})
 }
 
@@ -114,8 +115,8 @@ func (s *store) link(session driver.Session) *link {
 	return s.links[session]
 }
 
-// wire counts single requests and injects faults into them, below the client
-// library.
+// wire sits below the client library, where it counts individual requests and
+// injects faults into them.
 type wire struct {
 	mu     sync.Mutex
 	next   func(method string, request any) bool
@@ -153,8 +154,8 @@ func (w *wire) intercept(
 	return errBroken
 }
 
-// total returns the number of requests on queues. It leaves out those that
-// maintain the session.
+// total returns the number of requests on queues. Heartbeats and other requests
+// that maintain the session don't count.
 func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,8 +167,8 @@ type watchStreams struct {
 	events  atomic.Int64 // number of events received
 }
 
-// silence makes the existing streams receive nothing more, as if the server of
-// the watches hung while the others still answered requests.
+// silence makes the open streams receive nothing more, as if the server that
+// sends events had hung while other servers still answer requests.
 func (w *watchStreams) silence() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).silent.Store(true)
@@ -187,8 +188,8 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
-// overtake makes the existing streams receive progress notifications but no
-// more events. Some servers report progress before sending older events.
+// overtake makes the open streams receive progress notifications but no more
+// events, because some servers report progress before sending older events.
 func (w *watchStreams) overtake() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).noEvents.Store(true)
@@ -196,7 +197,7 @@ func (w *watchStreams) overtake() {
 	})
 }
 
-// hang makes the existing streams receive no more events, as from a follower
+// hang makes the open streams receive no more events, as if from a follower
 // that can't write to its disk. Progress requests are still answered.
 func (w *watchStreams) hang() {
 	w.streams.Range(func(stream, _ any) bool {
@@ -250,8 +251,8 @@ func (l *link) loseReply(op faults.Op) {
 	})
 }
 
-// holdRequest intercepts the next request for op. The returned function sends
-// it later, through another client.
+// holdRequest intercepts the next request for op. Calling arrive sends it,
+// through another client, as if it had been delayed.
 func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) (arrive func()) {
 	held := make(chan any, 1)
 	l.wire.play(matching(op), func(_ context.Context, _ string, request any, _ func() error) {
@@ -274,7 +275,7 @@ func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) 
 	}
 }
 
-// matching returns a function that recognizes the driver's requests for op.
+// matching returns a function that reports whether a request belongs to op.
 func matching(op faults.Op) func(method string, request any) bool {
 	return func(method string, request any) bool {
 		switch r := request.(type) {

@@ -15,9 +15,9 @@ type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// namedServer verifies every server's certificate against the same name. The
-// client library ignores tls.Config.ServerName and uses the host of each
-// endpoint.
+// namedServer verifies the certificates of all servers against one name. It is
+// needed because the client library ignores tls.Config.ServerName and uses each
+// endpoint's host.
 type namedServer struct {
 	credentials.TransportCredentials
 	name string
@@ -31,9 +31,9 @@ func (n namedServer) Clone() credentials.TransportCredentials {
 	return namedServer{n.TransportCredentials.Clone(), n.name}
 }
 
-// refusedCertificate tries a TLS handshake with each server and returns the
-// first error about a certificate, or nil. The error from gRPC may say only
-// that the connection broke.
+// refusedCertificate returns the certificate error behind a failed connection,
+// or nil. It tries a TLS handshake with each server, because the error from
+// gRPC may say only that the connection broke.
 func (s *settings) refusedCertificate(ctx context.Context) error {
 	config, err := s.loadTLS()
 	if err != nil || config == nil {
@@ -50,8 +50,8 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	return nil
 }
 
-// handshake connects and reads one byte, which shows that the server has
-// accepted the client's certificate.
+// handshake connects to endpoint and reads one byte, because only a successful
+// read shows that the server has accepted the client's certificate.
 func handshake(ctx context.Context, endpoint string, config *tls.Config) error {
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", endpoint)
 	if err != nil {

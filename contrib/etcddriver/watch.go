@@ -17,7 +17,7 @@ import (
 )
 
 // Watch implements [driver.Session]. It lists the queue even if the session
-// already follows it, because the events of removals may still be in flight.
+// already follows it, because events for removed nodes may still be in flight.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
 		return s.following(ctx, queue, nil, func(q *queueWatch, fresh bool) (armed bool, err error) {
@@ -44,9 +44,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// following calls arm with a live queueWatch, repeatedly until arm returns true
-// or an error. It passes fresh if the session did not follow the queue before.
-// A non-nil f limits the nodes that arm needs.
+// following calls arm with a live queueWatch, again and again until arm returns
+// true or an error. fresh means that the session did not follow the queue
+// before. If f is not nil, arm needs only the nodes in f.
 func (s *session) following(
 	ctx context.Context, queue string, f *far, arm func(q *queueWatch, fresh bool) (armed bool, err error),
 ) error {
@@ -92,8 +92,8 @@ func (s *session) queueWatch(queue string, f *far) (q *queueWatch, fresh bool, e
 // stopAfter is how long a session keeps following a queue that it does not use.
 const stopAfter = 10 * time.Second
 
-// tendWatches periodically checks the stream of the watches, and stops
-// following unused queues.
+// tendWatches periodically checks the watch stream and stops following unused
+// queues.
 func (s *session) tendWatches() {
 	for s.lease.Err() == nil {
 		s.pause(min(s.timeout/16, stopAfter))
@@ -116,9 +116,10 @@ func (s *session) followed() (queues []*queueWatch) {
 	return queues
 }
 
-// checkStream replaces the stream of the watches if its server has fallen
-// behind. It asks the server for a progress notification at each call: a silent
-// server hangs, and one that reports an old revision can't write to its disk.
+// checkStream replaces the watch stream if its server has fallen behind. Each
+// call asks the server for a progress notification and evaluates the reply to
+// the previous call: a server that is silent hangs, and one that reports an old
+// revision can't write to its disk.
 func (s *session) checkStream() {
 	stream := s.stream.number.Load()
 	if s.stream.silence() > s.timeout/2 || s.stream.behind() {
@@ -133,12 +134,12 @@ func (s *session) checkStream() {
 	limited, cancel := context.WithTimeout(ctx, s.timeout/16)
 	defer cancel()
 	s.stream.check(s.newest.Load())
-	_ = s.client.RequestProgress(limited) // a failure shows as silence in the next check
+	_ = s.client.RequestProgress(limited) // the next check notices a failure
 }
 
 // replaceStream moves all watches to a new stream, at another server if
-// possible. It is a no-op if the stream with the given number was replaced
-// already.
+// possible. It is a no-op if the stream with the given number has already been
+// replaced.
 func (s *session) replaceStream(number int64) {
 	if !s.stream.number.CompareAndSwap(number, number+1) {
 		return // already replaced
@@ -149,8 +150,8 @@ func (s *session) replaceStream(number int64) {
 	}
 }
 
-// watchStream tracks the stream that carries all watches of a session. A stream
-// begins when the session starts following its first queue.
+// watchStream tracks the stream that carries all watches of a session. The
+// first stream begins when the session starts following its first queue.
 type watchStream struct {
 	number atomic.Int64 // of the current stream, counted from 1
 
@@ -158,7 +159,7 @@ type watchStream struct {
 	heard    driver.Instant
 	revision int64 // newest revision received on the stream
 	asked    driver.Instant
-	want     int64 // newest revision known at asked; zero if no check is pending
+	want     int64 // newest revision known at the time asked; zero if no check is pending
 }
 
 func (w *watchStream) renew() {
@@ -190,8 +191,8 @@ func (w *watchStream) silence() time.Duration {
 	return driver.Now().Sub(w.heard)
 }
 
-// behind reports whether the server's replies since the last check were out of
-// date.
+// behind reports whether the server has replied since the last check, but only
+// with outdated revisions.
 func (w *watchStream) behind() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,14 +208,15 @@ func onStream(ctx context.Context, number int64) context.Context {
 	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
 }
 
-// errStream says that a watch needs another stream. Neither the server nor gRPC
-// uses its code.
+// errStream says that a watch needs a new stream. Its code is one that neither
+// etcd nor gRPC uses.
 var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
 
-// openOnce keeps the client library from reopening a lost stream, so that the
-// watches end and the queues are listed instead. The library would resume the
+// openOnce prevents the client library from reopening a lost stream, so that
+// the watches end and the queues are listed again. The library would resume the
 // watches after the last revision it received. A server may report its progress
-// before it sends older events (etcd issue 15220), and these would be skipped.
+// before it sends older events (etcd issue 15220), and a resumed watch would
+// skip these.
 type openOnce struct {
 	mu     sync.Mutex
 	opened int64 // highest stream number opened so far

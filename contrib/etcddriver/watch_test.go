@@ -29,7 +29,7 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes, the second of which watches the first.
+// pair creates two nodes in the queue and a watch by the second of the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -58,7 +58,8 @@ func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
 }
 
-// The server that sends the events may hang while others still answer requests.
+// The server that sends the events may hang while other servers still answer
+// requests.
 func TestASilentStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -82,8 +83,8 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	ended(t, w)
 }
 
-// A follower whose disk hangs applies no changes. It still answers requests for
-// progress, but with an old revision.
+// A follower whose disk hangs applies no changes. It still answers progress
+// requests, but with an old revision.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -118,7 +119,7 @@ func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
 	q.mu.Lock()
 	lost := q.news
 	q.mu.Unlock()
-	q.restart() // losing a single watch does not end the others
+	q.restart() // losing a single watch does not end the other watches
 	<-lost
 	require.NoError(t, q.waitLive(within(t)))
 	require.Equal(t, number, s.stream.number.Load())
@@ -162,8 +163,9 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// The client library closes a stream together with its last watch. A session
-// must then open a new stream at once, because a failed attempt costs a pause.
+// The client library closes a stream together with its last watch. The session
+// must then begin a new stream before its next watch, because a failed attempt
+// costs a pause.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -222,8 +224,8 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	eventually(t, func() bool { return keys() == 0 })
 }
 
-// etcd serves a watch of a past revision only every 100 ms, so the driver
-// watches from the current revision and lists the queue afterwards.
+// etcd serves a watch from a past revision only every 100 ms, so the driver
+// starts its watch at the current revision and lists the queue afterwards.
 func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()
@@ -245,15 +247,14 @@ func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	}
 }
 
-// waitFarBehind sets farBehind for the rest of the test.
 func waitFarBehind(t *testing.T, n int) {
 	before := farBehind
 	farBehind = n
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line creates four nodes of one session, and a waiter of another session
-// behind them. l is the link of the waiter's session.
+// line creates four nodes of the session holder, and behind them a waiting node
+// of the session waiter. l is the waiter's link.
 func line(t *testing.T) (holder *session, ahead []driver.Joined, waiter *session, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)

@@ -30,23 +30,22 @@ type Options struct {
 // *redis.ClusterClient.
 //
 // The connector takes over the client's addresses, login, database, TLS
-// configuration, dialer, OnConnect and timeouts. Each session opens connections
-// of its own with them, up to PoolSize and six more. It takes none from the
-// client's pool, because a heartbeat must not wait for the requests of the
-// program, and because go-redis can't interrupt a request when its context
-// ends. So the size of the client's pool does not matter, and closing either
-// leaves the other as it is.
+// configuration, dialer, OnConnect and timeouts. With them, each session opens
+// its own connections, up to PoolSize and six more. It takes none from the
+// client's pool, because a heartbeat must not wait for the program's requests,
+// and because go-redis can't interrupt a request when its context ends. The
+// size of the client's pool therefore does not matter. Closing the client does
+// not affect the sessions, nor the other way round.
 //
-// The client's hooks, its Limiter, its retries and its routing to replicas have
-// no effect: requests of the driver always go to the master, and are not
-// repeated by go-redis. If the client's dialer ignores the end of its context,
-// as the one of go-redis with TLS does, a dial may outlast Close by the dial
-// timeout.
+// The client's hooks, Limiter, retries and routing to replicas have no effect:
+// the driver's requests always go to the master, and go-redis does not repeat
+// them. If the client's dialer ignores the end of its context, as the go-redis
+// dialer does with TLS, a dial may outlast Close by the dial timeout.
 //
-// NewConnector does no I/O. It returns an error if an option is invalid, and
-// for other clients: a *redis.Ring, whose servers know nothing of each other's
-// locks, and one of redis.NewFailoverClusterClient, whose reads may go to
-// replicas.
+// NewConnector does no I/O. It returns an error if an option is invalid. It
+// also rejects other clients: a *redis.Ring, whose servers know nothing of each
+// other's locks, and clients of redis.NewFailoverClusterClient, whose reads may
+// go to replicas.
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
 	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace}
 	own := s.parameters()
@@ -71,7 +70,7 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	o.PoolSize, o.Protocol = options.PoolSize, 2
 	o.Limiter, o.PushNotificationProcessor = nil, nil
 	for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
-		*d = max(*d, 0) // a request has to end at some time, so the default replaces "no timeout"
+		*d = max(*d, 0) // every request must have a timeout, so 0 means the default
 	}
 	if err := s.keep(o); err != nil {
 		return nil, fmt.Errorf("redisdriver: %w", err)
@@ -79,7 +78,8 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	return &connector{settings: s, addrs: s.addrs}, nil
 }
 
-// optionsOf sets the addresses, and returns options with a dialer.
+// optionsOf takes the addresses from the client, and returns its options with a
+// dialer.
 func (s *settings) optionsOf(client redis.UniversalClient) (*redis.Options, error) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -127,10 +127,11 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 }
 
 // dialLimit is the number of dials that a session may have in flight, including
-// those that were given up but did not end.
+// abandoned dials that have not returned.
 const dialLimit = 64
 
-// dialByClient dials with the dialer of the client passed to NewConnector.
+// dialByClient dials with the dialer of the client that was passed to
+// NewConnector.
 func (l *link) dialByClient(ctx context.Context, network, addr string) (net.Conn, error) {
 	return calls.Do(ctx, l.dials, func() (net.Conn, error) {
 		return l.settings.dialer(ctx, network, addr)

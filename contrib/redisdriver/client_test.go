@@ -135,12 +135,13 @@ func TestUnusableClientsAndOptionsAreRefused(t *testing.T) {
 
 type wrapper struct{ redis.UniversalClient }
 
-// A dialer may ignore its context, as that of go-redis with TLS does.
+// A dialer may ignore the end of its context, as the go-redis dialer does with
+// TLS.
 func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 	server := redistest.Shared(t)
 	let, dialing := make(chan struct{}), make(chan struct{}, 10)
 	var hangs atomic.Bool
-	var late atomic.Int64 // open connections that were dialed late
+	var late atomic.Int64 // open connections whose dial returned late
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
 		if hangs.Load() {

@@ -22,8 +22,9 @@ func withClock(t *testing.T, params string) *store {
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns the time until the server's clock expires the session. It
-// requires exactly one session that has a node.
+// leftOf returns the time until the only session with a node expires by the
+// server's clock. It fails the test if there is no such session or more than
+// one.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
@@ -60,7 +61,7 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// Setting the server's clock back keeps the lock of a dead process until the
+// If the server's clock is set back, the lock of a dead process stays until the
 // clock has caught up or is corrected.
 func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	t.Parallel()
@@ -87,8 +88,8 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 }
 
 // If the server's clock jumps forward, it may expire a live holder. A holder
-// that is cut off can't learn this, but its token is lower than the next
-// holder's and its Unlock fails.
+// that is cut off can't notice this, but its token is lower than the next
+// holder's, and its Unlock fails.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)
@@ -107,8 +108,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder that is expired by a clock step must learn of it without making a
-// request of its own, by a notice or from its next heartbeat.
+// A holder that expired because of a clock step must learn of it even if the
+// program makes no request: by a notice, or from the next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")

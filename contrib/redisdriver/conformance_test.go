@@ -22,9 +22,10 @@ import (
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
-	// existing makes sessions of a go-redis client.
+	// existing creates sessions by NewConnector, from a go-redis client.
 	existing bool
-	// lenient allows the callback of a session or node to run after its end.
+	// lenient tolerates fault callbacks that run after their session or
+	// node has ended.
 	lenient bool
 
 	slow   sync.Map // sessions whose replies are delayed, used as a set
@@ -65,8 +66,9 @@ func TestConformance(t *testing.T) {
 const alone = "DLOCK_REDIS_ALONE"
 
 // TestConformanceOfVariants runs the conformance tests with Redis protocol
-// version 3 and with an existing client. They run in child processes, because
-// they count goroutines and would see those of tests running in parallel.
+// version 3, and with an existing go-redis client. Each variant runs in a child
+// process, because the tests count goroutines and would see those of parallel
+// tests.
 func TestConformanceOfVariants(t *testing.T) {
 	for name, c := range map[string]*conformance{"version3": {params: "&protocol=3"}, "client": {existing: true}} {
 		if os.Getenv(alone) == name {
@@ -105,8 +107,8 @@ func (c *conformance) config() dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New: c.open,
-		// Sequences are microseconds since 1970, so they don't roll over before
-		// the year 2255.
+		// Sequences are microseconds since 1970, so they don't roll
+		// over before the year 2255.
 		NewNearRollOver: c.open,
 		Drop: func(t *testing.T, s driver.Session) {
 			st, _ := c.of(s)

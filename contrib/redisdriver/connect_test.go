@@ -128,8 +128,9 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// Redis closes a connection whose certificate it rejects, but if only one
-	// side uses TLS, it waits for the rest of a command.
+	// Redis closes a connection whose certificate it rejects. If only one
+	// side uses TLS, however, Redis waits for the rest of a command, so the
+	// client must give up.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
@@ -142,8 +143,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The server keeps the connection open after its TLS alert. If it closed it,
-// the client might see only that and not the alert.
+// The fake server keeps the connection open after its TLS alert. If it closed
+// the connection, the client might see only that and not the alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
@@ -171,8 +172,8 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// A connection error must name the server's address, even if the caller gives
-// up before the driver does.
+// A connection error must name the server's address, even if the caller's
+// deadline is shorter than the driver's.
 func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 	plain, silent, far := redistest.Shared(t).Addr(), silentServer(t), unreachable(t)
 	handshake := "TLS with " + plain + ": no answer to the handshake; if the server has no TLS, write redis://"
@@ -183,8 +184,8 @@ func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 		{"redis://" + far, "?dial_timeout=200ms", "dial tcp " + far + ": i/o timeout", "no connection with " + far},
 		{"redis://" + silent, "?master_name=locks&dial_timeout=200ms", "no Sentinel knows the master \"locks\": " + silent + ": no answer", "no answer from the Sentinel " + silent},
 	} {
-		// The limit grows from attempt to attempt, because a dial may be slow
-		// on a busy machine.
+		// A dial may be slow on a busy machine, so the time limit grows
+		// from attempt to attempt.
 		try := func(ctx context.Context, limit string) error {
 			connector, err := Driver{}.OpenConnector(c.dsn + strings.ReplaceAll(c.slow, "200ms", limit))
 			require.NoError(t, err)
@@ -318,8 +319,8 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
 }
 
-// Heartbeats have connections of their own, so a session survives even if
-// callers have taken all connections that pool_size permits.
+// Heartbeats have their own connections, so a session survives even if callers
+// use all connections that pool_size permits.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s&read_timeout=1m&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -347,8 +348,8 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
-// Redis sends no notice for a node removed by an operator. The periodic check
-// must find it even if callers have taken all connections.
+// Redis sends no notice when an operator removes a node. The periodic check
+// must find such nodes even if callers use all connections.
 func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -371,8 +372,9 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	calls.Wait()
 }
 
-// If a dial failed, go-redis would keep redialing in the background with the
-// context of a request that has ended, and never succeed.
+// go-redis must not learn that a dial has failed. It would keep redialing in
+// the background, with the context of a request that has ended, and never
+// succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	logged := dialsLogged.Load()
@@ -397,8 +399,8 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
-// The proxy has no server behind it and closes each connection at once. The
-// session must not redial in a tight loop.
+// The session must not redial in a tight loop if each connection is closed at
+// once, here by a proxy without a server.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")
@@ -431,8 +433,8 @@ func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	require.Less(t, dials.Load(), int64(150))
 }
 
-// unreachable returns the address of a socket that neither accepts nor refuses
-// connections.
+// unreachable returns the address of a socket on which connections are neither
+// accepted nor refused.
 func unreachable(t *testing.T) string {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
@@ -534,7 +536,7 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
 }
 
-// If one server rejects the client for good but another is merely down, the
+// If one server permanently rejects the client but another is merely down, the
 // error must be temporary, so that the caller tries again.
 func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	certs := testenv.NewCerts(t)

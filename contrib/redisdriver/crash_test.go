@@ -31,7 +31,7 @@ type witness struct {
 }
 
 // enter records a new holder. It fails the test if the previous holder still
-// believes it holds the lock, or if the token did not rise.
+// believes that it holds the lock, or if the token did not increase.
 func (w *witness) enter(lock *dlock.Lock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 }
 
 // A Redis server without persistence ("appendonly no") loses all locks in a
-// crash. The holder must learn of it from the next reply.
+// crash. The holder must learn of it from the server's next reply.
 func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=8s")
@@ -155,7 +155,8 @@ func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 }
 
 // Redis replicates asynchronously, so a promoted replica may not know that a
-// lock is held and grant it again. The second token must still be higher.
+// lock is held and grant it again. The second token must still be higher than
+// the first.
 func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	master := redistest.Start(t)
 	replica, replication := newReplica(t, master)
@@ -180,9 +181,8 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, second.Unlock())
 }
 
-// waitForSequence waits until the replica has received the sequence seq. It
-// polls, because the WAIT command covers only writes made on its own
-// connection.
+// waitForSequence waits until the replica has received sequence seq. It polls,
+// because the WAIT command covers only writes made on its own connection.
 func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return replica.Do("GET", key) == strconv.FormatInt(seq, 10) }, 30*time.Second, time.Millisecond)
@@ -252,7 +252,7 @@ func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *tes
 }
 
 // While the master is down, the session must not take the outdated queues of a
-// replica for the master's. It must find the master again afterwards.
+// replica for those of the master. It must find the master when it is back.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -340,7 +340,7 @@ func TestAClusterIsFollowed(t *testing.T) {
 }
 
 // A Redis cluster redirects to IPv6 addresses written without brackets, which
-// net.Dial would reject.
+// net.Dial rejects.
 func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -354,9 +354,8 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After the keys have moved to a server that is then down, the old server
-// answers that there are no queues. Walk must fail rather than return an empty
-// list.
+// The keys move to a server that then goes down. The old server would answer
+// that there are no queues, so Walk must fail rather than return an empty list.
 func TestWalkFollowsACluster(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -395,8 +394,8 @@ func TestWalkFollowsACluster(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// While keys move between servers of a cluster, Redis aborts a script at the
-// first key that is gone and keeps the changes made so far.
+// While a cluster moves keys between servers, Redis aborts a script at the
+// first missing key but keeps the changes made so far.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

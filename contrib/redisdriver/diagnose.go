@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver/diagnose"
 )
 
-// Diagnose implements [driver.Diagnoser]. It checks the network to the servers
-// or Sentinels of the data source name, and everything else at the master.
+// Diagnose implements [driver.Diagnoser]. It checks the network connection to
+// each server or Sentinel in the data source name, and everything else on the
+// master.
 func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	s := c.settings
 	quiet := &connector{settings: s, quiet: true, addrs: s.addrs}
@@ -55,7 +56,7 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// inspect checks the server that has the session.
+// inspect checks the settings of the server to which the session is connected.
 func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 	config, err := do(ctx, s.link, s.link.requests, func(c *redis.Client) (map[string]string, error) { return configuration(ctx, c) })
 	found := weaknesses(config, err)
@@ -85,7 +86,6 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 	report(s.inspectSequences(ctx))
 }
 
-// parseInfo parses the reply to INFO.
 func parseInfo(text string) map[string]string {
 	lines := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -96,11 +96,12 @@ func parseInfo(text string) map[string]string {
 	return lines
 }
 
-// lastSequence is where the scripts refuse further nodes.
+// lastSequence is the highest sequence. After it, the scripts reject new nodes.
 const lastSequence = 1<<53 - 1
 
-// inspectSequences looks at the latest sequence. It is the time of the server's
-// clock in microseconds, unless the clock was ahead once.
+// inspectSequences checks how many sequences remain. The latest sequence is the
+// server's time in microseconds, or higher if the server's clock was once
+// ahead.
 func (s *session) inspectSequences(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: driver.CheckSequences}
 	text, err := do(ctx, s.link, s.link.requests, func(c *redis.Client) (string, error) {

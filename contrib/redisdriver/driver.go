@@ -70,9 +70,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// learn remembers the order in which Connect tried the addresses. After a
-// failure it moves the first one to the end, so that a server that accepts
-// connections but never answers does not stay first.
+// learn stores the order in which the next Connect tries the addresses. After a
+// failure, the first address moves to the end, so that Connect does not always
+// start with a server that accepts connections but never answers.
 func (c *connector) learn(addrs []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *connector) learn(addrs []string, err error) {
 }
 
 // begin creates the session in the store and subscribes to its channel. The
-// lease starts when the last request is sent, so that slow dialing and TLS
+// lease starts when the last request is sent, so that slow dials and TLS
 // handshakes don't shorten it.
 func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error) {
 	if err := c.checkServer(ctx, s); err != nil {

@@ -18,8 +18,8 @@ import (
 
 // settings is a parsed data source name. It is immutable.
 type settings struct {
-	// options returns a copy of the go-redis options. Because it is a function,
-	// printing settings does not reveal the password.
+	// options returns a copy of the go-redis options. It is a function, so
+	// that printing settings does not reveal the password.
 	options   func() *redis.Options
 	timeout   time.Duration
 	namespace string
@@ -27,11 +27,11 @@ type settings struct {
 	tls       *tlsFiles
 	sentinel  *sentinel
 
-	// dialer is that of the client passed to NewConnector, or nil. It does TLS,
-	// and finds the master if the client uses Sentinel.
+	// dialer is the dialer of the client passed to NewConnector, or nil. It
+	// does TLS, and it finds the master if the client uses Sentinel.
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Of a connector of Isolate; otherwise empty.
+	// Set only by Isolate.
 	part string // ends in a colon
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -84,8 +84,8 @@ func parse(text string) (*settings, error) {
 }
 
 // unknown returns the error for an unknown parameter. It names the parameter
-// only if that can't be part of a password: after an unescaped & in a password,
-// the rest parses as parameters.
+// only if the name can't be part of a password: if a password contains an
+// unescaped &, the rest of it parses as parameters.
 func unknown(u *url.URL, q url.Values, name string, i int) error {
 	const list = "; the documentation of package redisdriver lists all parameters"
 	secret, given := u.User.Password()
@@ -142,8 +142,8 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// clientParameters are the accepted go-redis parameters. Some are accepted for
-// compatibility but have no effect.
+// clientParameters are the go-redis parameters that a data source name may
+// contain. Some are accepted for compatibility but have no effect.
 var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
@@ -236,7 +236,7 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 	return s.keep(&o)
 }
 
-// parseWith lets go-redis parse the URL. If that fails, it finds the bad
+// parseWith lets go-redis parse the URL. If that fails, it finds the invalid
 // parameter by leaving out one at a time, because the error from go-redis may
 // quote the password.
 func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
@@ -260,7 +260,7 @@ func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (
 }
 
 // keep validates the go-redis options and overrides those that would break the
-// driver. In particular, it turns off retries.
+// driver, such as retries.
 func (s *settings) keep(o *redis.Options) error {
 	for name, d := range map[string]*time.Duration{"dial_timeout": &o.DialTimeout, "read_timeout": &o.ReadTimeout, "write_timeout": &o.WriteTimeout} {
 		if *d < 0 {

@@ -148,8 +148,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that the driver survives queue members and messages that
-// another program may have written.
+// FuzzReplies checks that the driver does not panic on queue members and
+// messages that another program may have written.
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{"web-W-0000000001/s/1/data", "x", "a/b/c", "/", "web-W-0000000001", "-0000000001///"} {
 		f.Add(s, "r/web-W-0000000001/stock/42")

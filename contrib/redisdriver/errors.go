@@ -29,29 +29,30 @@ const (
 	replyDenied = "DENIED"
 )
 
-// replied reports whether err is an error reply from the server that begins
+// replied reports whether err is an error reply from Redis whose text begins
 // with word.
 func replied(err error, word string) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), word)
 }
 
-// passing lists the prefixes of temporary error replies. The server is
+// passing lists the prefixes of temporary error replies: the server is
 // starting, busy, out of memory or disk space, no longer the master, or moving
 // keys within its cluster.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	replyFull, "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
 
-// mark wraps err in one of the errors of package driver. Error replies are
-// temporary if passing lists them; network errors are, unless they concern TLS
-// or a certificate file.
+// mark wraps err in an error of package driver that says whether a retry may
+// help. Error replies are temporary if they begin with a prefix in passing.
+// Network errors are temporary unless they concern TLS or a certificate file.
 func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// The driver's own timeout ended the dial, so the result must not match
-		// context.DeadlineExceeded: the caller's context has not ended.
+		// The driver's own timeout ended the dial. The result must not
+		// match context.DeadlineExceeded, because the caller's context
+		// has not ended.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
@@ -66,14 +67,15 @@ func mark(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// forbidden reports whether the server denied the user a permission. Sentinels
-// have users of their own, so their replies don't count.
+// forbidden reports whether the server denied the user a permission. Errors
+// from connecting don't count, because they may come from a Sentinel, which has
+// its own users.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// Redis words the error differently if the user may run the script but not
-	// a command in it.
+	// Redis replies differently if the user may run the script but not a
+	// command in it.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 
@@ -103,8 +105,8 @@ func cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// busyError is the error of a request whose context ended before a connection
-// was free.
+// busyError is returned for a request whose context ended while all connections
+// were in use.
 type busyError struct {
 	connections int
 	cause       error // of the context
@@ -121,7 +123,8 @@ const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")
 
-// dialError marks an error from connecting, as opposed to one from a request.
+// dialError marks an error from connecting, to tell it from an error of a
+// request.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }

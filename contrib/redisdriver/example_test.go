@@ -31,8 +31,8 @@ func Example() {
 	fmt.Println(lock.Mode(), lock.Token())
 }
 
-// This example takes a lock on the servers of a client that the program has
-// anyway.
+// This example takes a lock on the servers that the program's own go-redis
+// client uses.
 func ExampleNewConnector() {
 	cache := redis.NewClient(&redis.Options{Addr: "localhost:6379", Password: "secret"})
 	defer cache.Close()

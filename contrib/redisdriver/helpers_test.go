@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(redistest.Main(m)))
 }
 
-// silent is a go-redis logger that discards everything but counts failed dials.
+// silent is a go-redis logger that discards all messages but counts failed
+// dials.
 type silent struct{}
 
 var dialsLogged atomic.Int64
@@ -89,10 +90,10 @@ type store struct {
 	namespace string
 	params    string
 
-	// existing makes sessions of a go-redis client instead of a data source name.
+	// existing creates sessions by NewConnector, from a go-redis client.
 	existing bool
 
-	// keepProxies turns off the reuse of proxies whose sessions have ended.
+	// keepProxies prevents the reuse of proxies whose sessions have ended.
 	keepProxies bool
 
 	mu      sync.Mutex
@@ -104,8 +105,8 @@ func newStore(t *testing.T, server *redistest.Server, params string) *store {
 	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
 }
 
-// loadScripts loads the scripts into the server in advance. Otherwise the first
-// run of each script would take two requests.
+// loadScripts loads the scripts into the server in advance, because the first
+// run of a script would otherwise take two requests.
 func loadScripts(server *redistest.Server) {
 	for name := range scriptOps {
 		if len(name) > 40 {
@@ -120,7 +121,8 @@ func (s *store) dsn(addr string) string {
 
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
-// Diagnose implements driver.Diagnoser, without a proxy.
+// Diagnose implements driver.Diagnoser. It connects directly, not through a
+// proxy.
 func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()))
 	if err != nil {
@@ -151,7 +153,7 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 		return Driver{}.OpenConnector(s.dsn(addr))
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close() // its connections are not needed
+	defer client.Close() // each session opens its own connections
 	return NewConnector(client, Options{SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
@@ -173,8 +175,8 @@ func (s *store) freeProxy() *redistest.Proxy {
 	return redistest.NewProxy(s.t, s.server.Addr(), classify)
 }
 
-// join connects and creates a node, retrying if that took longer than the
-// session timeout. Short timeouts therefore work on a busy machine.
+// join connects and creates a node. It retries if that took longer than the
+// session timeout, so that short timeouts work on a busy machine.
 func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined) {
 	t.Helper()
 	for {

@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by a second part of the keys, behind the
-// namespace, so that the user's permissions and the place in a cluster are the
-// same.
+// Isolate implements [driver.Isolator] by inserting a part after the namespace
+// in all keys. The keys keep their namespace, so the user's permissions and the
+// server in a cluster stay the same.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	s := *c.settings
 	s.part += i.Name + ":"

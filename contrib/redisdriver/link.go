@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// link manages a session's connections to the server, which are closed with the
-// link.
+// link manages a session's connections to the server. Closing the link closes
+// them.
 type link struct {
 	settings *settings
 	requests *pool // for callers
@@ -32,15 +32,15 @@ type link struct {
 	mu     sync.Mutex
 	lines  []*line
 	addrs  []string // servers or Sentinels, in the order to try them
-	server string   // address of the latest connection
-	moved  string   // address that a MOVED reply named, or empty
+	server string   // address most recently connected to
+	moved  string   // address in a MOVED reply, or empty
 
-	// pending describes what the latest dial is waiting for, to be quoted in
-	// timeout errors. It is empty before the first dial.
+	// pending says what the latest dial is waiting for, for timeout errors.
+	// It is empty before the first dial.
 	pending string
 }
 
-// upkeepLines is the number of background requests that a session can have in
+// upkeepLines is the number of background requests that a session may have in
 // flight: three heartbeats, a check of the watches, and a cancellation.
 const upkeepLines = 5
 
@@ -105,8 +105,8 @@ func (l *link) close() {
 	}
 }
 
-// drop closes all connections but keeps the link usable: the next requests dial
-// again.
+// drop closes all connections. The link stays usable, because the next request
+// on each line dials again.
 func (l *link) drop() {
 	for _, x := range l.lines {
 		x.drop()
@@ -119,9 +119,9 @@ func (l *link) address() string {
 	return l.server
 }
 
-// line is a go-redis client limited to one connection and one request at a
-// time. go-redis does not interrupt a read when its context ends, so line
-// closes the connection to make the request return.
+// line is a go-redis client with one connection, used for one request at a
+// time. It closes the connection when a request's context ends, because
+// go-redis does not interrupt a read.
 type line struct {
 	link *link
 
@@ -134,12 +134,12 @@ type line struct {
 	cut      bool            // conn was closed by the line, not by the server
 
 	// refused is the error reply to the latest handshake, or nil. Only the
-	// goroutine making the request uses it.
+	// goroutine that makes the request uses it.
 	refused error
 }
 
-// begin prepares the line for a request. From then until done is called, the
-// end of ctx makes the request fail at once.
+// begin prepares the line for a request. Until done is called, the end of ctx
+// makes the request fail at once.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,8 +167,8 @@ func (x *line) newClient() *redis.Client {
 	o := x.link.settings.options()
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
 	if x == x.link.listener {
-		// With protocol version 3, go-redis drops a notice if it does not
-		// arrive in one piece.
+		// With protocol version 3, go-redis drops a notice that does
+		// not arrive in one piece.
 		o.Protocol = 2
 	}
 	x.clients++
@@ -180,9 +180,9 @@ func (x *line) newClient() *redis.Client {
 	return client
 }
 
-// handshakes is a go-redis hook that keeps the error reply to a handshake,
-// which go-redis drops. Redis sends one before closing the connection if it has
-// too many clients.
+// handshakes is a go-redis hook that records the error reply to a handshake,
+// which go-redis drops. Redis sends such a reply before it closes the
+// connection, for example if it has too many clients.
 type handshakes struct{ line *line }
 
 func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -201,8 +201,8 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the error reply to the handshake if that is the cause of err,
-// and otherwise err itself.
+// reason returns the error reply to the handshake if that caused err, and
+// otherwise err itself.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
@@ -211,8 +211,8 @@ func (x *line) reason(err error) error {
 	return err
 }
 
-// interrupt closes the connection to make the given request fail. It is a no-op
-// if the line has begun another request.
+// interrupt closes the connection to make the request with this number fail. It
+// is a no-op if the line has begun another request.
 func (x *line) interrupt(request int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -221,7 +221,7 @@ func (x *line) interrupt(request int) {
 	}
 }
 
-// drop closes the connection; the next request dials again.
+// drop closes the connection. The next request dials again.
 func (x *line) drop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -235,7 +235,7 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn requires x.mu to be held, as does discard.
+// closeConn closes the connection. x.mu must be held, as for discard.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -252,7 +252,7 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects to the server that has the keys. go-redis calls it in place of
+// dial connects to the server that has the keys. go-redis calls dial instead of
 // its own dialer.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
@@ -266,8 +266,8 @@ func (x *line) dial(client int, network string) net.Conn {
 	defer x.mu.Unlock()
 	if err != nil {
 		// go-redis keeps using a connection after an error reply to the
-		// handshake, such as one from a Sentinel, so the next request needs a
-		// new client.
+		// handshake, such as a reply from a Sentinel, so the next
+		// request needs a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -281,8 +281,8 @@ func (x *line) dial(client int, network string) net.Conn {
 }
 
 // noConn stands in for a connection that could not be made. Its Read and Write
-// return the dial error. If the dialer itself failed, go-redis would log the
-// error and keep dialing in the background, even after the session has ended.
+// return the dial error. It is needed because go-redis logs errors of its
+// dialer and keeps dialing in the background, even after the session has ended.
 type noConn struct {
 	net.Conn // for the methods that never fail
 	err      error
@@ -332,12 +332,12 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	return nil, "", mixed(failed, passing)
 }
 
-// failoverAddr is the address in the options of a redis.NewFailoverClient, whose
-// dialer ignores it.
+// failoverAddr is the address in the options of a client of
+// redis.NewFailoverClient, whose dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed combines the errors of several attempts. If any of them was temporary,
-// the result is temporary.
+// mixed returns failed, the error of several attempts, and makes it temporary
+// if any of the attempts failed temporarily.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -345,14 +345,14 @@ func mixed(failed error, passing bool) error {
 	return failed
 }
 
-// share limits one attempt to an equal share of the time left in ctx, so that
-// an unresponsive server leaves time for the n-1 others.
+// share limits one of n attempts to an equal share of the time left in ctx, so
+// that an unresponsive server leaves time for other servers.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline() // set by line.dial
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
-// candidates returns the addresses to dial, in order.
+// candidates returns the addresses that a dial tries, in order.
 func (l *link) candidates(ctx context.Context) ([]string, error) {
 	if l.settings.sentinel != nil {
 		addr, err := l.askSentinels(ctx)
@@ -411,7 +411,7 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 // askSentinels asks one Sentinel after another for the master's address. It
-// keeps some of the time in ctx for connecting to that master.
+// leaves some of the time in ctx for connecting to the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
 	passing := false
@@ -430,8 +430,8 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 	return "", mixed(failed, passing)
 }
 
-// askSentinel asks one Sentinel for the master's address. It enforces ctx
-// itself, because go-redis ignores it while dialing and reading.
+// askSentinel asks a Sentinel for the master's address. It enforces ctx itself,
+// because go-redis ignores contexts while it dials and reads.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
@@ -458,7 +458,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// redirects limits how many cluster redirects a request follows.
+// redirects is the maximum number of cluster redirects that a request follows.
 const redirects = 3
 
 func (l *link) eval(ctx context.Context, p *pool, s *redis.Script, args ...any) (any, error) {
@@ -506,8 +506,8 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 	return v, mark(x.link.locate(err))
 }
 
-// cutShort returns the error for a request whose context has ended. It says
-// what the request was waiting for, which go-redis can't report.
+// cutShort returns the error for a request whose context has ended. The error
+// says what the request was waiting for, which go-redis can't report.
 func (l *link) cutShort(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -517,8 +517,8 @@ func (l *link) cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
 }
 
-// locate adds the server's address to a connection error, which go-redis leaves
-// out.
+// locate adds the server's address to a connection error, because go-redis
+// leaves it out.
 func (l *link) locate(err error) error {
 	var reply redis.Error
 	server := l.address()
@@ -528,8 +528,8 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the latest server to the end of the list and reports whether
-// there is another one to try.
+// passOver moves the address most recently connected to to the end of the list.
+// It reports whether there is another one to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -540,9 +540,10 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow handles replies saying that this server does not have the keys or is
-// not the master. It returns true if another server should be asked; repeating
-// the request is then safe, because it has had no effect.
+// follow handles an error reply by which the server says that it does not have
+// the keys or is not the master. It returns true if the request should be
+// repeated at another server; that is safe, because the request has had no
+// effect.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()
@@ -575,7 +576,7 @@ type retries struct {
 const retryAfter = 20 * time.Millisecond
 
 // newRetries returns pauses that double from retryAfter to the heartbeat
-// interval, but to one second at most.
+// interval, but to at most one second.
 func (s *settings) newRetries() retries {
 	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
 }
@@ -587,7 +588,7 @@ func (r *retries) next() time.Duration {
 
 func (r *retries) reset() { r.last = 0 }
 
-// pause waits for d. It returns false at once when the link is closed.
+// pause waits for d. It returns false at once if the link is or gets closed.
 func (l *link) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// member is an entry of a queue's sorted set, written
-// name/owner/operation/data. Entries written by other programs may have only a
-// name.
+// member is an entry of the sorted set in which Redis keeps a queue, in the
+// form name/owner/operation/data. Entries written by other programs may have
+// only a name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {

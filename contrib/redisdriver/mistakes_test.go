@@ -40,7 +40,7 @@ func TestNoLockOutlivesItsProcess(t *testing.T) {
 }
 
 // A create that arrives after its session has ended must leave no node, because
-// that node would never expire.
+// such a node would never expire.
 func TestNoNodeWithoutASession(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	made, err := s.Connect(t.Context())
@@ -51,8 +51,8 @@ func TestNoNodeWithoutASession(t *testing.T) {
 	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
 }
 
-// A holder that releases an expired lock with a plain DEL deletes the lock of
-// the next holder.
+// If locks were released by a plain DEL, a holder whose lock has expired would
+// delete the lock of the next holder.
 func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	slow, err := s.Connect(t.Context())
@@ -85,7 +85,7 @@ func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// cutFirst disconnects the session that has a node until heal is called.
+// cutFirst disconnects the session that has a node. Calling heal reconnects it.
 func (s *store) cutFirst() (heal func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// Locks whose deadlines the clients compute break when the clients' clocks
-// differ, so no script may take a time from a client.
+// Locks with deadlines computed by clients break if the clients' clocks differ,
+// so no client may send a time to the store.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -146,8 +146,9 @@ func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 }
 
-// A goroutine that keeps renewing the lock of a dead holder would block it
-// forever. Heartbeats must stop when the session ends, and must not revive it.
+// A goroutine that keeps renewing the lock of a dead holder would block all
+// other contenders forever. Heartbeats must stop when their session ends, and
+// must not revive an ended session.
 func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
 	for _, end := range []func(driver.Session){
@@ -160,7 +161,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		made, _ := s.join(t, "stock/42")
 		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
 		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
-			if made.Err() != nil { // too slow a machine for this session timeout
+			if made.Err() != nil { // the machine is too slow for this session timeout
 				_ = made.Close()
 				made, _ = s.join(t, "stock/42")
 				before = beats()
@@ -187,8 +188,8 @@ func (s *store) newSettings() *settings {
 	return parsed
 }
 
-// Tokens taken only from the clock could repeat within a microsecond, or
-// decrease when the clock is set back.
+// Tokens taken only from the server's clock could repeat within a microsecond,
+// or decrease when the clock is set back.
 func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	s.server.Do("SET", s.key("seq"), "4000000000000000") // as if the clock had been far ahead
@@ -233,8 +234,8 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// Another program may overwrite the key of a queue. Expiring a session in that
-// queue must not fail, because that would break all locks of the namespace.
+// Another program may overwrite the key of a queue. A session with a node there
+// must still expire, because otherwise all locks of the namespace would fail.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other, err := s.Connect(t.Context())
@@ -266,9 +267,9 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// If the reply to a create is lost, its node must be cancelled. A cancellation
-// that fails must be retried, or the node blocks the queue until its session
-// ends.
+// If the reply to a create is lost, its node must be cancelled. A failed
+// cancellation must be retried, because otherwise the node blocks the queue
+// until its session ends.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
@@ -308,8 +309,9 @@ func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
-// Callers may give up faster than the store answers. With one request per
-// cancellation, their nodes would pile up and block other contenders.
+// Callers may give up faster than the store answers. One request per
+// cancellation would be too slow, and the nodes to cancel would pile up and
+// block other contenders.
 func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -332,8 +334,8 @@ func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
 }
 
-// Lua numbers and sorted-set scores are floating-point. Beyond 2^53, two nodes
-// could get the same sequence and both be first in the queue.
+// Lua numbers and sorted-set scores are floating-point. Above 2^53, two nodes
+// could get the same sequence, and both be first in the queue.
 func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -351,8 +353,9 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// A cancelled create must not leave its mark in the store: the mark would take
-// memory until the session ends, which may be months later.
+// Cancelling a create puts a mark in the store. The mark must be removed with
+// the node, because otherwise it takes memory until the session ends, which may
+// be months later.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -380,8 +383,7 @@ func next(t *testing.T, w driver.Watch) driver.Cause {
 	}
 }
 
-// The store records who waits for the holder, and must forget waiters that give
-// up.
+// The store records the waiters of a node, and must forget those that give up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	holds, err := s.Connect(t.Context())

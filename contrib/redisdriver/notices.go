@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notice is a message from the store that a node has gone or, if name is empty,
-// that the queue has changed.
+// notice is a message from the store: a node has gone or, if name is empty, the
+// queue has changed.
 type notice struct {
 	queue, name string
 	why         driver.Cause
@@ -30,11 +30,11 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, ok1 && ok2
 }
 
-// notices passes the store's notices to the watches of a session, in order.
+// notices passes the store's notices to the session's watches, in order.
 //
-// A notice may arrive before the reply to the Create that it concerns. Notices
-// received during a Create are therefore buffered and replayed once its watch
-// is armed.
+// A notice may arrive before the reply to the Create that armed its watch.
+// Notices received during a Create are therefore buffered, and replayed once
+// its watch is armed.
 type notices struct {
 	watches *watches.Set
 	mu      sync.Mutex
@@ -65,7 +65,7 @@ func (n *notices) end(a *arming) {
 }
 
 // arm arms the watch of a Create and replays the buffered notices to it. It
-// returns the zero Watch if any notice may have been lost.
+// returns the zero Watch if a notice may have been lost.
 func (n *notices) arm(a *arming, p driver.Place, ahead driver.Node) driver.Watch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *session) listen(p *redis.PubSub) {
 		began := time.Now()
 		s.receive(p)
 		_ = p.Close()
-		if time.Since(began) > pauses.longest { // a connection that breaks at once is not a success
+		if time.Since(began) > pauses.longest { // a connection that breaks at once does not count as a success
 			pauses.reset()
 		}
 		for {
@@ -158,7 +158,7 @@ func (s *session) receive(p *redis.PubSub) {
 			return
 		}
 		switch m := received.(type) {
-		case *redis.Subscription: // go-redis has resubscribed by itself
+		case *redis.Subscription: // go-redis has resubscribed on its own
 			s.notices.lose()
 			s.checkSoon()
 		case *redis.Message:
@@ -169,8 +169,8 @@ func (s *session) receive(p *redis.PubSub) {
 	}
 }
 
-// ping pings the server periodically, so that only a broken connection is ever
-// silent.
+// ping pings the server periodically, so that a connection is silent only if it
+// is broken.
 func (s *session) ping(p *redis.PubSub) (stop func()) {
 	ctx, cancel := context.WithCancel(s.link.life)
 	var pinging sync.WaitGroup
@@ -201,8 +201,8 @@ func (s *session) checkSoon() {
 }
 
 // checkWatches periodically checks all watched queues, because the store sends
-// no notice for nodes that an operator removed or a crash lost. If notices may
-// have been lost, it checks at once.
+// no notice for nodes that an operator removed or that were lost in a crash. If
+// notices may have been lost, it checks at once.
 func (s *session) checkWatches() {
 	defer s.watches.End()
 	tick := time.NewTicker(s.settings.timeout / 4)
@@ -227,7 +227,8 @@ func (s *session) checkWatches() {
 	}
 }
 
-// look ends the queue's watches whose nodes are gone.
+// look asks the store for the watched nodes of the queue, and ends the watches
+// of those that are gone.
 func (s *session) look(queue string) error {
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// orphans lists the failed Creates of a session. Their nodes may exist or may
-// yet be created.
+// orphans holds a session's failed Creates that are not cancelled yet. Their
+// nodes may exist, or may be created later.
 type orphans struct {
 	mu         sync.Mutex
 	operations []string
@@ -54,8 +54,9 @@ func (s *session) cancelNow(operations []string) error {
 	return err
 }
 
-// maxCancels limits the operations cancelled by one request. Cancelling in
-// batches keeps up with callers that time out faster than the store answers.
+// maxCancels limits the number of Creates cancelled by one request. Without
+// batches, cancelling would not keep up with callers that time out faster than
+// the store answers.
 const maxCancels = 100
 
 func (s *session) nextOrphans() []string {

@@ -23,8 +23,9 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 		return nil
 	}
 	l := s.link
-	// Closing an unknown session has no effect, but follows redirects to the
-	// master, whose settings are the ones that matter.
+	// Run a script that has no effect, because it follows redirects to the
+	// master, whose settings are the ones that matter. The session to close
+	// does not exist yet.
 	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && l.settings.dialer == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
@@ -52,8 +53,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 	return nil
 }
 
-// weaknesses describes the data losses that the server's settings permit. err
-// is the error from reading them.
+// weaknesses describes how the server may lose data with these settings. err is
+// the error from reading the settings.
 func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	add := func(level driver.Level, text, advice string) {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
@@ -81,8 +82,8 @@ func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	return found
 }
 
-// configuration reads the settings with one CONFIG GET per pattern, because
-// servers before Redis 7 accept only one.
+// configuration reads the server's settings with one CONFIG GET for each
+// pattern, because Redis before version 7 accepts only one.
 func configuration(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, pattern := range []string{"*append*", "maxmemory*"} {

@@ -21,8 +21,9 @@ import (
 // and no slow request fails.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
-// requests returns the number of requests by operation, over all sessions. It
-// leaves out heartbeats and other upkeep of sessions and held locks.
+// requests returns the number of requests by operation, summed over all
+// sessions. It leaves out heartbeats and other requests that maintain sessions
+// and held locks.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +43,8 @@ func (s *store) requests() map[faults.Op]int {
 	return sum
 }
 
-// others returns how many commands other than scripts all sessions have sent.
-// Each new connection begins with some.
+// others returns the number of commands other than scripts, summed over all
+// sessions. Each new connection begins with some.
 func (s *store) others() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +67,8 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
-// takes checks that run makes exactly the wanted requests. Slow runs are
-// repeated, because dlock retries requests that time out.
+// takes checks that run makes exactly the wanted requests. It repeats slow
+// runs, in which dlock may have retried requests that timed out.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
 	const unlockTimeout = 2 * time.Second // the shortest timeout in package recipes
@@ -103,8 +104,8 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.since(lists, others)
 }
 
-// since returns the requests made since the earlier counts, including commands
-// that run no script.
+// since returns the number of requests made since the earlier counts. It
+// includes commands other than scripts, as otherCommand.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {
@@ -204,8 +205,8 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 	return made
 }
 
-// A call must send a single command. The test counts all commands, not only
-// those that run scripts.
+// Each call must send a single command to Redis. The test counts all commands,
+// not only those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -268,8 +269,9 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
-// Taking a lock needs further requests if another contender releases it at the
-// same time, so only the total is limited.
+// The number of requests per lock varies, because taking a lock needs more if
+// another contender releases it at the same time, so the test limits only the
+// total.
 func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	const sessions, locks = 8, 25
@@ -299,7 +301,7 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 }
 
 // A periodic check must not list the whole queue. With 1000 waiting sessions,
-// the server would do nothing else.
+// the server would be busy with these lists alone.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

@@ -9,7 +9,7 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// Each script is common.lua followed by the file of that name.
+// Each script is the text of common.lua followed by the named file.
 var (
 	openScript       = script("open")
 	beatScript       = script("beat")

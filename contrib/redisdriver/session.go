@@ -27,7 +27,7 @@ type session struct {
 	calls    calls.Gate // the session's goroutines
 	watches  watches.Set
 	notices  notices
-	early    atomic.Bool   // an extra heartbeat is scheduled before the next regular one
+	early    atomic.Bool   // an extra heartbeat is scheduled
 	news     chan struct{} // wakes checkWatches; has capacity 1
 
 	operations atomic.Int64 // number of Creates so far
@@ -68,8 +68,8 @@ var (
 	errClosed  = errors.New("redisdriver: closed")
 )
 
-// Create implements [driver.Session]. If a failed request may have created the
-// node, Create cancels it in the background.
+// Create implements [driver.Session]. If a request fails but may have created
+// the node, Create cancels it in the background.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(n.Prefix), driver.CheckQueue(queue)); err != nil {
 		return driver.Joined{}, err
@@ -122,9 +122,9 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// armed returns the watch of the predecessor if the create has registered it.
-// The script registers only a watch of the queue's last node; for any other,
-// armed returns the zero Watch.
+// armed returns the watch of the predecessor, or the zero Watch if the create
+// has not registered one: the script can only register a watch of the queue's
+// last node.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -150,9 +150,9 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// watched returns the nodes of the queue that the session watches. It doesn't
+// watched returns those nodes of the queue that the session watches. It doesn't
 // list the whole queue, which may be long, because each waiting session calls
-// it periodically.
+// watched periodically.
 func (s *session) watched(ctx context.Context, queue string) ([]contender, error) {
 	args := []any{s.id, queue}
 	for _, name := range s.watches.Names(queue) {
@@ -165,8 +165,8 @@ func (s *session) watched(ctx context.Context, queue string) ([]contender, error
 	return members(reply)
 }
 
-// Watch implements [driver.Session]. It arms the watch before asking the store
-// whether the nodes exist, so that no notice is missed in between.
+// Watch implements [driver.Session]. It arms the watch before it asks the store
+// whether the nodes exist, so that it misses no notice in between.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	args := []any{p.Token, p.Name}
@@ -184,8 +184,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, err
 }
 
-// WatchQueue implements [driver.Session]. The store keeps no version of a queue
-// to compare, so every periodic check ends the watch.
+// WatchQueue implements [driver.Session]. Every periodic check ends the watch,
+// because the store keeps no version of a queue by which to detect a change.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	if _, err := s.ask(ctx, "watch", queue, watchQueueScript); err != nil {
@@ -291,7 +291,8 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	}
 }
 
-// glob returns a Redis pattern that matches only text.
+// glob escapes text for use in a Redis pattern, so that the pattern matches
+// only text.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
@@ -311,8 +312,8 @@ func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 }
 
 // beat sends a heartbeat. Redis expires sessions only while it handles a
-// request, so if another session is due to expire before the next heartbeat,
-// beat schedules an extra one.
+// request, so beat schedules an extra heartbeat if another session is due to
+// expire before the next one.
 func (s *session) beat(ctx context.Context) error {
 	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
@@ -344,9 +345,8 @@ func (s *session) beatEarly(d time.Duration) {
 	_ = s.lease.Do(func() error { return s.beat(ctx) })
 }
 
-// Close ends the lease and closes all connections, then removes the session
-// from the store over a new connection. It does so even if the lease has
-// expired.
+// Close ends the lease and closes all connections. It then removes the session
+// from the store over a new connection, even if the lease has expired.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	s.link.close()

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// shell runs the redis-cli commands given in the package documentation.
+// shell runs the redis-cli commands that the package documentation shows.
 type shell struct {
 	t         *testing.T
 	server    *redistest.Server
@@ -49,7 +49,7 @@ func (sh *shell) client() *dlock.Client {
 }
 
 // try runs a documented command and returns the lines it prints. replace lists
-// pairs of old and new text, as for [strings.NewReplacer].
+// pairs of old and new text in the command, as for [strings.NewReplacer].
 func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, command+"\n", "the package comment does not contain the command")
@@ -90,8 +90,8 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces the documented session timeout, which is too short for
-// tests on a slow machine.
+// tenMinutes replaces the session timeout in documented commands, in
+// microseconds, because 10 s is too short for tests on a slow machine.
 var tenMinutes = []string{"10000000", "600000000"}
 
 func (sh *shell) begin() { sh.run(shellOpen, tenMinutes...) }
@@ -156,8 +156,8 @@ func TestAShellTakesPart(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// If the reply to a create is lost, the create may have run or may still be
-// under way. Cancelling must work in both cases.
+// If the reply to a create is lost, the create may have run or may still
+// arrive. The documented cancellation must work in both cases.
 func TestAShellCancelsACreate(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
@@ -225,8 +225,8 @@ func TestAnOperatorSeesAndMends(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder that makes no requests must still notice the removal, by the
-// periodic check.
+// A holder must notice by its periodic check that its node was removed, even if
+// it makes no requests.
 func TestAHolderNoticesThatAnOperatorHasRemovedItsNode(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=6s")

@@ -15,7 +15,7 @@ type tlsFiles struct {
 	skipVerify bool
 }
 
-// forHost is like config for a host without its port.
+// forHost returns the TLS configuration for a host given without a port.
 func (f *tlsFiles) forHost(host string) (*tls.Config, error) {
 	return f.config(net.JoinHostPort(host, "0"))
 }
