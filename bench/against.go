@@ -15,16 +15,16 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// revision is an older revision of this repository to compare with. Its child
-// processes run its own bench program. They must understand the protocol of
-// package work, which therefore stays compatible.
+// revision is an older revision of this repository to compare with. Its own
+// bench program runs in the child processes, so the protocol of package work
+// must stay compatible.
 type revision struct {
 	label   string // name and commit
 	program string // path of its bench program
 }
 
-// build builds the bench program of an older revision, in dir. It writes
-// nowhere else. Its errors tell the user what to do.
+// build builds the bench program of an older revision. It writes only to dir.
+// Its errors tell the user what to do.
 func build(ctx context.Context, name, dir string) (revision, error) {
 	fail := func(what string, err error) (revision, error) {
 		if ctx.Err() != nil {
@@ -70,9 +70,9 @@ func label(name, commit string) string {
 	return name + " (" + short + ")"
 }
 
-// runIn runs a command in dir and returns its output. An error includes its
-// standard error. The go command keeps its temporary files in dir, because it
-// may not remove them when interrupted.
+// runIn runs a command in dir and returns its standard output. An error
+// includes the standard error. Temporary files are kept in dir as well, because
+// the go command may not remove them when interrupted.
 func runIn(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -88,8 +88,8 @@ func runIn(ctx context.Context, dir, name string, args ...string) (string, error
 
 func olderName(name string) string { return name + "@older" }
 
-// withOlder inserts the older revision after each competitor that is this
-// library.
+// withOlder returns list with the older revision added after each competitor
+// that is a variant of this library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -106,8 +106,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// minSpeed is the relative speed below which a workload counts as slower than
-// in the older revision.
+// minSpeed is the speed, relative to the older revision, below which a workload
+// counts as slower.
 const minSpeed = 0.95
 
 type comparison struct {
@@ -115,7 +115,7 @@ type comparison struct {
 	current, older  string  // medians, with their unit
 	speed           float64 // median of current divided by older speed
 	interval        stats.Interval
-	rounds          int // in which both were measured
+	rounds          int // number of rounds in which both were measured
 }
 
 // slower reports whether the whole confidence interval is below minSpeed.
@@ -159,8 +159,9 @@ func (r *report) against() string {
 	return fmt.Sprintf("against %s, on %s\n\n%s\n", r.Against, r.setup.phrase, table(header, rows))
 }
 
-// slowerThanOlder returns an error that names the slower workloads, and those
-// with too few rounds to tell.
+// slowerThanOlder returns an error that names the workloads that are slower
+// than in the older revision, and those with too few rounds to tell. Otherwise
+// it returns nil.
 func (r *report) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// repository makes the working directory an empty git repository.
+// repository changes the working directory to a new, empty git repository.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -28,7 +28,8 @@ func git(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// revisionWith commits and tags a bench module with the given source.
+// revisionWith commits a bench module with the given main.go, and tags the
+// commit.
 func revisionWith(t *testing.T, tag, source string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bench", 0o755))
@@ -39,7 +40,8 @@ func revisionWith(t *testing.T, tag, source string) {
 	git(t, "tag", tag)
 }
 
-// answering returns a program that answers any command with an error.
+// answering returns the source of a program that answers any command with the
+// given error.
 func answering(text string) string {
 	return `package main
 
@@ -129,7 +131,7 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// Plans without sessions need no server.
+// A plan without sessions needs no server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every package again; TestPlansAndReportsKeepTheirNames is a fast check")

@@ -15,14 +15,14 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// Timeouts for a child's answers, far above what an idle machine needs.
+// Timeouts for a child's answers, far longer than an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
-	graceTime    = 15 * time.Second // beyond the duration of a plan that has one
+	graceTime    = 15 * time.Second // added to the duration of the plan, if it has one
 )
 
-// child is a process that runs one competitor. Its protocol is documented in
-// package work.
+// child is a process that runs one competitor. Package work documents the
+// protocol by which it is controlled.
 type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
@@ -115,7 +115,8 @@ func (c *child) end() error {
 	return err
 }
 
-// stop makes the child exit, and kills it after 5 seconds.
+// stop makes the child exit by closing its input, and kills it if it is still
+// running after 5 seconds.
 func (c *child) stop() {
 	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)
@@ -127,7 +128,7 @@ func (c *child) stop() {
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// tail keeps the last bytes written to it.
+// tail is a writer that keeps only the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

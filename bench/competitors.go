@@ -12,17 +12,17 @@ import (
 //go:embed peers/Bench.java peers/bench.py
 var sources embed.FS
 
-// competitor is a lock library to measure.
+// competitor is a lock library to measure, with its options.
 type competitor struct {
 	name, label string // for flags, and in tables
 	kind        kind
 	server      string // zookeeper or etcd
-	// command returns the command that runs the competitor, with dir for
-	// its files. The error says why the competitor cannot run on this
-	// machine.
+	// command returns the command that starts the competitor's child
+	// process, which may write files to dir. The error says why the
+	// competitor cannot run on this machine.
 	command func(dir string) (*exec.Cmd, error)
 	warmUp  int      // in milliseconds
-	only    []string // workloads it is meant for; empty for all
+	only    []string // names of the only workloads to measure; empty means all
 }
 
 func (c competitor) id() string { return c.name }
@@ -64,7 +64,8 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 	}
 }
 
-// javaChild runs a Java source file, which Java compiles on the fly.
+// javaChild returns a command that runs Bench.java, which Java compiles on the
+// fly.
 func javaChild(lock string) func(string) (*exec.Cmd, error) {
 	return func(dir string) (*exec.Cmd, error) {
 		source, err := unpack(dir, "Bench.java")

@@ -41,8 +41,8 @@ func (s *delayedServer) stop() {
 	s.zooKeeper.stop()
 }
 
-// checkRoundTrip returns an error if a round trip is off from twice the delay
-// by more than a tenth.
+// checkRoundTrip returns an error if the measured round trip differs from twice
+// the one-way delay by more than 10%.
 func checkRoundTrip(trip, each time.Duration) error {
 	if off := (trip - 2*each).Abs(); off > 2*each/10 {
 		return fmt.Errorf("bench: a round trip through the delay takes %v, and should take %v: stop other work on this machine", trip, 2*each)

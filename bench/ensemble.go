@@ -10,13 +10,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ensemble is a quorum of ZooKeeper servers, with the timing of a new
-// installation. Clients get all addresses, and their library chooses one for
-// each session.
+// ensemble is a ZooKeeper ensemble with the timing of a default installation.
+// Clients get all addresses, and their library chooses a server for each
+// session.
 type ensemble struct{ members []*zooKeeper }
 
 // startEnsemble starts n servers and waits until each of them answers clients,
-// which takes a quorum.
+// which implies that they have formed a quorum.
 func startEnsemble(n int) (*ensemble, error) {
 	config, err := ensembleConfig(n)
 	if err != nil {
@@ -42,8 +42,9 @@ func startEnsemble(n int) (*ensemble, error) {
 	return e, nil
 }
 
-// ensembleConfig returns the settings that make servers an ensemble. initLimit
-// and syncLimit are those of ZooKeeper's sample configuration.
+// ensembleConfig returns the configuration lines, one map for each server, that
+// make n servers an ensemble. initLimit and syncLimit are those of ZooKeeper's
+// sample configuration.
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {
@@ -95,8 +96,9 @@ func (e *ensemble) stop() {
 	stopping.Wait()
 }
 
-// sumOfMembers adds up the members' counters, which cover only client traffic.
-// Every member knows all nodes, so for contenders it takes the minimum instead.
+// sumOfMembers adds up the members' counters, each of which covers the member's
+// own clients. The number of contenders is the minimum instead of the sum,
+// because every member knows all nodes.
 func sumOfMembers(list []counters) (sum counters) {
 	sum.contenders = list[0].contenders
 	for _, c := range list {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/dlock-go/dlock/internal/etcdtest"
 
-// etcdServer is one etcd server with its default timing, without TLS.
+// etcdServer is a single etcd server with default timing and without TLS.
 type etcdServer struct {
 	*etcdtest.Server
 	tb *testingTB
@@ -17,12 +17,12 @@ func startEtcd() (_ *etcdServer, err error) {
 func (s *etcdServer) addr() string { return s.Addr() }
 func (s *etcdServer) stop()        { s.tb.cleanUp() }
 
-// readCost returns zero, because only gRPC is counted and the counters are read
-// over plain HTTP.
+// readCost returns zero, because reading the counters uses plain HTTP, and only
+// gRPC traffic is counted.
 func (s *etcdServer) readCost() counters { return counters{} }
 
-// read counts messages of gRPC streams, such as watches and keep-alives, as
-// packets.
+// read returns the server's counters. Packets are gRPC messages, including
+// those of streams, such as watches and keep-alives.
 func (s *etcdServer) read() (c counters, err error) {
 	defer (&testingTB{}).recover(&err)
 	return counters{

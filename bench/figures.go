@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// number formats v with three significant digits, but keeps all digits of the
-// integral part.
+// number formats v with three significant digits, or more if its integral part
+// has more.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {
@@ -34,7 +34,8 @@ func thousands(s string) string {
 	return s
 }
 
-// spread formats the median and, in brackets, the smallest and the largest value.
+// spread formats the median, followed by the smallest and the largest value in
+// brackets.
 func spread(s stats.Spread) string {
 	if s.N == 0 {
 		return "-"
@@ -49,7 +50,8 @@ func median(s stats.Spread) string {
 	return number(s.Median)
 }
 
-// table returns a Markdown table with all columns but the first aligned right.
+// table returns a Markdown table. All columns except the first are aligned
+// right.
 func table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

@@ -15,7 +15,7 @@ func resultsFile(docs, setup string) string {
 	return filepath.Join(docs, "benchmarks", "results-"+setup+".json")
 }
 
-// publish regenerates the tables of the page from the saved results.
+// publish updates the tables of benchmarks.md from the saved results.
 func publish(docs string) error {
 	path := filepath.Join(docs, "benchmarks.md")
 	page, err := os.ReadFile(path)

@@ -28,7 +28,8 @@ func newReport(found *results) *report {
 
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
-// ratios returns how much faster c was than other, round by round.
+// ratios returns the speed of competitor c relative to that of other, for each
+// round.
 func (r *report) ratios(w workload, c, other string) []float64 {
 	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
 	if w.lessIsBetter() {
@@ -37,8 +38,8 @@ func (r *report) ratios(w workload, c, other string) []float64 {
 	return stats.Ratios(above, below)
 }
 
-// againstBest returns dlock's speed relative to its strongest peer, the one
-// with the smallest median ratio.
+// againstBest returns dlock's speed relative to its strongest peer, which is
+// the one with the smallest median ratio.
 func (r *report) againstBest(w workload) (speed stats.Spread) {
 	for _, x := range r.competitors {
 		if x.kind != peer {
@@ -51,8 +52,8 @@ func (r *report) againstBest(w workload) (speed stats.Spread) {
 	return speed
 }
 
-// overview returns the page's table, with a row for each workload and a column
-// for each competitor.
+// overview returns the table for the page, with a row for each workload and a
+// column for each competitor.
 func (r *report) overview() string {
 	taking := filter(r.competitors, func(x competitor) bool {
 		return slices.ContainsFunc(r.workloads, func(w workload) bool { return r.spreadOf(w.name, x.name, w.figure).N > 0 })

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// rounds returns one sample per value.
+// rounds returns samples of a figure, one for each value.
 func rounds(figure string, values ...float64) (all []sample) {
 	for _, v := range values {
 		all = append(all, sample{figure: v, "requests": v})

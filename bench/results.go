@@ -13,8 +13,8 @@ type results struct {
 	Date     time.Time
 	Settings struct{ Rounds int }
 	Against  string `json:",omitempty"` // label of the older revision, if any
-	// Samples has one sample per round, by workload and competitor. A
-	// failed round has nil.
+	// Samples has one sample per round, by workload and competitor. The
+	// sample of a failed round is nil.
 	Samples map[string]map[string][]sample
 }
 
@@ -31,7 +31,8 @@ func (r *results) add(w, c string, s sample) {
 	r.Samples[w][c] = append(r.Samples[w][c], s)
 }
 
-// values returns a figure for each round, or NaN for rounds without it.
+// values returns the figure's value in each round, or NaN for rounds without
+// it.
 func (r *results) values(w, c, figure string) []float64 {
 	return mapped(r.Samples[w][c], func(s sample) float64 {
 		if v, known := s[figure]; known {

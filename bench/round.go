@@ -8,11 +8,11 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// sample maps figure names to the values of one round. Times and cpu are in
-// microseconds.
+// sample maps figure names to the values measured in one round. Times and cpu
+// are in microseconds.
 type sample map[string]float64
 
-// round runs a plan in a child, and reads the server's counters before and
+// round runs a plan in a child. It reads the server's counters before and
 // after.
 func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	p.Server = s.addr()
@@ -52,12 +52,12 @@ func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 }
 
 // awaitQueue waits until all contenders are queued and have waited for age. If
-// age is zero, it waits until the server has been idle for 500 ms, which is
-// longer than the 300 ms after which a dlock holder watches its own node. It
+// age is zero, it waits until the server has been idle for 500 ms. That exceeds
+// the 300 ms after which a dlock holder watches its own node. awaitQueue
 // returns the traffic for each contender.
 func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
-	const background = 10 // pings that an idle server may receive in a pause
+	const background = 10 // upper limit of the pings that an idle server receives in a pause
 	last := start
 	idle := 0
 	for began := time.Now(); idle < idlePauses; time.Sleep(pause) {
@@ -85,7 +85,7 @@ func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes
 }
 
 // evaluate computes the figures of a round. Traffic, CPU time and allocations
-// are per acquisition, or per try.
+// are given per acquisition, or per try.
 func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	done := float64(stats.Sum(r.Counts))
 	if p.Kind == work.Try {
@@ -124,8 +124,8 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	return s, nil
 }
 
-// shares returns the acquisitions of each contender. If contenders share
-// sessions, it returns those of each session instead.
+// shares returns the number of acquisitions of each contender, or of each
+// session if contenders share sessions.
 func shares(p work.Plan, counts []int64) []int64 {
 	if p.Sessions <= 1 || p.Sessions >= len(counts) {
 		return counts

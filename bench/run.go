@@ -21,11 +21,11 @@ type run struct {
 	paths       int              // number of lock paths used so far
 }
 
-// warmUpRounds is the number of initial rounds that do not count.
+// warmUpRounds is the number of initial rounds whose results are discarded.
 const warmUpRounds = 1
 
-// maxFaults is how many rounds may fail before a competitor is dropped from a
-// workload.
+// maxFaults is the number of failed rounds after which a competitor is dropped
+// from a workload.
 const maxFaults = 2
 
 func (r *run) addOlder(older revision) {
@@ -33,7 +33,8 @@ func (r *run) addOlder(older revision) {
 	r.competitors = withOlder(r.competitors, older)
 }
 
-// execute measures everything. It may leave files in dir, but no process.
+// execute measures all workloads. It may leave files in dir, but stops all
+// processes that it has started.
 func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 	r.results = newResults(r.setup.name, r.rounds)
 	r.results.Against = r.older
@@ -54,8 +55,8 @@ func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 	return r.results, nil
 }
 
-// startServers starts ZooKeeper, and etcd if needed. If etcd is not installed,
-// its competitors are left out.
+// startServers starts ZooKeeper, and etcd if a competitor needs it. If etcd is
+// not installed, its competitors are left out.
 func (r *run) startServers() error {
 	zk, err := r.startZooKeeper()
 	if err != nil {
@@ -87,8 +88,9 @@ func (r *run) startZooKeeper() (server, error) {
 	return startZooKeeper(nil)
 }
 
-// startChildren starts all competitors, and leaves out those that fail to
-// start. In a comparison with an older revision, such a failure is an error.
+// startChildren starts the child processes of all competitors, and leaves out
+// those that fail to start. In a comparison with an older revision, such a
+// failure is an error.
 func (r *run) startChildren(dir string) error {
 	for _, c := range r.competitors {
 		err := r.startChild(c, dir)
@@ -130,7 +132,7 @@ func (r *run) warmUp(c competitor) error {
 }
 
 // measure runs all competitors in each round, so that other load on the machine
-// affects all of them. The order rotates from round to round.
+// affects all of them alike. Their order rotates from round to round.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var taking []competitor
 	for _, c := range r.competitors {
@@ -162,8 +164,8 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	return nil
 }
 
-// roundOrRestart runs one round. After an error it stops the child, so that the
-// next round starts a new one.
+// roundOrRestart runs one round. If the round fails, it stops the child, so
+// that the next round starts a new one.
 func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
 	if r.children[c.name] == nil {
 		if err := r.startChild(c, dir); err != nil {

@@ -14,18 +14,18 @@ const (
 	etcd      = "etcd"
 )
 
-// server is the store under test, a single server or an ensemble.
+// server is the store under test: a single server or an ensemble.
 type server interface {
 	// addr returns host:port for clients, or several separated by commas.
 	addr() string
 	read() (counters, error)
-	// readCost returns what one call of read itself adds to the counters.
+	// readCost returns what each call of read adds to the counters.
 	readCost() counters
 	stop()
 }
 
-// counters holds a server's statistics since its start, and the nodes it has
-// now.
+// counters holds a server's statistics since its start, and its current number
+// of nodes and watchers.
 type counters struct {
 	received, sent       float64 // packets
 	bytesIn, bytesOut    float64
@@ -40,17 +40,17 @@ func (c counters) minus(d counters) counters {
 	}
 }
 
-// zooKeeper is a server with the settings of a new installation: a tick of 2 s, a
-// disk sync before each answer to a write, a heap of 1,000 MB, and the JVM's choice
-// of compilers and garbage collector.
+// zooKeeper is a server with the settings of a default installation: a tick of
+// 2 s, a disk sync before each answer to a write, a heap of 1,000 MB, and the
+// JVM's default compilers and garbage collector.
 type zooKeeper struct {
 	*zktest.Server
 	tb   *testingTB
 	cost counters
 }
 
-// startZooKeeper starts a server and waits until it answers clients. config
-// adds lines to its configuration file.
+// startZooKeeper starts a server and waits until it answers clients. config is
+// added to the server's configuration file.
 func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	tb := &testingTB{}
 	defer tb.recover(&err)
@@ -68,8 +68,9 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	return s, nil
 }
 
-// measureReadCost reads several times and keeps the last result, because the
-// first reads may cost more.
+// measureReadCost determines what one call of read adds to the counters. It
+// measures several times and keeps the last result, because the first reads may
+// cost more.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()
@@ -90,8 +91,8 @@ func (s *zooKeeper) addr() string       { return s.Addr() }
 func (s *zooKeeper) readCost() counters { return s.cost }
 func (s *zooKeeper) stop()              { s.tb.cleanUp() }
 
-// read sends the command mntr. The server counts that request before it
-// answers, so the difference of two reads includes one of them.
+// read sends the command mntr. The server counts each mntr request before it
+// answers, so the difference between two reads includes one of them.
 func (s *zooKeeper) read() (c counters, err error) {
 	defer (&testingTB{}).recover(&err)
 	m := s.Mntr()
@@ -102,10 +103,10 @@ func (s *zooKeeper) read() (c counters, err error) {
 	}, nil
 }
 
-// testingTB implements testing.TB for the use of zktest and etcdtest outside a
-// test. Its Fatal panics.
+// testingTB implements testing.TB, so that zktest and etcdtest can be used
+// outside a test. Its Fatal panics.
 type testingTB struct {
-	testing.TB // nil: only the methods below are called
+	testing.TB // nil, because only the methods below are called
 	cleanUps   []func()
 }
 
@@ -115,8 +116,8 @@ func (*testingTB) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...))
 func (*testingTB) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
 func (t *testingTB) Cleanup(f func())           { t.cleanUps = append(t.cleanUps, f) }
 
-// recover must be deferred around calls that may end in Fatal. It turns that
-// panic into an error.
+// recover turns the panic of Fatal into an error. It must be deferred around
+// calls that may end in Fatal.
 func (t *testingTB) recover(err *error) {
 	if fault := recover(); fault != nil {
 		t.cleanUp()

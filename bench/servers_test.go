@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// TestMain lets the test binary act as a child, because bench starts its own
-// program again for Go libraries.
+// TestMain lets the test binary act as a child process, because bench starts
+// its own executable again for each Go library.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {
@@ -45,7 +45,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	t.Cleanup(e.stop)
 	for _, c := range filter(competitors(), setupNamed("three").hasCompetitor) {
 		if c.kind == reference {
-			continue // the bare requests have a single session
+			continue // the bare requests have only one session
 		}
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.kind == peer {
@@ -78,12 +78,12 @@ func read(t *testing.T) func(*zooKeeper) counters {
 	}
 }
 
-// Taking and releasing a free lock needs two requests, so the delay occurs four
-// times.
+// Taking and releasing a free lock needs two requests, so the one-way delay
+// occurs four times.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	t.Parallel()
 	zktest.Require(t)
-	const delay = 50 * time.Millisecond // far more than a request takes without a delay
+	const delay = 50 * time.Millisecond // far longer than a request takes without the delay
 	s, err := startDelayed(delay)
 	require.NoError(t, err)
 	t.Cleanup(s.stop)

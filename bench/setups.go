@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// networkDelay is the delay in each direction in front of the setup "delayed".
+// networkDelay is the one-way network delay in the setup "delayed".
 const networkDelay = time.Millisecond
 
-// setup describes the servers to measure on. Results are kept by setup.
+// setup describes the servers to measure with. Results are saved by setup.
 type setup struct {
 	name           string // for flags and file names
-	phrase         string // follows "on" in a sentence
+	phrase         string // follows "on" in sentences
 	members        int    // of a ZooKeeper ensemble; 1 for a single server
 	delayed        bool   // by networkDelay
 	sessionSeconds int    // session timeout
-	// workloads and competitors name what to measure; empty means all.
+	// Names of the workloads and competitors to measure; empty means all.
 	workloads, competitors []string
 }
 
@@ -52,8 +52,8 @@ func (s setup) hasCompetitor(c competitor) bool {
 	return len(s.competitors) == 0 || slices.Contains(s.competitors, c.name)
 }
 
-// runs returns one run for each chosen setup that has any of the chosen
-// workloads and competitors.
+// runs returns a run for each chosen setup that has any of the chosen workloads
+// and competitors.
 func (o options) runs() (list []*run, err error) {
 	chosen, err := choose(setups(), o.servers)
 	if err != nil {
@@ -91,8 +91,8 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// choose returns the elements of all that are named in a comma-separated list.
-// An empty list means all.
+// choose returns the elements of all whose names are in list, which is
+// comma-separated. An empty list means all.
 func choose[T interface{ id() string }](all []T, list string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

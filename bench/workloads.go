@@ -7,26 +7,26 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// workload is a task that competitors are measured with.
+// workload is a task by which competitors are measured.
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page
-	figure string // that competitors are compared by: p50, rate or won
+	figure string // by which competitors are compared: p50, rate or won
 	plan   work.Plan
 	age    time.Duration // drain: how long contenders wait before the release; 0: until the server is idle
-	only   string        // the only setup that has the workload; may be empty
-	cannot []string      // competitors that cannot do it
+	only   string        // name of the only setup that has the workload; may be empty
+	cannot []string      // names of competitors that cannot do it
 }
 
 func (w workload) id() string { return w.name }
 
-// waitingSessions is the number of sessions that share a queue's contenders.
-// Almost every hand-over goes to another session, yet one machine can run them
-// all.
+// waitingSessions is the number of sessions shared by a queue's contenders. It
+// is large enough that almost every hand-over goes to another session, yet
+// small enough for one machine.
 const waitingSessions = 20
 
-// untimedGrants is the number of grants not measured in a drain, because the
-// first ones on an idle machine are slow with every competitor.
+// untimedGrants is the number of initial grants in a drain that are not
+// measured, because they are slow on an idle machine, whatever the competitor.
 const untimedGrants = 50
 
 func workloads() []workload {
@@ -42,7 +42,8 @@ func workloads() []workload {
 		return workload{name: name, title: title, figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
-	// Contenders that wait for long usually have a session each.
+	// Each contender has its own session here, which is usual for
+	// contenders that wait long.
 	waited := func(name, title, figure string, hold int) workload {
 		return workload{name: name, title: title, figure: figure, age: 6 * time.Second, only: "waited",
 			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}

@@ -22,7 +22,8 @@ import (
 // locker is a lock library to compare.
 type locker struct {
 	name string
-	// open opens a session and returns a function that locks, calls hold and unlocks.
+	// open opens a session. Calling lock takes the lock, calls hold, and
+	// unlocks.
 	open func(b *testing.B, addr string) (lock func(ctx context.Context, hold func()) error)
 }
 
@@ -84,8 +85,8 @@ var persistences = []struct {
 	{"appendfsync=always", redistest.Durable()},
 }
 
-// BenchmarkFreeLock takes and releases a free lock with each library in turn,
-// and reports the medians.
+// BenchmarkFreeLock takes and releases a free lock, alternating between the
+// libraries, and reports the median times.
 func BenchmarkFreeLock(b *testing.B) {
 	for _, p := range persistences {
 		b.Run(p.name, func(b *testing.B) {
@@ -112,9 +113,9 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock has eight sessions contend for one lock and hold it
-// for a millisecond each. It reports locks per second, the longest wait, and
-// the locks of the least and the most successful session.
+// BenchmarkContendedLock lets eight sessions contend for one lock and hold it
+// for a millisecond each. It reports the locks per second, the longest wait,
+// and the fewest and most locks of any session.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	os.Setenv(runProgram, "yes") // the demo starts this binary for its processes
+	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 

@@ -31,15 +31,15 @@ import (
 type run struct {
 	*exec.Cmd
 	dir     string    // the store
-	temp    string    // the directory for temporary files
+	temp    string    // directory for temporary files
 	out     io.Closer // closes the pipe that lines reads
 	lines   *bufio.Scanner
 	printed strings.Builder // what lines has read
 	stderr  bytes.Buffer
-	pids    map[string]int // of the children, by their number
+	pids    map[string]int // of the child processes, by the number that the demo prints
 }
 
-// start starts a demo whose sessions last for 5 s.
+// start starts a demo with a session timeout of 5 s.
 func start(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-processes", "3"}, args...)...)
@@ -47,7 +47,8 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	// nohup ignores SIGHUP, and children would inherit that.
+	// Tests may run under nohup, which ignores SIGHUP. Children inherit an
+	// ignored signal, but not a caught one.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -55,7 +56,7 @@ func start(t *testing.T, args ...string) *run {
 	r.lines = bufio.NewScanner(out)
 	require.NoError(t, r.Start())
 	t.Cleanup(func() {
-		for _, pid := range r.pids { // after a test that has failed
+		for _, pid := range r.pids { // if the test has failed
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
@@ -90,8 +91,8 @@ func (r *run) readUntilAllWait(t *testing.T, workers int) {
 	})
 }
 
-// end waits for the process and returns its error. No child and no temporary
-// file may be left.
+// end waits for the demo and returns its error. It fails the test if a child
+// process or a temporary file is left.
 func (r *run) end(t *testing.T) error {
 	for r.lines.Scan() {
 		fmt.Fprintln(&r.printed, r.lines.Text())
@@ -150,8 +151,8 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 	}
 }
 
-// The command timeout sends its signal twice, and so does a shell whose
-// terminal is closed.
+// The timeout command sends its signal twice, as does a shell whose terminal is
+// closed.
 func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
 	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
@@ -229,17 +230,17 @@ func TestAProcessThatFailsEndsTheRun(t *testing.T) {
 	assert.NotContains(t, r.printed.String(), "VERDICT")
 }
 
-// startFault starts a demo of a fault and returns when the fault has begun.
+// startFault starts a demo of the fault and waits until the fault has begun.
 func startFault(t *testing.T, fault, verb string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, "demo", "-driver", "file", "-dsn", r.dir+"?session_timeout=5s", "-fault", fault, "-hold", "100ms")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
 	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
-	r.WaitDelay = waitLimit // a child that is left keeps stderr open
+	r.WaitDelay = waitLimit // a child that is left behind would keep stderr open
 	require.NoError(t, r.Start())
 	t.Cleanup(func() {
-		for _, pid := range r.pids { // after a test that has failed
+		for _, pid := range r.pids { // if the test has failed
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
@@ -295,7 +296,8 @@ func TestNoProcessOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// isZombie reports whether a process has ended but was not waited for.
+// isZombie reports whether a process has ended but its parent has not waited
+// for it.
 func isZombie(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return bytes.Contains(stat, []byte(") Z "))
@@ -312,7 +314,7 @@ func TestAChildHasNoDataSourceNameInItsArgumentsOrEnvironment(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
 			require.NoError(t, err)
 			assert.NotEmpty(t, text)
-			assert.False(t, bytes.Contains(text, []byte(r.dir)), file) // do not print an environment
+			assert.False(t, bytes.Contains(text, []byte(r.dir)), file) // assert.NotContains would print the whole environment
 		}
 	}
 	require.NoError(t, r.Process.Signal(os.Interrupt))

@@ -21,10 +21,11 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// treeVariable marks the command of a job and all that it starts.
+// treeVariable is set in the environment of a job's command and of all
+// processes that the command starts.
 const treeVariable = "DLOCK_TEST_TREE"
 
-// job is a running "dlock run" with a shell script as its command.
+// job is a "dlock run" process whose command is a shell script.
 type job struct {
 	*exec.Cmd
 	name   string
@@ -32,7 +33,7 @@ type job struct {
 	stderr bytes.Buffer
 }
 
-// newJob returns a job that takes the lock "l". It has no terminal.
+// newJob returns a job that takes the lock "l". The job has no terminal.
 func newJob(t *testing.T, dsn, script string, flags ...string) *job {
 	name := filepath.Base(t.TempDir()) + "-" + strconv.Itoa(time.Now().Nanosecond())
 	args := append([]string{"run", "-driver", "file", "-dsn", dsn}, flags...)
@@ -61,8 +62,7 @@ func startJob(t *testing.T, dsn, script string, flags ...string) *job {
 	return j
 }
 
-// runJob starts a job, waits until its command says that it is ready, and
-// returns it.
+// runJob starts a job and waits until its command prints "ready".
 func runJob(t *testing.T, dsn, script string, flags ...string) *job {
 	j := startJob(t, dsn, script, flags...)
 	j.reads(t, "ready")
@@ -76,7 +76,8 @@ func (j *job) reads(t *testing.T, want string) {
 	require.Equal(t, want+"\n", line, "%s", &j.stderr)
 }
 
-// ends waits for the job, and returns what its command has written since.
+// ends waits for the job and requires its exit status. It returns the output of
+// the command that has not been read yet.
 func (j *job) ends(t *testing.T, status int) string {
 	t.Helper()
 	rest, err := io.ReadAll(j.out)
@@ -86,7 +87,7 @@ func (j *job) ends(t *testing.T, status int) string {
 	return string(rest)
 }
 
-// keeper returns the process that holds the lock.
+// keeper returns the ID of the job's child process that holds the lock.
 func (j *job) keeper(t *testing.T) int {
 	for _, pid := range marked("DLOCK_TEST_JOB=" + j.name) {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
@@ -100,7 +101,7 @@ func (j *job) keeper(t *testing.T) int {
 	return 0
 }
 
-// tree returns the living processes of the command.
+// tree returns the IDs of the command's living processes.
 func (j *job) tree() []int { return marked(treeVariable + "=" + j.name) }
 
 // requireNone waits until all processes of the job have ended.
@@ -109,7 +110,8 @@ func (j *job) requireNone(t *testing.T) {
 	require.Eventually(t, func() bool { return len(marked("DLOCK_TEST_JOB="+j.name)) == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// marked returns the living processes whose environment has this entry.
+// marked returns the IDs of all living processes that have entry in their
+// environment.
 func marked(entry string) (pids []int) {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environments {
@@ -122,14 +124,16 @@ func marked(entry string) (pids []int) {
 	return pids
 }
 
-// startNext starts a job that prints "alone" if no process of the command of j
-// is left when it has the lock.
+// startNext starts a job on the same lock. When it is granted the lock, it
+// prints "alone" if all processes of j's command have ended, and "overlap"
+// otherwise.
 func (j *job) startNext(t *testing.T, dsn string) *job {
 	return startJob(t, dsn, `grep -qsz "^`+treeVariable+`=`+j.name+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)
 }
 
-// stubborn ignores SIGTERM and starts others that do: a child, one in a session
-// of its own, and one whose parent has ended.
+// stubborn is a script that ignores SIGTERM and starts three processes that
+// ignore it too: a child, a child in its own session, and a process whose
+// parent has ended.
 const (
 	stubbornLoop = `trap "" TERM; echo up >>$DLOCK_TEST_UP; while :; do sleep 1; done`
 	stubborn     = `trap "" TERM INT HUP; export DLOCK_TEST_UP=$(mktemp)
@@ -141,7 +145,6 @@ const (
 	stubbornForever = stubborn + `while :; do sleep 1; done`
 )
 
-// contenderCount returns the length of the queue.
 func contenderCount(t *testing.T, dsn string) int {
 	c, err := dlock.Open("file", dsn)
 	require.NoError(t, err)
@@ -156,12 +159,13 @@ func requireContenders(t *testing.T, dsn string, n int) {
 	require.Eventually(t, func() bool { return contenderCount(t, dsn) == n }, waitLimit, 10*time.Millisecond)
 }
 
-// longStore returns a store whose sessions outlast a test, so that a lock is
-// free early only if it was released.
+// longStore returns a store whose sessions outlast a test. If a lock becomes
+// free during the test, it was released.
 func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
 
-// shortStore returns a store whose sessions end after 5 s, and the same store by
-// a path that can be removed, to cut off a client.
+// shortStore returns a store with a session timeout of 5 s, in two forms.
+// removable refers to the store by a symbolic link, which a test can remove to
+// cut off a client.
 func shortStore(t *testing.T) (dsn, removable string) {
 	dir := t.TempDir()
 	removable = filepath.Join(t.TempDir(), "store")
@@ -169,7 +173,8 @@ func shortStore(t *testing.T) (dsn, removable string) {
 	return dir + "?session_timeout=5s", removable + "?session_timeout=5s"
 }
 
-// longTest leaves out a test that takes as long as a session timeout.
+// longTest skips a test that takes as long as a session timeout, if -short is
+// set.
 func longTest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long")
@@ -321,7 +326,7 @@ func TestEachSignalReachesTheCommandOnce(t *testing.T) {
 	assert.Equal(t, "TERM\n", j.ends(t, 3))
 }
 
-// openTerminal returns both ends of a terminal.
+// openTerminal opens a pseudo-terminal and returns both ends.
 func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
@@ -382,7 +387,7 @@ func TestIfATerminalIsThereAKilledDlockStillTakesAllWithIt(t *testing.T) {
 	j.reads(t, "ready")
 	next := j.startNext(t, dsn)
 	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(-j.Process.Pid, syscall.SIGKILL)) // the process group, as timeout does
+	require.NoError(t, syscall.Kill(-j.Process.Pid, syscall.SIGKILL)) // kill the process group, as the timeout command does
 	assert.Equal(t, "alone\n", next.ends(t, 0))
 	j.requireNone(t)
 }
@@ -462,7 +467,7 @@ func TestAStoppedDlockKeepsItsLock(t *testing.T) {
 	require.NoError(t, j.Start())
 	j.reads(t, "ready")
 	require.NoError(t, j.Process.Signal(syscall.SIGSTOP))
-	waiter := startJob(t, dsn, "echo wrong", "-w", "8s") // longer than the session timeout
+	waiter := startJob(t, dsn, "echo wrong", "-w", "8s") // longer than the session timeout of 5 s
 	assert.Empty(t, waiter.ends(t, 121))
 	require.NoError(t, j.Process.Signal(syscall.SIGCONT))
 	_, err = w.WriteString("go on\n")
@@ -522,7 +527,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sessions, 1)
 	require.NoError(t, os.Remove(sessions[0]))
-	requireContenders(t, dsn, 0) // a request of the holder, or of any session, notices it
+	requireContenders(t, dsn, 0) // any session's request makes the store notice the removal
 	if rest := j.ends(t, 123); rest != "" {
 		assert.Fail(t, "there was a grace", rest)
 	}
@@ -534,7 +539,7 @@ func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	dsn, _ := shortStore(t) // for a short grace
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
-	r, w, err := os.Pipe() // which the processes that are left keep open
+	r, w, err := os.Pipe() // the remaining processes keep it open
 	require.NoError(t, err)
 	j.Stdout, j.out = w, bufio.NewReader(r)
 	require.NoError(t, j.Start())

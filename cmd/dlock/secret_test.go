@@ -38,8 +38,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// Every user of a machine can see the arguments of a process, including a
-// password.
+// All users of a machine can see the arguments of a process, so a data source
+// name with a password must not have to be an argument.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
@@ -49,7 +49,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	if _, err := os.Stat("/proc/self/cmdline"); err == nil { // this system has /proc
 		var arguments []byte
-		require.Eventually(t, func() bool { // the file is empty for a moment after the start
+		require.Eventually(t, func() bool { // the file is empty just after the process has started
 			arguments, _ = os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "cmdline"))
 			return len(arguments) > 0
 		}, 30*time.Second, time.Millisecond)
@@ -70,7 +70,8 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
-// Other clients can choose node names that would manipulate a terminal.
+// Any client of the store can choose node names. They must not be able to
+// manipulate an operator's terminal.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
 		server := zktest.Shared(t)

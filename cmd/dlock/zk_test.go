@@ -22,10 +22,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// waitLimit is far longer than any wait of these tests takes.
+// waitLimit is far longer than any wait in a passing test.
 const waitLimit = 2 * time.Minute
 
-// program returns a command that runs dlock in its own process.
+// program returns a command that runs dlock in a child process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
@@ -43,7 +43,8 @@ func contenders(t *testing.T, server *zktest.Server, root string) (names []strin
 	return names
 }
 
-// hold takes a lock so that all other contenders wait.
+// hold takes the lock, so that all other contenders wait until release is
+// called.
 func hold(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
 	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
 	require.NoError(t, err)
@@ -71,7 +72,7 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	assert.Empty(t, contenders(t, server, chroot))
 }
 
-// waitLine matches a line that says that a writer waits.
+// waitLine matches a line of the demo that says that a writer waits.
 var waitLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) W  waits `)
 
 func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 // ErrNotLeader is returned by IsLeader while another instance leads.
 var ErrNotLeader = errors.New("gocrondlock: another instance is the leader")
 
-// Elector implements [gocron.Elector]. The leader is the instance that holds a
-// lock; it keeps the lock until Close, or until it is lost. It is safe for
-// concurrent use.
+// Elector implements [gocron.Elector]. The leader is the instance that holds
+// the lock. It stays the leader until it calls Close or loses the lock. An
+// Elector is safe for concurrent use.
 type Elector struct {
 	mutex *dlock.RWMutex
 	turn  chan struct{} // semaphore that guards the fields below
@@ -21,17 +21,17 @@ type Elector struct {
 	ended bool
 }
 
-// NewElector returns an elector for the instances that use the same name, which
-// is that of the lock. It makes no request before the first IsLeader. The
-// caller closes the client after the elector.
+// NewElector returns an elector for all instances that use the same name, which
+// is the lock's name. It makes no request before the first IsLeader. The caller
+// must close the elector before the client.
 func NewElector(client *dlock.Client, name string) *Elector {
 	return &Elector{mutex: client.RWMutex(name), turn: make(chan struct{}, 1)}
 }
 
 // IsLeader implements [gocron.Elector]. It returns nil if this instance leads,
 // which takes no request to the store. If no instance leads, this one becomes
-// the leader. Otherwise IsLeader returns [ErrNotLeader], or an error of the
-// store if that can't be reached within 10 s.
+// the leader. Otherwise IsLeader returns [ErrNotLeader], or a store error if
+// the store can't be reached within 10 s.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
@@ -61,7 +61,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the leadership up. Its error is that of [dlock.Lock.Unlock].
+// Close gives up the leadership. It returns the error of [dlock.Lock.Unlock].
 func (e *Elector) Close() error {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()

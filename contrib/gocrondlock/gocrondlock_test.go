@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// store is a store in memory that can end the session of its latest client.
+// store is an in-memory store that can expire its latest session.
 type store struct {
 	*memdriver.Store
 	mu   sync.Mutex
@@ -55,7 +55,7 @@ func (s *store) expire() {
 	s.Faults().Expire(s.last)
 }
 
-// inTime runs a test in virtual time, and checks that nothing is left in the
+// inTime runs a test in virtual time, and checks that it leaves no node in the
 // store.
 func inTime(t *testing.T, f func(t *testing.T, s *store)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,8 @@ func inTime(t *testing.T, f func(t *testing.T, s *store)) {
 	})
 }
 
-// instance starts a scheduler that runs a job of no duration each minute, by a
-// clock that is late. It returns a function that stops the instance.
+// instance starts a scheduler that runs a job every minute. late is the lag of
+// the scheduler's clock. Calling stop shuts the scheduler down.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)
@@ -99,7 +99,8 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// This is why the minimum hold exists. If it fails, gocron has changed.
+// This behavior is the reason for the minimum hold. If the test fails, gocron
+// has changed.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 	inTime(t, func(t *testing.T, s *store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))
@@ -124,7 +125,7 @@ func TestTheMinimumHoldEnds(t *testing.T) {
 				lock, err := locker.Lock(bg, "job")
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(bg)
-				cancel() // as gocron does when it stops
+				cancel() // gocron does the same when it stops
 				require.NoError(t, lock.Unlock(ctx))
 				other := gocrondlock.NewLocker(client, 0)
 				_, err = other.Lock(bg, "job")

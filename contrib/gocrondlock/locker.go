@@ -12,30 +12,31 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// lockWithin limits how long a run of a job waits for the answer of the store.
+// lockWithin limits how long Lock and IsLeader wait for the store.
 const lockWithin = 10 * time.Second
 
-// Locker implements [gocron.Locker]. It is safe for concurrent use.
+// Locker implements [gocron.Locker] and is safe for concurrent use.
 type Locker struct {
 	client *dlock.Client
 	hold   time.Duration
 
 	closed chan struct{} // closed by Close
 	mu     sync.Mutex
-	ended  bool           // closed is closed; guarded by mu
+	ended  bool           // Close was called; guarded by mu
 	kept   sync.WaitGroup // goroutines that keep a lock; Add is guarded by mu
 }
 
-// NewLocker returns a locker whose locks stay for at least the minimum hold
-// after they were taken: see the package comment. The caller closes the client
-// after the locker.
+// NewLocker returns a locker that keeps each lock for at least minHold after it
+// was taken; the package comment says why. The caller must close the locker
+// before the client.
 func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
 }
 
-// Lock implements [gocron.Locker]. It does not wait for another holder: the
-// error then matches [dlock.ErrLocked], and gocron skips the run. It also skips
-// the run if the store can't be reached within 10 s.
+// Lock implements [gocron.Locker]. If another instance holds the lock, it
+// returns an error that matches [dlock.ErrLocked] without waiting, and gocron
+// skips the run. gocron also skips the run if the store can't be reached within
+// 10 s.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
@@ -46,8 +47,8 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &jobLock{locker: l, held: held, until: time.Now().Add(l.hold)}, nil
 }
 
-// Close ends the minimum holds, releases their locks and waits for that. Locks
-// of jobs that still run are released when these end.
+// Close ends the minimum holds and waits until their locks are released. Locks
+// of jobs that are still running are released when these jobs end.
 func (l *Locker) Close() {
 	l.mu.Lock()
 	if !l.ended {
@@ -58,8 +59,8 @@ func (l *Locker) Close() {
 	l.kept.Wait()
 }
 
-// keep runs f on a goroutine that Close waits for. It returns false after
-// Close.
+// keep runs f in a goroutine that Close waits for. If Close was already called,
+// it does nothing and returns false.
 func (l *Locker) keep(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +76,8 @@ type jobLock struct {
 	until  time.Time // end of the minimum hold
 }
 
-// Unlock implements [gocron.Lock]. During the minimum hold it returns at once,
-// and the lock is released in the background.
+// Unlock implements [gocron.Lock]. It returns at once. During the minimum hold,
+// it leaves the release to a background goroutine.
 func (j *jobLock) Unlock(context.Context) error {
 	rest := time.Until(j.until)
 	if rest > 0 && j.locker.keep(func() { j.unlockAfter(rest) }) {
@@ -92,5 +93,5 @@ func (j *jobLock) unlockAfter(rest time.Duration) {
 	case <-timer.C:
 	case <-j.locker.closed:
 	}
-	_ = j.held.Unlock() // if it fails, the node goes with the session at the latest
+	_ = j.held.Unlock() // if it fails, the node is removed when the session ends, at the latest
 }

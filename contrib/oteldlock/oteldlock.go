@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Option changes what New reports, and to whom.
+// Option configures the telemetry of New.
 type Option func(*options)
 
 type options struct {
@@ -35,17 +35,17 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *options) { o.tracers = p }
 }
 
-// WithLockLabel adds the attribute dlock.lock to all metrics and spans that
-// concern locks, with the value that f returns for the name of the lock. Each
-// value is a time series of its own, so f should return one of a few words,
-// such as the first part of the name. It must always return the same value for
-// a name, and may be called concurrently.
+// WithLockLabel adds the attribute dlock.lock to all metrics and spans about
+// locks. Its value is what f returns for the lock's name. Each value creates
+// its own time series, so f should return one of a few words, such as the first
+// part of the name. It must always return the same value for a name, and may be
+// called concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
 
-// New creates the instruments and returns the hooks that use them, for
-// [dlock.WithTrace]. The error is that of the meter provider.
+// New creates the instruments and returns the hooks that use them, to be passed
+// to [dlock.WithTrace]. The error comes from the meter provider.
 func New(opts ...Option) (*dlock.Trace, error) {
 	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, option := range opts {
@@ -70,8 +70,8 @@ type telemetry struct {
 	connects, sessionEnds              metric.Int64Counter
 }
 
-// seconds are the buckets of waits and holds: a hand-over takes about 1 ms, and
-// a dead holder blocks others for tens of seconds.
+// seconds are the histogram buckets for waits and holds: a hand-over takes
+// about 1 ms, and a dead holder blocks waiters for tens of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
@@ -115,7 +115,7 @@ const (
 	tokenKey   = attribute.Key("dlock.token")
 )
 
-// attributes appends the attribute of WithLockLabel, if any.
+// attributes appends the lock's attribute, if WithLockLabel was given.
 func (t *telemetry) attributes(lock string, all ...attribute.KeyValue) []attribute.KeyValue {
 	if t.label != nil {
 		all = append(all, lockKey.String(strings.ToValidUTF8(t.label(lock), "\uFFFD")))
@@ -186,7 +186,7 @@ func (t *telemetry) trace() *dlock.Trace {
 	}
 }
 
-// ended reports the end of a hold.
+// ended records that a lock was released or lost.
 func (t *telemetry) ended(ctx context.Context, lock string, granted dlock.Mode, held time.Duration, failure string) {
 	attrs := t.attributes(lock, mode(granted))
 	t.held.Add(ctx, -1, with(attrs))
@@ -194,8 +194,9 @@ func (t *telemetry) ended(ctx context.Context, lock string, granted dlock.Mode, 
 	t.span(ctx, "dlock hold", held, failure, attrs)
 }
 
-// span makes a span that ends now, as a child of the caller's span. Hooks can't
-// begin it earlier, because the context is the caller's.
+// span records a span that ends now, as a child of the caller's span. It is
+// created only at its end, because a hook can't put a span into the caller's
+// context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// world is a store in memory in virtual time, and what is reported of it.
+// world is an in-memory store in virtual time, with the telemetry recorded
+// about its clients.
 type world struct {
 	*testing.T
 	*memdriver.Store
@@ -86,8 +87,9 @@ func (w *world) lock(ctx context.Context, m *dlock.RWMutex) *dlock.Lock {
 	return l
 }
 
-// figures returns the values of all sums and the counts of all histograms, by
-// "name value value", with the values of the attributes in order of their keys.
+// figures returns the values of all sums and the counts of all histograms. Keys
+// are the metric's name followed by the values of its attributes, ordered by
+// attribute key.
 func (w *world) figures() map[string]int {
 	w.Helper()
 	synctest.Wait()
@@ -196,7 +198,7 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				w.expire() // the waiters join the queue again
+				w.expire() // the waiters create new nodes
 				figures := w.figures()
 				assert.Equal(w, 1, figures["dlock.waiting exclusive"])
 				assert.Equal(w, 1, figures["dlock.waiting shared"])
@@ -293,8 +295,8 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 	}))
 }
 
-// The smallest value of a histogram is that since the last export, if the
-// exporter asks for deltas.
+// If the exporter asks for deltas, the minimum of a histogram covers only the
+// time since the last export.
 func TestTheSmallestLeaseLeftIsTheMinimum(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, left := range []time.Duration{3, 1, 2} {

@@ -7,14 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// least is a gauge of the smallest duration of the last one or two windows.
-// Unlike a minimum since the last scrape, it does not depend on who scrapes.
+// least is a gauge of the shortest duration observed in the last one or two
+// windows. A minimum since the last scrape would depend on how many clients
+// scrape.
 type least struct {
 	desc *prometheus.Desc
 
 	mu        sync.Mutex
-	began     time.Time     // of the current window; guarded by mu
-	now, last time.Duration // the minima of both windows, or none; guarded by mu
+	began     time.Time     // start of the current window; guarded by mu
+	now, last time.Duration // minima of the current and the last window, or none; guarded by mu
 }
 
 const (
@@ -36,8 +37,7 @@ func (l *least) observe(d time.Duration) {
 	l.now = min(l.now, d)
 }
 
-// advance begins another window if the current one is over. It is called with
-// mu held.
+// advance begins a new window if the current one is over. l.mu must be held.
 func (l *least) advance() {
 	age := time.Since(l.began)
 	if age < window {

@@ -11,26 +11,26 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Option changes what New registers.
+// Option configures the metrics of New.
 type Option func(*options)
 
 type options struct {
 	label func(lock string) string // nil for no label
 }
 
-// WithLockLabel adds the label "lock" to all metrics that concern locks, with
-// the value that f returns for the name of the lock. Each value is a time
-// series of its own, so f should return one of a few words, such as the first
-// part of the name. It must always return the same value for a name, and may be
-// called concurrently.
+// WithLockLabel adds the label "lock" to all metrics about locks. Its value is
+// what f returns for the lock's name. Each value creates its own time series,
+// so f should return one of a few words, such as the first part of the name. It
+// must always return the same value for a name, and may be called concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
 
-// New registers the metrics and returns the hooks that update them, for
-// [dlock.WithTrace]. If r has the metrics already from an earlier New with the
-// same options, both traces update them. The error says which metric r has
-// refused, for example because another package uses its name.
+// New registers the metrics and returns the hooks that update them, to be
+// passed to [dlock.WithTrace]. If an earlier New with the same options has
+// already registered them with r, both traces update the same metrics. The
+// error names the metric that r has rejected, for example because another
+// package uses its name.
 func New(r prometheus.Registerer, opts ...Option) (*dlock.Trace, error) {
 	if r == nil {
 		return nil, errors.New("promdlock: the registerer is nil")
@@ -58,11 +58,11 @@ type metrics struct {
 	least                         *least
 }
 
-// seconds are the buckets of waits and holds: a hand-over takes about 1 ms, and
-// a dead holder blocks others for tens of seconds.
+// seconds are the histogram buckets for waits and holds: a hand-over takes
+// about 1 ms, and a dead holder blocks waiters for tens of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// ratios are the buckets of what is left of a lease.
+// ratios are the histogram buckets for the remaining fraction of a lease.
 var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
 
 func (m *metrics) register(r prometheus.Registerer) (err error) {
@@ -97,8 +97,8 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	return err
 }
 
-// add registers c, or returns the equal collector that r has already. It keeps
-// the first error.
+// add registers c. If an equal collector is already registered, it returns that
+// one. Only the first error is kept, in *first.
 func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
 	err := r.Register(c)
 	var twice prometheus.AlreadyRegisteredError
@@ -113,8 +113,9 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 	return c
 }
 
-// begin makes counters start at zero instead of with their first event, which
-// rates would miss. Those with the label of a lock are unknown before.
+// begin creates counters with the value zero, because a rate would miss the
+// first event of a counter that appears with it. It can't create those with a
+// lock label, whose values are not known in advance.
 func (m *metrics) begin() {
 	for _, outcome := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(outcome)
@@ -135,7 +136,8 @@ func (m *metrics) begin() {
 	}
 }
 
-// of returns the values of the labels that ofLock has named.
+// of returns values for all labels of a lock's metric, including the one of
+// WithLockLabel, if any.
 func (m *metrics) of(lock string, values ...string) []string {
 	if m.label != nil {
 		values = append(values, strings.ToValidUTF8(m.label(lock), "\uFFFD")) // anything else panics

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// store is a store in memory that can end the session of its latest client.
+// store is an in-memory store that can expire its latest session.
 type store struct {
 	*memdriver.Store
 	mu   sync.Mutex
@@ -94,7 +94,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	other := dlock.NewClient(st)
 	defer other.Close()
 	taken := lock(t, other.RWMutex("taken"))
-	counted := make(chan string, 3) // hooks that have run, after those of trace
+	counted := make(chan string, 3) // names of hooks that have run, each sent after the hook of trace
 	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&dlock.Trace{
 		Lost:         func(context.Context, dlock.LostInfo) { counted <- "lost" },
 		SessionEnded: func(context.Context, dlock.SessionEndedInfo) { counted <- "ended" },
@@ -152,7 +152,6 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// wantGauges requires the values of both gauges in both modes.
 func wantGauges(t *testing.T, g prometheus.Gatherer, message, text string) {
 	t.Helper()
 	synctest.Wait()
@@ -198,7 +197,7 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				st.expire() // the waiters join the queue again
+				st.expire() // the waiters create new nodes
 				wantGauges(t, registry, "while the calls wait", `
 dlock_held{mode="exclusive"} 0
 dlock_held{mode="shared"} 0

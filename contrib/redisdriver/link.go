@@ -528,8 +528,8 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the address most recently connected to to the end of the list.
-// It reports whether there is another one to try.
+// passOver moves the server that was dialed last to the end of the list. It
+// reports whether there is another server to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

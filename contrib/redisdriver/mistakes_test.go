@@ -353,9 +353,9 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// Cancelling a create puts a mark in the store. The mark must be removed with
-// the node, because otherwise it takes memory until the session ends, which may
-// be months later.
+// A cancellation marks a create that may still arrive. If the create has run,
+// the cancellation must leave no mark: it would take memory until the session
+// ends, which may be months later.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

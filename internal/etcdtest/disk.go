@@ -16,8 +16,8 @@ import (
 //go:embed testdata/hangdisk.c
 var hangDiskSource []byte
 
-// hangDisk compiles the program that can block a server's disk, and checks that
-// it works.
+// hangDisk compiles the program that makes a server's disk hang, and checks
+// that it works on this machine.
 var hangDisk = sync.OnceValues(func() ([]byte, error) {
 	program, err := testenv.Compile("hangdisk", hangDiskSource)
 	if err != nil {
@@ -44,10 +44,9 @@ var hangingDisk = testenv.Dependency{
 	Install:  "apt-get install -y gcc libc6-dev, and allow seccomp with notifications (Linux 5.5)",
 }
 
-// RequireHangingDisk ends the test if [WithHangingDisk] does not work on this
+// RequireHangingDisk skips the test if [WithHangingDisk] does not work on this
 // machine. It needs Linux, a C compiler, and permission to use seccomp. On
-// Linux the test fails if etcd is required (see [Require]). Otherwise the test
-// is skipped.
+// Linux the test fails instead if etcd is required (see [Require]).
 func RequireHangingDisk(t testing.TB) {
 	t.Helper()
 	_, err := hangDisk()
@@ -58,7 +57,7 @@ func RequireHangingDisk(t testing.TB) {
 }
 
 // WithHangingDisk enables [Server.HangDisk]. Call [RequireHangingDisk] first,
-// because otherwise the server may fail to start.
+// because the server may fail to start where hanging disks don't work.
 func WithHangingDisk() Option { return func(s *settings) { s.hangingDisk = true } }
 
 func hangDiskCommand(dir string) ([]string, error) {
@@ -73,8 +72,8 @@ func hangDiskCommand(dir string) ([]string, error) {
 func hangFile(dir string) string { return filepath.Join(dir, "hang") }
 
 // HangDisk blocks the server's writes to its write-ahead log until
-// [Server.MendDisk]. A follower then applies no changes, but still answers
-// keep-alives and progress requests.
+// [Server.MendDisk] is called. A follower with a blocked log applies no
+// changes, but still answers keep-alives and progress requests.
 func (s *Server) HangDisk() {
 	s.t.Helper()
 	s.Must(os.WriteFile(hangFile(s.proc.Dir()), nil, 0o600))

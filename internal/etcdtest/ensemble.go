@@ -12,12 +12,14 @@ import (
 
 // Ensemble is a cluster of etcd servers.
 type Ensemble struct {
-	// Servers may be killed, paused and restarted individually.
+	// Servers lists the members, which may be killed, paused and restarted
+	// individually.
 	Servers []*Server
 }
 
 // StartEnsemble starts n servers and waits until all of them are ready and know
-// the leader. They are killed and their directories removed when the test ends.
+// the leader. When the test ends, the servers are killed and their directories
+// removed.
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -58,7 +60,8 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers at once, because each waits for the others.
+// launch starts all servers concurrently, because each waits for the rest of
+// the cluster.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -85,8 +88,8 @@ func (e *Ensemble) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Leader waits until exactly one server claims to be the leader and returns its
-// index. Paused servers don't count.
+// Leader waits until exactly one running server claims to be the leader, and
+// returns its index. Paused servers don't count.
 func (e *Ensemble) Leader(t testing.TB) int {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -110,9 +113,8 @@ func (e *Ensemble) leaders() (found []int) {
 	return found
 }
 
-// MoveLeader transfers the leadership to another server and waits for that. It
-// retries if the servers elect a leader themselves, as may happen on a slow
-// machine.
+// MoveLeader transfers the leadership to another server and waits until that is
+// done. It retries if an election interferes, as may happen on a slow machine.
 func (e *Ensemble) MoveLeader(t testing.TB) {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); ; {

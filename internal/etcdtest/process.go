@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is a server that does not depend on a test. Its methods return
-// errors.
+// process is an etcd server whose methods return errors, so that it can outlive
+// a test.
 type process struct {
 	proc     *testenv.Process
 	settings settings
@@ -26,8 +26,8 @@ type process struct {
 	prefixes atomic.Int64
 }
 
-// Short intervals allow for short leases: the minimum in etcd is one and a half
-// election timeouts, in whole seconds.
+// Short intervals allow short leases, because etcd's minimum lease is one and a
+// half election timeouts, in whole seconds.
 const (
 	heartbeatInterval = 50 * time.Millisecond
 	electionTimeout   = 500 * time.Millisecond
@@ -81,8 +81,8 @@ func (p *process) prepare(members string) error {
 }
 
 // launch starts the server and waits until it is healthy, which implies that
-// there is a leader. The error matches [testenv.ErrPortTaken] if the caller
-// should retry with other ports.
+// the cluster has a leader. The error matches [testenv.ErrPortTaken] if the
+// caller should retry with other ports.
 func (p *process) launch() error {
 	return p.proc.Start(testenv.Startup{
 		Ready:     p.healthy,
@@ -95,7 +95,7 @@ func (p *process) launch() error {
 
 func (p *process) close() {
 	if p.proc != nil {
-		_ = p.proc.Close() // at worst this leaves the directory of a dead server
+		_ = p.proc.Close() // a failure only leaves a directory behind
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *process) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get sends a GET request to the metrics port, which does not count as a
+// get sends a GET request to the metrics port. etcd does not count it as a
 // client's request.
 func (p *process) get(path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -16,9 +16,9 @@ var etcd = testenv.Dependency{
 }
 
 // Require skips the test if etcd is not installed, or fails it if
-// DLOCK_TEST_ETCD=require. The first skip in a test binary is also reported on
-// standard error and on the terminal, if there is one. [Start], [Shared] and
-// [StartEnsemble] call Require.
+// DLOCK_TEST_ETCD=require is set. The first skip in a test binary is also
+// reported on standard error and on the terminal, if there is one. [Start],
+// [Shared] and [StartEnsemble] call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	_, server := exec.LookPath("etcd")

@@ -12,16 +12,16 @@ import (
 
 // Server is an etcd server. Its methods fail the test on an error.
 //
-// The heartbeat interval is 50ms and the election timeout 500ms, so the
-// shortest lease is 1s. The v2 API and the JSON gateway are disabled.
+// The heartbeat interval is 50 ms and the election timeout 500 ms, so the
+// shortest lease is 1 s. The v2 API and the JSON gateway are disabled.
 type Server struct {
 	*process
 	testenv.Controls
 	t testing.TB
 }
 
-// Start starts a server and waits until it is ready. It is killed and its
-// directory removed when the test ends.
+// Start starts a server and waits until it is ready. When the test ends, the
+// server is killed and its directory removed.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -37,7 +37,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server, with other ports if one was taken.
+// startProcess starts a server, and retries with other ports if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess("single", opts)
@@ -57,9 +57,9 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the server shared by all tests of a binary, and starts it on
-// the first call. Tests must use separate prefixes (see [Server.Prefix]), must
-// not stop it, and must not read its metrics while other tests run.
+// Shared returns a server that all tests of a test binary share. The first call
+// starts it. Tests must use separate prefixes (see [Server.Prefix]), must not
+// stop the server, and must not read its metrics while other tests run.
 //
 // The server ends with the test binary. If TestMain calls [Main], the binary
 // waits for that.
@@ -80,10 +80,10 @@ func Main(m *testing.M) int {
 // Prefix returns a unique prefix for keys, such as test17.
 func (s *Server) Prefix() string { return fmt.Sprintf("test%d", s.prefixes.Add(1)) }
 
-// Addr returns host:port of the client port.
+// Addr returns host:port for clients.
 func (s *Server) Addr() string { return s.client }
 
-// URL returns the URL of the client port.
+// URL returns the URL for clients.
 func (s *Server) URL() string { return s.settings.scheme + "://" + s.client }
 
 // Metric returns the sum of a metric over all lines whose labels contain label,
@@ -112,8 +112,8 @@ func (s *Server) etcdctl(args ...string) (output []byte, err error) {
 	return cmd.CombinedOutput()
 }
 
-// State describes the servers' status, their keys below "locks/" and their
-// leases, for the messages of failing tests. For a server that is down or
+// State describes the status of the servers, their keys below "locks/" and
+// their leases, for use in failure messages. For a server that is down or
 // paused it shows an error after two seconds.
 func State(servers ...*Server) string {
 	var b strings.Builder

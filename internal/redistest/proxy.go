@@ -25,7 +25,7 @@ type Proxy struct {
 	silence int // number of calls of SilenceSubscriptions
 }
 
-// capture keeps the next matching request, so that it can be sent later.
+// capture stores the next request that matches, so that it can be sent later.
 type capture struct {
 	match   func(op int32) bool
 	request []byte
@@ -41,7 +41,6 @@ func NewProxy(t testing.TB, target string, classify func(command []string) int32
 	return p
 }
 
-// Keep starts recording commands for [Proxy.Commands].
 func (p *Proxy) Keep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,9 +54,9 @@ func (p *Proxy) Commands() [][]string {
 	return append([][]string(nil), p.kept...)
 }
 
-// HoldRequest loses the next matching request, like LoseRequest, but keeps its
-// bytes. arrive sends them to the server on a new connection and waits for the
-// reply. It is a no-op if no request has matched.
+// HoldRequest drops the next matching request, like LoseRequest, but keeps a
+// copy. Calling arrive sends the copy to the server on a new connection and
+// waits for the reply. It is a no-op if no request has matched.
 func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	c := &capture{match: match}
 	p.mu.Lock()
@@ -74,8 +73,8 @@ func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	}
 }
 
-// SilenceSubscriptions makes current subscribers receive nothing more, and no
-// error either. Connections that subscribe later are not affected.
+// SilenceSubscriptions makes current subscribers receive nothing more, without
+// an error. Connections that subscribe later are not affected.
 func (p *Proxy) SilenceSubscriptions() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +87,8 @@ type subscription struct {
 	since int // value of Proxy.silence when the client subscribed
 }
 
-// protocol returns the readers for a new connection. Redis replies in order, so
-// counting matches replies to requests.
+// protocol returns frame readers for a new connection. They number the requests
+// and the replies, which matches them, because Redis replies in order.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu
@@ -165,8 +164,8 @@ func texts(value any) (found []string) {
 	return found
 }
 
-// isMessage reports whether the value is a subscription's message, not the
-// reply to a request.
+// isMessage reports whether value was published to a subscription, as opposed
+// to a reply to a request.
 func isMessage(value any) bool {
 	t := texts(value)
 	return len(t) > 1 && (t[0] == "message" || t[0] == "pmessage" || t[0] == "smessage")

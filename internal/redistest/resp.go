@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// maxLength limits a string or array. A longer one means another protocol.
+// maxLength limits strings and arrays. A greater length means that the bytes
+// are of another protocol.
 const maxLength = 64 << 20
 
 const maxDepth = 8

@@ -20,8 +20,8 @@ var redis = testenv.Dependency{
 	Install:  "apt-get install -y --no-install-recommends redis-server redis-sentinel",
 }
 
-// Require skips or fails the test if Redis is not installed. [Start] and
-// similar functions call it.
+// Require skips the test if Redis is not installed, or fails it if
+// DLOCK_TEST_REDIS=require is set. [Start] and similar functions call Require.
 func Require(t testing.TB) {
 	t.Helper()
 	for _, program := range []string{"redis-server", "redis-sentinel"} {
@@ -30,7 +30,7 @@ func Require(t testing.TB) {
 	}
 }
 
-// RequireCLI skips or fails the test if redis-cli is not installed.
+// RequireCLI is like [Require], for redis-cli.
 func RequireCLI(t testing.TB) {
 	t.Helper()
 	_, err := exec.LookPath("redis-cli")
@@ -47,7 +47,7 @@ type Server struct {
 	program string
 	port    int
 	tlsPort int
-	ready   string // text in the log that shows that the server is ready
+	ready   string // text that the server logs when it is ready
 }
 
 // Option configures a server.
@@ -59,8 +59,8 @@ type configuration struct {
 	clock bool
 }
 
-// With adds lines to the configuration file, such as "appendonly yes". A later
-// line overrides an earlier one.
+// With adds lines to the server's configuration file, such as "appendonly yes".
+// A later line overrides an earlier one.
 func With(lines ...string) Option {
 	return func(c *configuration) { c.lines = append(c.lines, lines...) }
 }
@@ -69,13 +69,13 @@ func With(lines ...string) Option {
 // crash loses nothing.
 func Durable() Option { return With("appendonly yes", "appendfsync always") }
 
-// WithTLS adds a TLS port. Client certificates are optional, but must be signed
-// by certs.CA.
+// WithTLS adds a TLS port. Clients need no certificate, but if they send one,
+// it must be signed by certs.CA.
 func WithTLS(certs *testenv.Certs) Option {
 	return func(c *configuration) { c.certs = certs }
 }
 
-// RequireClock skips or fails the test if [WithClock] does not work on this
+// RequireClock is like [Require], for [WithClock], which does not work on every
 // machine.
 func RequireClock(t testing.TB) {
 	t.Helper()
@@ -88,9 +88,9 @@ func WithClock() Option {
 	return func(c *configuration) { c.clock = true }
 }
 
-// Start starts a server and waits until it is ready. It is killed and its
-// directory removed when the test ends. Nothing is stored on disk unless an
-// option says so.
+// Start starts a server and waits until it is ready. When the test ends, the
+// server is killed and its directory removed. Nothing is stored on disk unless
+// an option says so.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no", "repl-diskless-sync-delay 0")}, options...))
@@ -103,9 +103,9 @@ func Start(t testing.TB, options ...Option) *Server {
 }
 
 // StartSentinel starts a Sentinel that monitors the master under the given
-// name. It fails over after the master has not answered for a minute, so that a
-// busy machine does not trigger it; a test that kills the master should lower
-// this limit with SENTINEL SET.
+// name. The Sentinel fails over after the master has not answered for a minute,
+// so that a busy machine does not trigger it. A test that kills the master
+// should lower this limit with SENTINEL SET.
 func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
 	t.Helper()
 	lines := []string{
@@ -122,12 +122,12 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	return s
 }
 
-// use makes later errors of the server fail t.
+// use makes t the test that fails if the server does later.
 func (s *Server) use(t testing.TB) {
 	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
 }
 
-// start starts a server, with other ports if one was taken.
+// start starts a server, and retries with other ports if one was taken.
 func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
 	t.Helper()
 	Require(t)
@@ -204,17 +204,18 @@ func (s *Server) launch() error {
 	})
 }
 
-// Addr returns host:port of the plain port.
+// Addr returns host:port of the port without TLS.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS port. It requires [WithTLS].
+// SecureAddr returns host:port of the TLS port, which exists only with
+// [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.tlsPort) }
 
 // Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.proc.Dir(), "redis.sock") }
 
-// SetClock sets the server's wall clock to the machine's clock plus offset. It
-// requires [WithClock].
+// SetClock sets the server's wall clock to the machine's clock plus offset. The
+// server must have been started with [WithClock].
 func (s *Server) SetClock(offset time.Duration) {
 	s.t.Helper()
 	s.Must(testenv.SetClock(s.proc.Dir(), offset))
@@ -222,9 +223,9 @@ func (s *Server) SetClock(offset time.Duration) {
 
 var shared testenv.Shared[*Server]
 
-// Shared returns the server shared by all tests of a binary, and starts it on
-// the first call. It stores nothing on disk. Tests must use separate keys and
-// must not stop it. It ends with the test binary.
+// Shared returns a server that all tests of a test binary share. The first call
+// starts it. The server stores nothing on disk and ends with the test binary.
+// Tests must use separate keys and must not stop it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := *shared.Get(t, func() (*Server, error) {

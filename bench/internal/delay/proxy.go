@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Proxy forwards connections to one server with a delay.
+// Proxy forwards connections to a server with a fixed delay.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -26,8 +26,8 @@ type Proxy struct {
 	conns  map[net.Conn]bool // open, to clients and to the server
 }
 
-// Start returns a proxy for the server at target, a host:port, with a delay in each
-// direction. The caller closes it.
+// Start returns a proxy for target, a server's host:port, that delays each
+// direction. The caller must close it.
 func Start(target string, delay time.Duration) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,8 +41,8 @@ func Start(target string, delay time.Duration) (*Proxy, error) {
 // Addr returns the proxy's host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close closes all connections and waits for the proxy's goroutines, at most
-// for the delay. Bytes still delayed are lost.
+// Close closes all connections and waits for the proxy's goroutines, which
+// takes at most the delay. Bytes still being delayed are lost.
 func (p *Proxy) Close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
 	if err != nil {
-		return // the client sees the end of its connection
+		return // the client sees its connection closed
 	}
 	defer server.Close()
 	if !p.add(client, server) {
@@ -81,7 +81,8 @@ func (p *Proxy) connect(client net.Conn) {
 	directions.Wait()
 }
 
-// add registers connections for Close. It returns false if the proxy is closed.
+// add registers connections to be closed by Close. It returns false if the
+// proxy is already closed.
 func (p *Proxy) add(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +100,8 @@ func (p *Proxy) remove(conns ...net.Conn) {
 	}
 }
 
-// forward copies src to dst. At the end of src it closes dst for writing, and
-// after an error it closes both connections.
+// forward copies src to dst. At the end of src it closes dst for writing. After
+// an error it closes both connections.
 func (p *Proxy) forward(dst, src net.Conn) {
 	t, err := newTimer()
 	if err == nil {
@@ -116,19 +117,19 @@ func (p *Proxy) forward(dst, src net.Conn) {
 	}
 }
 
-// chunk is the result of one Read.
+// chunk is the result of one Read call.
 type chunk struct {
 	bytes []byte
 	err   error
 	due   time.Time
 }
 
-// maxDelayed bounds the chunks being delayed at once. Beyond that, copyDelayed
-// stops reading, which slows the sender down.
+// maxDelayed bounds the number of chunks being delayed at a time. At the limit,
+// copyDelayed stops reading, which slows the sender down.
 const maxDelayed = 10_000
 
-// copyDelayed copies src to dst and delays each chunk. It returns nil at the
-// end of src. After an error it has closed src.
+// copyDelayed copies src to dst, delaying each chunk. It returns nil at the end
+// of src. If it returns an error, it has closed src.
 func copyDelayed(dst io.Writer, src io.ReadCloser, delay time.Duration, sleepUntil func(time.Time) error) error {
 	chunks := make(chan chunk, maxDelayed)
 	go func() {
@@ -141,7 +142,7 @@ func copyDelayed(dst io.Writer, src io.ReadCloser, delay time.Duration, sleepUnt
 		}
 	}()
 	var failure error
-	for c := range chunks { // also after an error, until the reading has ended
+	for c := range chunks { // even after an error, until reading has ended
 		if failure != nil {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleepUntil sleeps in virtual time.
+// sleepUntil sleeps in virtual time, for calls of copyDelayed.
 func sleepUntil(at time.Time) error {
 	time.Sleep(time.Until(at))
 	return nil
@@ -117,11 +117,11 @@ func TestClosingTheProxyClosesItsConnections(t *testing.T) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, "12")
 	require.NoError(t, err)
-	_, err = conn.Read(make([]byte, 1)) // the proxy has the connection
+	_, err = conn.Read(make([]byte, 1)) // shows that the proxy has accepted the connection
 	require.NoError(t, err)
 	p.Close()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
-	_, err = io.Copy(io.Discard, conn) // the rest of the echo may have come before Close
+	_, err = io.Copy(io.Discard, conn) // the rest of the echo may have arrived before Close
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
 	_, err = net.Dial("tcp", p.Addr())
 	require.Error(t, err)
@@ -152,8 +152,8 @@ func TestTimerDoesNotReturnEarly(t *testing.T) {
 	}
 }
 
-// There is no upper bound, which would depend on the load of the machine. Each
-// run of bench checks it instead.
+// The test checks no upper bound, because that would depend on the load of the
+// machine. Instead, bench checks the round trip in each run.
 func TestRoundTripTakesTheDelayTwice(t *testing.T) {
 	const delay = 3 * time.Millisecond
 	trip, err := RoundTrip(delay)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// RoundTrip measures round trips through a proxy with this delay, and returns
-// their median.
+// RoundTrip returns the median duration of round trips through a proxy with the
+// given delay in each direction.
 func RoundTrip(delay time.Duration) (median time.Duration, err error) {
 	echo, err := startEcho()
 	if err != nil {

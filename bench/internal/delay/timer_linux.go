@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timer sleeps with higher precision than the runtime's timers, which an idle
-// Go program on Linux rounds to milliseconds. It uses a kernel timer, a file
-// that becomes readable at the set time. Only one goroutine may use it.
+// timer sleeps with higher precision than the runtime's timers, which are
+// rounded to milliseconds in an idle Go program on Linux. It uses a kernel
+// timer, which is a file that becomes readable at the set time. Only one
+// goroutine may use a timer.
 type timer struct {
 	fd   int // of file
 	file *os.File

@@ -4,8 +4,8 @@ package delay
 
 import "time"
 
-// timer sleeps with runtime timers, which are precise enough here. Only one
-// goroutine may use it.
+// timer sleeps by the runtime's timers, which are precise enough on this
+// system. Only one goroutine may use a timer.
 type timer struct{}
 
 func newTimer() (*timer, error) { return &timer{}, nil }

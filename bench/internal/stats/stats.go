@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Spread summarizes the values of one figure.
+// Spread summarizes the values that a figure had in several rounds.
 type Spread struct {
 	Median, Min, Max float64
 	N                int
 }
 
-// Of summarizes values. Without any it returns the zero Spread.
+// Of summarizes values. It returns the zero Spread if there are none.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -45,9 +45,9 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides above by below, round by round, because other load on the
-// machine affects both values of a round alike. It skips rounds in which a
-// value is missing (NaN) or below is zero.
+// Ratios divides above by below, round by round. Within a round, other load on
+// the machine affects both values alike. Rounds in which a value is missing
+// (NaN) or below is zero are skipped.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -63,15 +63,17 @@ type Interval struct {
 	Known     bool // false if there were too few values
 }
 
-// MinForInterval is the number of values that MedianInterval needs.
+// MinForInterval is the smallest number of values for which MedianInterval
+// knows an interval.
 const MinForInterval = 6
 
-// MedianInterval returns a confidence interval for the median of any
-// distribution. It reaches from the k-th smallest to the k-th largest value,
-// where k is as large as the confidence allows, as in the sign test.
+// MedianInterval returns a confidence interval for the median, whatever the
+// distribution. As in the sign test, it reaches from the k-th smallest to the
+// k-th largest value, where k is as large as the confidence allows.
 func MedianInterval(values []float64) Interval {
-	// Each value is below the median with probability 1/2, so fewer than k of n
-	// values are below it as often as n coin tosses give fewer than k heads.
+	// Each value is below the median with probability 1/2. The probability
+	// that fewer than k of n values are below it is therefore that of fewer
+	// than k heads in n coin tosses.
 	n, k := len(values), 0
 	term := math.Pow(0.5, float64(n)) // P(exactly k heads)
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
@@ -85,8 +87,8 @@ func MedianInterval(values []float64) Interval {
 	return Interval{Low: sorted[k-1], High: sorted[n-k], Known: true}
 }
 
-// Shares returns how much the smallest and the largest count differ from an
-// equal share, as ratios. It returns zeros if all counts are zero.
+// Shares returns the smallest and the largest count as ratios to an equal
+// share. It returns zeros if all counts are zero.
 func Shares(counts []int64) (smallest, largest float64) {
 	sum := Sum(counts)
 	if sum == 0 {

@@ -6,8 +6,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// bareRequests is not a lock. It sends the two requests that every lock with a
-// queue needs, as a lower bound. A plan may have only one contender.
+// bareRequests sends the two requests that every lock with a queue needs, as a
+// lower bound. It does not exclude anyone, so a plan may have only one
+// contender.
 func bareRequests(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {

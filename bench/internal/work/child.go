@@ -13,8 +13,8 @@ import (
 )
 
 // Serve executes commands with the named library until the input ends. If a
-// command fails, the answer says so and Serve goes on. Serve returns an error
-// if the library is unknown, or if reading or writing fails.
+// command fails, the answer contains the error and Serve continues. Serve
+// returns an error if the library is unknown, or if reading or writing fails.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {
@@ -37,7 +37,7 @@ func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 
 type child struct {
 	open  library
-	round *round // between the commands prepare and end
+	round *round // nil except between the commands prepare and end
 }
 
 func (c *child) execute(line string) (answer string, err error) {
@@ -45,8 +45,8 @@ func (c *child) execute(line string) (answer string, err error) {
 	switch command {
 	case "prepare":
 		var p Plan
-		// An unknown field may ask for something that this child does
-		// not support.
+		// Reject unknown fields, because they may ask for something
+		// that this child does not support.
 		d := json.NewDecoder(strings.NewReader(argument))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
@@ -119,7 +119,7 @@ func takeSnapshot() snapshot { return snapshot{usage: used(), at: time.Now()} }
 func used() usage {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // getrusage does not fail for the process that calls it
+		panic(err) // getrusage cannot fail for the calling process
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

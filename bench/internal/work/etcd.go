@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdMutex is etcd's concurrency.Mutex. Contenders of a session share its
-// client, but each has its own concurrency.Session (a lease), because mutexes
-// with the same lease do not exclude each other.
+// etcdMutex returns etcd's concurrency.Mutex. The contenders of a session share
+// its client, but each has its own concurrency.Session (a lease), because
+// mutexes with the same lease do not exclude each other.
 func etcdMutex(p Plan) (session, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{p.Server},

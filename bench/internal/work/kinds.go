@@ -40,8 +40,8 @@ func (r *round) loop(i int, c contender) error {
 	return nil
 }
 
-// thinnedList keeps an evenly spread sample of at most maxKept values: at first
-// every value, then every second one, every fourth, and so on.
+// thinnedList keeps an evenly spread sample of at most maxKept values. It keeps
+// every value at first, and then every second one, every fourth, and so on.
 type thinnedList struct {
 	kept   []int64
 	added  int
@@ -73,8 +73,8 @@ func lockAndUnlock(lock, unlock func() error) error {
 	return unlock()
 }
 
-// percentages returns a generator of pseudo-random numbers from 0 to 99. They
-// are the same in Go, Java and Python.
+// percentages returns a generator of pseudo-random numbers from 0 to 99, the
+// same in Go, Java and Python. i is the seed.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
@@ -99,7 +99,8 @@ func (r *round) lockOnce(i int, c contender) error {
 	return c.unlock()
 }
 
-// hold waits for Plan.Hold after a grant.
+// hold keeps a granted lock for Plan.Hold. If timed, it also records the time
+// since the previous release.
 func (r *round) hold(granted time.Time, timed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,9 +136,9 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass hands the lock back and forth between two contenders. The pause before
-// each release lets the other one join the queue and become idle. The last
-// holder keeps the lock until the sessions are closed.
+// pass hands the lock back and forth between two contenders. It pauses before
+// each release, so that the next contender has joined the queue and is idle.
+// The last holder keeps the lock until the sessions are closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]
@@ -164,7 +165,7 @@ func (r *round) pass() {
 	}
 }
 
-// grant is the result of a call of lock, and when it returned.
+// grant is the result of a lock call and the time at which it returned.
 type grant struct {
 	at  time.Time
 	err error

@@ -6,7 +6,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// library opens a session as the lock library's documentation recommends.
+// library opens a session in the way that the lock library's documentation
+// recommends.
 type library func(p Plan) (session, error)
 
 // session is one session of a lock library with a store.
@@ -21,13 +22,13 @@ type contender interface {
 	unlock() error
 }
 
-// reader is a contender whose library has shared locks.
+// reader is implemented by contenders whose library has shared locks.
 type reader interface {
 	rlock() error
 	runlock() error
 }
 
-// trier is a contender whose library can try to take a lock.
+// trier is implemented by contenders whose library can try to take a lock.
 type trier interface {
 	tryLock() (bool, error)
 }

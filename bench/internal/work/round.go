@@ -15,7 +15,7 @@ type round struct {
 	holder     contender // holds the lock from the start, in Drain and with Held
 
 	started   chan struct{} // closed by the command "go"
-	timedFrom snapshot      // the start of the measured part
+	timedFrom snapshot      // state at the start of the measured part
 	granted   atomic.Int64  // Drain: grants so far
 	deadline  time.Time     // Loop, Try: set before started is closed
 	running   sync.WaitGroup
@@ -28,9 +28,9 @@ type round struct {
 	released  time.Time // Drain: just before the latest unlock of a contender
 }
 
-// openRound opens the sessions and starts the contenders. Every session first
-// locks and unlocks once, to keep its setup out of the measurement. After an
-// error, nothing is left open.
+// openRound opens the sessions and starts the contenders. Every session locks
+// and unlocks once before that, so that its setup is not measured. If openRound
+// returns an error, it leaves nothing open.
 func openRound(open library, p Plan) (_ *round, err error) {
 	r := &round{plan: p, started: make(chan struct{}), counts: make([]int64, p.Contenders)}
 	defer func() {
@@ -58,8 +58,8 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession opens a session. Even after an error it adds the session to
-// r.sessions, so that r.close closes it.
+// openSession opens a session and adds it to r.sessions, even after an error,
+// so that r.close closes it.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {
@@ -68,8 +68,8 @@ func (r *round) openSession(open library) (session, error) {
 	return s, err
 }
 
-// startContenders starts the contenders. In Drain they queue behind a holder,
-// in all other kinds they wait for started.
+// startContenders starts the contenders. In Drain they queue behind a holder;
+// in all other kinds they wait until started is closed.
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
@@ -94,7 +94,7 @@ func (r *round) startContenders(open library) error {
 	return nil
 }
 
-// lockWithHolder takes the lock with an additional session.
+// lockWithHolder takes the lock with r.holder, which has its own session.
 func (r *round) lockWithHolder(open library) error {
 	s, err := r.openSession(open)
 	if err != nil {
@@ -122,7 +122,8 @@ func (r *round) fail(err error) {
 	r.err = errors.Join(r.err, err)
 }
 
-// close closes all sessions concurrently, as separate processes would.
+// close closes all sessions concurrently, as if they were in separate
+// processes.
 func (r *round) close() error {
 	errs := make([]error, len(r.sessions))
 	var closing sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a lock library for tests, with a single lock in memory.
+// memory is a lock library for tests. It has a single lock, in memory.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
@@ -63,8 +63,8 @@ func do(t *testing.T, m *memory, p Plan) Report {
 	return report
 }
 
-// doForATime runs a plan, and repeats it for longer if a slow machine got
-// nothing done.
+// doForATime runs a plan. If nothing was done within the plan's duration, as on
+// a slow machine, it doubles the duration and tries again.
 func doForATime(t *testing.T, p Plan) (*memory, Report) {
 	t.Helper()
 	for ; ; p.Millis *= 2 {
@@ -139,7 +139,7 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	// The first two grants belong to the session's warm-up and to the
+	// The first two grants are those of the session's warm-up and of the
 	// holder.
 	granted := m.granted[2:]
 	require.Len(t, granted, 5)
@@ -227,7 +227,8 @@ func TestChildAnswersEveryCommandWithOneLine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Older revisions use these names in plans and reports.
+// Older revisions use these names in plans and reports, so the names must not
+// change.
 func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	text, err := json.Marshal(Plan{})
 	require.NoError(t, err)

@@ -8,7 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock is go-zookeeper's lock, which has neither a shared mode nor a try.
+// zkLock returns the lock of go-zookeeper, which has neither a shared mode nor
+// a try.
 func zkLock(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {
@@ -17,7 +18,8 @@ func zkLock(p Plan) (session, error) {
 	return zkLockSession{conn}, nil
 }
 
-// connect waits until the session exists, because zk.Lock fails before that.
+// connect opens a connection and waits until its session exists, because
+// zk.Lock fails before that.
 func connect(p Plan) (*zk.Conn, error) {
 	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {

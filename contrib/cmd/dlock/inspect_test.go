@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/command"
 )
 
-// run runs a command line in this process and returns what it printed.
+// run executes the dlock command in this process, and returns its exit status
+// and output.
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -22,7 +23,7 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-// unchanged is the configuration of the machine that must not reach a test.
+// unchanged hides the machine's dlock configuration from the test.
 func unchanged(t *testing.T) {
 	for _, name := range []string{"DLOCK_DRIVER", "DLOCK_DSN", "DLOCK_CONFIG"} {
 		t.Setenv(name, "")
@@ -30,13 +31,13 @@ func unchanged(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
-// Two clients contend for a lock on each store. The commands show both, and take
-// the lock from its holder, who learns of it.
+// On each store, two clients contend for a lock. The commands must list both,
+// and "release" must take the lock from its holder, who learns of it.
 func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	unchanged(t)
 	for _, driver := range dlock.Drivers() {
 		if driver == "mem" {
-			continue // its store is in one process
+			continue // its store exists only within a process
 		}
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +134,8 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	}
 }
 
-// One server refuses connections, and one accepts them and is silent.
+// One of the servers refuses connections. The other accepts them but never
+// answers.
 func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	unchanged(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

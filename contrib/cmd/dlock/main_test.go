@@ -23,20 +23,21 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// runProgram names an environment variable that makes the test binary act as
-// dlock.
+// runProgram is an environment variable that makes the test binary run dlock
+// instead of the tests.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	os.Setenv(runProgram, "yes") // the demo starts this binary for its processes
+	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
 	os.Exit(m.Run())
 }
 
-// stores starts a server for each driver and returns its data source name. The
-// sessions of a killed process end after 5 s, or at once with SQLite.
+// stores starts a server for the named driver and returns a data source name
+// for it. The sessions of a killed process end after 5 s, or at once with
+// SQLite.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -56,7 +57,7 @@ var stores = map[string]func(t *testing.T) (dsn string){
 func TestTheProgramsRunOnEveryStore(t *testing.T) {
 	for _, name := range dlock.Drivers() {
 		if name == "mem" {
-			continue // works within a single process only
+			continue // its store exists only within a process
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,8 +93,8 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 	}
 }
 
-// The demo pauses a process, cuts it off, and kills it. With -v, the test prints
-// the output.
+// The demo pauses a process, cuts it off from the store, and kills it. With -v,
+// the test prints the demo's output.
 func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for sessions to time out")
@@ -138,8 +139,8 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	}
 }
 
-// doctor checks that every check is made, and finds no problem. It may warn of
-// how tests run their servers.
+// doctor runs "dlock doctor" and requires a line for every check, without any
+// problem. Warnings are permitted, because of the settings of test servers.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)
@@ -153,7 +154,7 @@ func doctor(t *testing.T, name, dsn string) {
 	}
 }
 
-// certify runs some cases of the kit.
+// certify runs "dlock certify" with some of the conformance cases.
 func certify(t *testing.T, name, dsn string) {
 	out, err := program(t, "certify", "-driver", name, "-dsn", dsn, "-session-timeout", "3s", "-run", "rule02|rule07|walk|describe|diagnose")
 	t.Logf("%s", out)
@@ -167,7 +168,6 @@ func certify(t *testing.T, name, dsn string) {
 	}
 }
 
-// program runs dlock in a child process.
 func program(t *testing.T, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -191,7 +191,7 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 // Each driver gets the data source names of all drivers, so most of them are
 // invalid.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
-	t.Chdir(t.TempDir()) // SQLite takes some of the names for files
+	t.Chdir(t.TempDir()) // SQLite takes some of the data source names for file names
 	for _, dsn := range []string{
 		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
 		"postgres://alice:geheim@127.0.0.1:1/db?colour=red", "postgres://127.0.0.1:1/db?password=geheim&colour=red",
@@ -210,8 +210,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// SQLite is left out, because it takes any data source name for a file name,
-// which errors repeat.
+// SQLite is left out because it takes any data source name for a file name,
+// which its errors repeat.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// runIn runs dlock with a home directory of its own and no store.
+// runIn runs dlock with its own home directory and without a configured store.
 func runIn(t *testing.T, home string, args ...string) (*exec.Cmd, []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -54,8 +54,9 @@ func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 	}
 }
 
-// On SQLite, the lock of a process that is killed is free at once. That of dlock
-// stays with the process that ends the command first.
+// SQLite frees a process's lock as soon as the process is killed. If dlock is
+// killed, the lock must stay until the command of dlock has ended too, so a
+// separate process holds the lock.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "l", "--"}
