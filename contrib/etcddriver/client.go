@@ -41,8 +41,7 @@ type Options struct {
 // hide a hung server for too long: without keep-alive pings it stays unnoticed
 // for minutes, and gRPC may wait up to two minutes before it reconnects. The
 // client's dial options, interceptors and call options have no effect on
-// sessions. Closing the client does not affect the sessions, nor the other way
-// round.
+// sessions. Closing the client leaves them open, and vice versa.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid, if the
 // client has endpoints other than host:port, http:// and https://, or if it has

@@ -22,7 +22,8 @@ type conformance struct {
 	// lenient tolerates faults that are injected too late, when the session
 	// or node is gone or the server is down.
 	lenient bool
-	// existing creates sessions by NewConnector, from an etcd client.
+	// existing selects NewConnector with an etcd client, instead of a data
+	// source name.
 	existing bool
 
 	slow   sync.Map // sessions whose replies are delayed, used as a set

@@ -80,8 +80,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver passes the lock from held to next, which starts waiting first. It
-// returns the lock of next and the number of requests made by each side.
+// handOver makes next wait for the lock, and then lets from unlock held. It
+// returns next's lock and the number of requests made by from and by next.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)

@@ -13,7 +13,7 @@ import (
 )
 
 // This example takes a lock in an etcd cluster of three servers. It is not run,
-// because there is no such cluster.
+// because tests have no such cluster.
 func Example() {
 	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks?session_timeout=10s")
 	if err != nil {

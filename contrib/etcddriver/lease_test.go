@@ -38,8 +38,8 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// A deposed leader may have answered a keep-alive if the Raft term has changed
-// since.
+// If the Raft term has changed by the time of the read after a keep-alive, a
+// deposed leader may have answered the keep-alive, which must not count.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {

@@ -228,9 +228,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget records that a node is gone, and that etcd has answered that many more
-// requests to remove it. Once no such request can arrive any more, the node's
-// key may be reused.
+// forget records that a node is gone, and that as many more requests to remove
+// it as answered says got a reply. Once no such request can still arrive, the
+// node's key may be reused.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

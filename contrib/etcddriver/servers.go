@@ -65,7 +65,7 @@ type picker struct {
 }
 
 // Pick implements [balancer.Picker]. It picks an unresponsive server only if
-// all others are unresponsive too.
+// there is no alternative.
 func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,7 +29,8 @@ type store struct {
 	server *etcdtest.Server
 	prefix string
 	params string
-	// existing creates sessions by NewConnector, from an etcd client.
+	// existing selects NewConnector with an etcd client, instead of a data
+	// source name.
 	existing bool
 
 	mu    sync.Mutex

@@ -218,7 +218,8 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
-	// If the session stopped before the release arrived, the key would stay.
+	// Delete must mark the queue as used. If the session stopped following
+	// it before the release arrived, the key would stay.
 	require.NotEqual(t, before, q.used)
 	q.stopIfUnused(0)
 	eventually(t, func() bool { return keys() == 0 })

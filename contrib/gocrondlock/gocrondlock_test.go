@@ -66,8 +66,8 @@ func inTime(t *testing.T, f func(t *testing.T, s *store)) {
 	})
 }
 
-// instance starts a scheduler that runs a job every minute. late is the lag of
-// the scheduler's clock. Calling stop shuts the scheduler down.
+// instance starts a scheduler that runs a job every minute. Its clock lags by
+// late. Calling stop shuts the scheduler down.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)

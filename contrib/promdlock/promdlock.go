@@ -113,9 +113,9 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 	return c
 }
 
-// begin creates counters with the value zero, because a rate would miss the
-// first event of a counter that appears with it. It can't create those with a
-// lock label, whose values are not known in advance.
+// begin creates counters with the value zero. A rate would miss the first event
+// of a counter that did not exist before. Counters with a lock label can't be
+// created yet, because the label's values are unknown.
 func (m *metrics) begin() {
 	for _, outcome := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(outcome)

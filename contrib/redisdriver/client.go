@@ -34,8 +34,8 @@ type Options struct {
 // its own connections, up to PoolSize and six more. It takes none from the
 // client's pool, because a heartbeat must not wait for the program's requests,
 // and because go-redis can't interrupt a request when its context ends. The
-// size of the client's pool therefore does not matter. Closing the client does
-// not affect the sessions, nor the other way round.
+// size of the client's pool therefore does not matter. Closing the client
+// leaves the sessions open, and vice versa.
 //
 // The client's hooks, Limiter, retries and routing to replicas have no effect:
 // the driver's requests always go to the master, and go-redis does not repeat
@@ -70,7 +70,7 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	o.PoolSize, o.Protocol = options.PoolSize, 2
 	o.Limiter, o.PushNotificationProcessor = nil, nil
 	for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
-		*d = max(*d, 0) // every request must have a timeout, so 0 means the default
+		*d = max(*d, 0) // every request needs a timeout, so "none" becomes the default
 	}
 	if err := s.keep(o); err != nil {
 		return nil, fmt.Errorf("redisdriver: %w", err)

@@ -22,7 +22,8 @@ import (
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
-	// existing creates sessions by NewConnector, from a go-redis client.
+	// existing selects NewConnector with a go-redis client, instead of a
+	// data source name.
 	existing bool
 	// lenient tolerates fault callbacks that run after their session or
 	// node has ended.

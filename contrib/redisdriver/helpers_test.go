@@ -90,7 +90,8 @@ type store struct {
 	namespace string
 	params    string
 
-	// existing creates sessions by NewConnector, from a go-redis client.
+	// existing selects NewConnector with a go-redis client, instead of a
+	// data source name.
 	existing bool
 
 	// keepProxies prevents the reuse of proxies whose sessions have ended.

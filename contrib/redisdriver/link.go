@@ -588,7 +588,7 @@ func (r *retries) next() time.Duration {
 
 func (r *retries) reset() { r.last = 0 }
 
-// pause waits for d. It returns false at once if the link is or gets closed.
+// pause waits for d. It returns false as soon as the link is closed.
 func (l *link) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -122,7 +122,7 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	return s
 }
 
-// use makes t the test that fails if the server does later.
+// use directs later failures of the server to t.
 func (s *Server) use(t testing.TB) {
 	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
 }

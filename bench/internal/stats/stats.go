@@ -63,8 +63,8 @@ type Interval struct {
 	Known     bool // false if there were too few values
 }
 
-// MinForInterval is the smallest number of values for which MedianInterval
-// knows an interval.
+// MinForInterval is the smallest number of values from which MedianInterval can
+// compute an interval.
 const MinForInterval = 6
 
 // MedianInterval returns a confidence interval for the median, whatever the

@@ -54,9 +54,9 @@ func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 	}
 }
 
-// SQLite frees a process's lock as soon as the process is killed. If dlock is
-// killed, the lock must stay until the command of dlock has ended too, so a
-// separate process holds the lock.
+// SQLite frees a lock as soon as its process is killed. To keep the lock until
+// the command has ended, dlock must hold the lock in a separate process, which
+// survives when dlock is killed.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "l", "--"}
