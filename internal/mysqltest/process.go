@@ -49,8 +49,8 @@ func WithClock() Option {
 	return func(s *settings) { s.clock = true }
 }
 
-// process is a server that does not depend on a test. Its methods return
-// errors.
+// process is a running server. It is independent of a test, so its methods
+// return errors instead of failing one.
 type process struct {
 	proc      *testenv.Process
 	dir       string
@@ -118,8 +118,8 @@ func (p *process) data() string    { return filepath.Join(p.dir, "data") }
 func (p *process) users() string   { return filepath.Join(p.dir, "users.sql") }
 func (p *process) pidFile() string { return filepath.Join(p.dir, "pid") }
 
-// temp returns the server's own directory for temporary files. In a shared one,
-// a starting server would remove the tables of others.
+// temp returns the directory for the server's temporary files. Servers must not
+// share it, because a starting one removes the tables that it finds there.
 func (p *process) temp() string { return filepath.Join(p.dir, "tmp") }
 
 func (p *process) command(s *settings) ([]string, error) {

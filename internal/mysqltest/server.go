@@ -37,7 +37,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server, with another port if one was taken.
+// startProcess starts a server, retrying with another port if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
@@ -54,12 +54,12 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the server shared by all tests of a binary, and starts it on
-// the first call. Each test must use its own database (see [Server.Database])
-// and must not stop the server.
+// Shared returns the server shared by all tests of a binary. The first call
+// starts it. Each test must use its own database (see [Server.Database]) and
+// must not stop the server.
 //
 // The server ends with the test binary. If TestMain calls [Main], the binary
-// waits for that.
+// waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -84,8 +84,8 @@ func (s *Server) SetClock(offset time.Duration) {
 	s.Must(testenv.SetClock(s.dir, offset))
 }
 
-// DSN returns a data source name by which a user with all rights reaches a
-// database. params are added to it, such as "session_timeout=1s".
+// DSN returns a data source name for a database, with a user who has all
+// rights. params are appended to it, such as "session_timeout=1s".
 func (s *Server) DSN(database string, params ...string) string {
 	return s.DSNAt(s.Addr(), database, params...)
 }

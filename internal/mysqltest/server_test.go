@@ -26,8 +26,9 @@ func TestDatabasesAreNew(t *testing.T) {
 	require.NotEqual(t, s.Database(), s.Database())
 }
 
-// A starting server removes all temporary tables from its temporary directory.
-// With a shared directory, that would break another server that is starting.
+// A starting server removes all temporary tables in its directory for temporary
+// files. If servers shared the directory, that would break another one that is
+// starting.
 func TestNoServerRemovesTheTemporaryTablesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

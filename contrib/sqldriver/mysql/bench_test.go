@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
-// ways returns dlock and the handwritten locks to compare it with. The server
-// syncs every commit to disk.
+// ways returns the locks to compare: dlock, and handwritten ones on the same
+// server. The server syncs every commit to disk, as in production.
 func ways(b *testing.B) []sqltest.Way {
 	server := mysqltest.Start(b, mysqltest.WithConfig("innodb_flush_method=O_DIRECT", "innodb_flush_log_at_trx_commit=1"))
 	database := server.Database()
@@ -40,7 +40,8 @@ func ways(b *testing.B) []sqltest.Way {
 	}
 }
 
-// Only dlock writes to the disk: once to lock and once to unlock.
+// Of the compared locks only dlock writes to the disk, once to lock and once to
+// unlock.
 func BenchmarkFree(b *testing.B) { sqltest.Free(b, ways(b)) }
 
 func BenchmarkContended(b *testing.B) { sqltest.Contended(b, ways(b)) }

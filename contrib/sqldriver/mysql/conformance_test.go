@@ -77,7 +77,7 @@ type caseStore struct {
 	params   []string
 	admin    *sql.DB
 
-	outages bool // the test kills the server at times, so exec ignores errors
+	outages bool // the test sometimes kills the server, so exec ignores errors
 }
 
 type caseSession struct {
@@ -105,8 +105,8 @@ func (s *caseSession) cut() (heal func()) {
 	})
 }
 
-// dial connects to the proxy or, once that is closed, to the server. It fails
-// if the session was cut off when the proxy was closed.
+// dial connects through the proxy or, once that is closed, directly to the
+// server. It fails if the session was cut off when the proxy was closed.
 func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	addr := s.proxy.Addr()
@@ -140,13 +140,14 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	return c
 }
 
-// Diagnose implements driver.Diagnoser, without a proxy.
+// Diagnose implements driver.Diagnoser. It connects directly, not through a
+// proxy.
 func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	return c.connector(c.server.Addr()).Diagnose(ctx, report)
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // not a port of testenv, because those keep a file open
+	l, err := net.Listen("tcp", "127.0.0.1:0") // not a port of testenv, which keeps a lock file open for each of its ports
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted counts the requests of a session. The session timeout is so long that
+// counted is a session whose requests are counted. Its timeout is so long that
 // no heartbeats are sent during a test.
 type counted struct {
 	*session.Session
@@ -25,7 +25,7 @@ type counted struct {
 	proxy *testenv.Proxy
 
 	mu    sync.Mutex
-	gate  chan struct{} // if not nil, each poll receives from it first
+	gate  chan struct{} // if not nil, each poll waits to receive from it before it is sent
 	looks int           // polls that have passed the gate and were answered
 }
 
@@ -50,8 +50,8 @@ func (s *counted) request(ctx context.Context, method string, send func(context.
 	return err
 }
 
-// holdLooks makes each poll of the session receive from the returned channel
-// first.
+// holdLooks blocks the session's polls. Each send on the returned channel lets
+// one poll through.
 func (s *counted) holdLooks() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,8 @@ func newCounted(t *testing.T, server *mysqltest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, database: server.Database()}
 }
 
-// startCounted starts a server that counts transactions with changes.
+// startCounted starts a server that counts the transactions that change data,
+// see commits.
 func startCounted(t *testing.T) *mysqltest.Server {
 	return mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 }
@@ -135,8 +136,8 @@ func (s *counted) openGate() {
 	s.gate = nil
 }
 
-// wait starts Lock on another goroutine and returns when its watch is armed.
-// The next poll then waits for the gate.
+// wait calls Lock on another goroutine and returns once its watch is armed. The
+// waiter's next poll is then blocked until the test sends on gate.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct{}) <-chan *dlock.Lock {
 	got := make(chan *dlock.Lock, 1)
 	go func() { got <- lock(c.t, m) }()
@@ -144,7 +145,7 @@ func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct
 	return got
 }
 
-// passLook lets one poll pass and waits for its reply.
+// passLook unblocks one poll and waits for its reply.
 func (s *counted) passLook(t *testing.T, gate chan<- struct{}) {
 	t.Helper()
 	before := s.passed()
@@ -181,7 +182,8 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	}
 }
 
-// commits returns the number of committed transactions with changes.
+// commits returns how many transactions that change data the server has
+// committed.
 func (c *countedConnector) commits() (n int) {
 	c.t.Helper()
 	text := c.server.SQL(c.t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Binlog_commits'")
@@ -192,9 +194,9 @@ func (c *countedConnector) commits() (n int) {
 	return n
 }
 
-// The waiter adds its node, the holder removes its own, and one poll of the
-// waiter sees that. The number of further polls depends on time, so the test
-// blocks them.
+// One hand-over costs three requests: the waiter adds its node, the holder
+// removes its own, and one poll shows the waiter the removal. Further polls
+// depend on timing, so the test blocks them.
 func TestHandOverTakesTwoTransactionsAndOneLook(t *testing.T) {
 	server := startCounted(t)
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })

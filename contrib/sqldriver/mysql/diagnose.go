@@ -51,8 +51,8 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 	return diagnose.Run(ctx, st, report)
 }
 
-// Capabilities of the protocol: see "Capabilities Flags" in the documentation of
-// MySQL's client/server protocol.
+// Capability flags of the protocol: see "Capabilities Flags" in the
+// documentation of MySQL's client/server protocol.
 const (
 	protocol41       = 1 << 9
 	capableOfTLS     = 1 << 11
@@ -79,7 +79,7 @@ func startTLS(conn net.Conn) error {
 	for end < len(greeting) && greeting[end] != 0 {
 		end++ // the version
 	}
-	flags := end + 1 + 4 + 8 + 1 // behind the thread, the first part of the salt, and a zero
+	flags := end + 1 + 4 + 8 + 1 // follows the thread ID, the first part of the salt, and a zero byte
 	if greeting[0] != 10 || len(greeting) < flags+2 {
 		return errNotMySQL
 	}
@@ -118,8 +118,8 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// removeQueue removes the row of a queue as dlock_tidy does, which keeps the
-// tokens of later queues of this name higher.
+// removeQueue deletes the row of a queue in the same way as dlock_tidy, so that
+// a later queue of this name continues with higher tokens.
 func (s *store) removeQueue(ctx context.Context, queue string) error {
 	name := "X'" + hex.EncodeToString([]byte(queue)) + "'"
 	in := quote(s.database) + "."
@@ -136,8 +136,8 @@ func (s *store) removeQueue(ctx context.Context, queue string) error {
 	}))
 }
 
-// fewConnections is how many more connections a server should accept: as many
-// as a client may use.
+// fewConnections is the number of free connections below which a diagnosis
+// warns: one client may open that many.
 const fewConnections = session.DefaultConnections
 
 func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {
@@ -159,8 +159,8 @@ func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {
 	report(s.inspectSequences(ctx))
 }
 
-// checkState looks at the connections of the server. Not every server shows
-// each number.
+// checkState reports whether the server is short of free connections. Servers
+// differ in which of the numbers they show.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",
@@ -188,11 +188,11 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	return found
 }
 
-// mostToken is the greatest number that fits into the name of a node.
+// mostToken is the greatest token that fits into a node name.
 const mostToken int64 = 1e18 - 1
 
-// inspectSequences looks at the highest token. It is the time of the server's
-// clock in microseconds, unless the clock was ahead once.
+// inspectSequences checks how close the highest token is to mostToken. Tokens
+// are the server's clock in microseconds, unless the clock was once set ahead.
 func (s *store) inspectSequences(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: driver.CheckSequences}
 	var last int64

@@ -53,7 +53,8 @@ func TestDiagnoseOfADatabaseOfTheProgram(t *testing.T) {
 	found.Has(t, driver.CheckResolve, driver.OK, "*sql.DB", "")
 }
 
-// greet sends the greeting of a server with TLS, and reads the request for it.
+// greet plays a TLS-capable server up to the handshake: it sends a greeting and
+// reads the client's SSLRequest.
 func greet(c net.Conn) error {
 	greeting := append([]byte{10}, "8.4.0\x00"...)
 	greeting = append(greeting, make([]byte, 4+8+1)...)

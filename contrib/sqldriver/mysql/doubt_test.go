@@ -20,7 +20,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	// Make the session's connections wait only a second for a table lock.
 	st := s.requests.Store.(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
-	err := st.pool.Close() // the next statement opens it again
+	err := st.pool.Close() // the pool reopens with the new parameter at the next statement
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-// The server must not keep a change, and its thread, much longer than the
-// session waits for it.
+// Once the session has stopped waiting for a change, the server must soon
+// abandon it and end its thread.
 func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 	for name, texts := range map[string][2]string{
 		"row":   {"BEGIN; SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE", "ROLLBACK"},

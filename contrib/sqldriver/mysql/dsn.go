@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the parameters that this package adds to a data source name.
+// options holds the parameters that this package adds to those of
+// go-sql-driver/mysql in a data source name.
 type options struct {
 	timeout     time.Duration
 	connections int
@@ -119,7 +120,8 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// parameters returns how to parse this package's own parameters.
+// parameters returns the parser for each of this package's own parameters. They
+// are stored in o.
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
@@ -129,8 +131,8 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS returns the TLS configuration for the files that the options name, or
-// nil if they name none.
+// loadTLS loads the TLS files named in the options. It returns nil if they name
+// none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 const secret = "tr0ub4dor"
 
-// secrets must not occur in any error.
+// secrets lists parts of the test passwords, which no error text may contain.
 var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {

@@ -22,7 +22,7 @@ var again = []uint16{
 	1412, // the definition of a table has changed
 }
 
-// temporary lists the numbers of errors that may pass by themselves.
+// temporary lists the numbers of errors that may pass without anybody's help.
 var temporary = append([]uint16{
 	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
 	1040, 1203, 1226, // too many connections or statements
@@ -59,8 +59,8 @@ func number(err error) uint16 {
 	return 0
 }
 
-// markError makes a statement's error match the errors of packages session and
-// driver.
+// markError wraps the error of a statement so that it matches errors of
+// packages session and driver, such as driver.ErrUnavailable.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -89,19 +89,19 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// notSent reports whether the statement was not sent. The client returns
-// ErrBadConn only before it has written anything.
+// notSent reports whether the statement was never sent, so that a retry is
+// safe. The client returns ErrBadConn only before it has written anything.
 func notSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) }
 
-// dialFailed reports whether the client failed to reach the server. Such an
-// error names the server.
+// dialFailed reports whether the client failed to connect to the server. The
+// text of such an error contains the server's address.
 func dialFailed(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // permanent reports whether the client refused to send a statement for a reason
-// that a retry does not change.
+// that a retry would not change.
 func permanent(err error) bool {
 	return session.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })

@@ -25,7 +25,8 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 	return part, func(ctx context.Context) error { return c.run(ctx, "DROP DATABASE IF EXISTS "+quote(name)) }, nil
 }
 
-// isolated is a connector that creates its database.
+// isolated is a connector to a separate database, which Connect creates through
+// whole.
 type isolated struct {
 	connector
 	whole *connector
@@ -40,7 +41,7 @@ func (c *isolated) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connector.Connect(ctx)
 }
 
-// run executes one statement on a connection of its own.
+// run executes one statement on a new connection.
 func (c *connector) run(ctx context.Context, text string) error {
 	s, err := newStore(c)
 	if err != nil {

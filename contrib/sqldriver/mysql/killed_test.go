@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The procedure's error handlers do not run when an operator or
-// max_statement_time ends it. If the connection returned to the pool with the
-// open transaction, no other session could append to the queue.
+// An operator's KILL or max_statement_time ends the procedure without running
+// its error handlers, so its transaction stays open. If that connection
+// returned to the pool, no other session could append to the queue.
 func TestKilledAppendKeepsNoRows(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s, other := newSession(t, c), newSession(t, c)

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
-// configOf returns the configuration of the session's own connections. It reads
-// the TLS files.
+// configOf returns the configuration for connections that the session opens
+// itself. It reads the TLS files.
 func configOf(c *connector) (*mysql.Config, error) {
 	config := c.config.Clone()
 	host, _, _ := net.SplitHostPort(config.Addr)
@@ -49,7 +49,7 @@ func lockWaits(timeout time.Duration) map[string]string {
 }
 
 // greeter opens the connections of a pool. It adds the server's address to
-// errors, because go-sql-driver/mysql names it only if the dial fails.
+// errors, because go-sql-driver/mysql names the server only if the dial fails.
 type greeter struct {
 	sqldriver.Connector
 	addr  string

@@ -9,7 +9,7 @@ import (
 )
 
 // watched is a session that watches its own node and one ahead of it. Its polls
-// wait for the gate.
+// are blocked until openGate.
 type watched struct {
 	*counted
 	c     *countedConnector
@@ -37,8 +37,8 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	return w
 }
 
-// next lets polls run, and returns what the watch then sends or whether it
-// ends.
+// next unblocks the polls, and returns what the watch reports: a cause, or that
+// it has ended.
 func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	t.Helper()
 	w.openGate()
@@ -51,7 +51,7 @@ func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	}
 }
 
-// holder returns a session with a node in the queue.
+// holder returns a session whose node is the first of the queue.
 func holder(t *testing.T) (*countedConnector, driver.Session, driver.Joined) {
 	t.Helper()
 	c := newCounted(t, mysqltest.Shared(t))
@@ -88,8 +88,8 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// An operator may add and remove a node with the name of a released one. Its
-// removal must not be reported as a release.
+// An operator may create and remove a node that has the name of a released one.
+// Its removal must not be reported as a release.
 func TestReleaseOfAnOlderNodeOfTheNameIsNotReleased(t *testing.T) {
 	c, s, held := holder(t)
 	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
-// The two steps of dlock_cancel.
+// Two statements of the procedure dlock_cancel, as written in the schema.
 const (
 	raiseGeneration = "            UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;\n"
 	removeOrphans   = "            DELETE FROM dlock_node WHERE session = p_session AND data = p_data;\n"

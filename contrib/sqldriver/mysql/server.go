@@ -63,12 +63,13 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return settings, markError(ctx, err)
 }
 
-// unusableError says that the driver can't work with the server's settings.
+// unusableError marks an error as permanent: the driver can't work with the
+// server's settings.
 type unusableError struct{ error }
 
 func (e *unusableError) Unwrap() error { return e.error }
 
-// unusable returns why the driver can't work with these settings, or nil.
+// unusable returns an error if the driver can't work with these settings.
 func unusable(settings map[string]string) error {
 	product, version, ok := parseVersion(settings["version"])
 	least := [3]int{10, 6, 0}
@@ -95,7 +96,8 @@ func unusable(settings map[string]string) error {
 	return nil
 }
 
-// weaknesses describes the guarantees that the server's settings weaken.
+// weaknesses returns a finding for each setting of the server that weakens a
+// guarantee of the lock.
 func weaknesses(settings map[string]string) (found []driver.Finding) {
 	add := func(level driver.Level, text, advice string) {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})

@@ -220,7 +220,7 @@ func handOver(t *testing.T, c driver.Connector) {
 	sqltest.Unlock(t, held)
 }
 
-// Programs give the connections of their pool such settings.
+// Programs configure the connections of their pool with such parameters.
 func TestExistingDatabase(t *testing.T) {
 	server := mysqltest.Shared(t)
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
@@ -297,7 +297,8 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	handOver(t, c)
 }
 
-// A statement of the driver must not end the program's transaction.
+// If the program returns a connection with an open transaction to its pool, no
+// statement of the driver may end that transaction.
 func TestConnectionLeftInATransaction(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
@@ -352,7 +353,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 }
 
-// After a restart, the holder's node must still be there, ahead of a new one.
+// After a restart, the holder's node must still be in the queue, ahead of a new
+// one.
 func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
 	c := newCaseOn(t, server, "session_timeout=1h")
@@ -408,8 +410,8 @@ func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	}
 }
 
-// waits returns how many transactions wait for row locks. MySQL refreshes the
-// table innodb_trx at most ten times a second.
+// waits returns how many transactions wait for row locks. The answer may be 100
+// ms old, because MySQL caches the table innodb_trx.
 func waits(t *testing.T, server *mysqltest.Server) string {
 	t.Helper()
 	return server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'")
@@ -424,7 +426,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// An operator might set such deadlines to end a session, or to keep it.
+// An operator might set such deadlines by hand to end a session or to keep it
+// alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -441,7 +444,8 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
-// A create that arrives after its own cancellation must be refused.
+// A Create that reaches the server after the session has cancelled it must be
+// refused.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -453,7 +457,8 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// The append is blocked in the server by a lock on the row of its queue.
+// Cancel must wait for the append, which the test blocks in the server by
+// locking the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -489,7 +494,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The rename is blocked in the server between its change and its commit.
+// The test blocks the rename in the server between its change and its commit.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -523,7 +528,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	}
 }
 
-// The blocked change has locked the session's row.
+// The blocked change holds the row lock of the session.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -554,7 +559,8 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// On one connection, the server's clock shows the year 2001.
+// One connection sets the variable timestamp, so that the server's clock shows
+// the year 2001 on it.
 func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -590,7 +596,7 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 }
 
-// There are more old queues than one call removes.
+// The test creates more old queues than one call removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -678,7 +684,7 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 		t.Errorf("after the session timeout: status %q, want ok", status)
 	}
 
-	// A clock that is behind must not keep dead sessions any longer.
+	// A clock that is behind must not keep dead sessions alive any longer.
 	beat := func(clock time.Duration) (next int64) {
 		if err := at(clock).QueryRow("CALL dlock_beat('B8')").Scan(&status, &next); err != nil || status != "ok" {
 			t.Fatalf("status %q, error %v", status, err)
@@ -710,7 +716,8 @@ func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	}
 }
 
-// The sessions' connections are set to read uncommitted changes.
+// Sessions must not see uncommitted changes even if their connections are set
+// to READ UNCOMMITTED.
 func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	first := newSession(t, c)
@@ -740,8 +747,8 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
-// On a deadlock, the server rolls back the transaction that has changed less,
-// which is the append.
+// On a deadlock, the server rolls back the transaction that has changed fewer
+// rows, which is the append.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -783,7 +790,8 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	}
 }
 
-// After many conflicts, the store gives up with a temporary error.
+// After many conflicts with other transactions, the store gives up with a
+// temporary error.
 func TestConflictsThatDoNotEnd(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())
@@ -801,7 +809,8 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// An operator may interrupt the statement after its commit.
+// An operator may interrupt the append after its commit. Its node must then be
+// removed.
 func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -822,7 +831,7 @@ func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	})
 }
 
-// database/sql repeats a statement if the client says that it was not sent.
+// database/sql retries a statement if the client claims that it was not sent.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())

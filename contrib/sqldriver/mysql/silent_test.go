@@ -81,7 +81,8 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// losingConn swallows a statement that contains the text, and calls lost.
+// losingConn discards each statement that contains text instead of sending it,
+// and calls lost.
 type losingConn struct {
 	net.Conn
 	text string
@@ -96,8 +97,8 @@ func (c *losingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// The reply of a procedure ends with a packet after its rows, before which the
-// connection may fall silent.
+// A connection may fall silent between the rows of a procedure's result and the
+// packet that ends the reply.
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -140,7 +141,7 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// endlessConn swallows the last packet of the reply to the next poll.
+// endlessConn withholds the packet that ends the reply to the next poll.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool
@@ -156,7 +157,8 @@ func (c *endlessConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read reads one packet: its length in three bytes, a number, and the content.
+// Read implements net.Conn. It reads whole packets: three bytes of length, a
+// sequence number, and the content.
 func (c *endlessConn) Read(b []byte) (int, error) {
 	if len(c.rest) == 0 {
 		packet := make([]byte, 4)

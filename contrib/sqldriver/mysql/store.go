@@ -24,7 +24,7 @@ import (
 // store implements [session.Store] for one session.
 type store struct {
 	connector *connector
-	config    *mysql.Config // for connections of the session's own
+	config    *mysql.Config // for connections that the session opens itself
 	pool      *session.Pool
 	database  string // set by Open
 }
@@ -44,7 +44,7 @@ func newStore(c *connector) (*store, error) {
 	return s, nil
 }
 
-// hexArray is passed to a procedure as a JSON array of hex-encoded strings.
+// hexArray is a procedure argument sent as a JSON array of hex-encoded strings.
 type hexArray []string
 
 // callText returns the text of a CALL statement. Strings are hex-encoded, so
@@ -82,9 +82,9 @@ func callText(database, procedure string, args []any) string {
 	return string(append(b, ')'))
 }
 
-// call calls a procedure in one round trip, and then row for each row of its
-// result. It retries if the procedure was rolled back because of a conflict
-// with another transaction.
+// call calls a procedure in one round trip and passes each row of its result to
+// row. It retries if the procedure was rolled back because of a conflict with
+// another transaction.
 func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
 	text := callText(s.database, procedure, args)
 	for tries := 1; ; tries++ {
@@ -95,24 +95,24 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 	}
 }
 
-// maxTries bounds the attempts of a statement that conflicts with other
+// maxTries bounds the attempts to run a statement that conflicts with other
 // transactions.
 const maxTries = 8
 
-// pause sleeps for a random time, longer for later tries, and reports whether
-// it did so before ctx ended.
+// pause sleeps for a random time whose bound doubles with each try. It returns
+// false if ctx ended first.
 func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
-// query sends one statement without arguments, and calls row for each row of
-// its results. It closes the connection after errors that may leave a
+// query sends one statement without arguments and passes each row of its
+// results to row. It closes the connection after errors that may leave a
 // transaction open.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
 
-// use calls f with a connection.
+// use calls f with a connection from the pool, which it returns afterwards.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	db, err := s.pool.DB()
 	if err != nil {

@@ -73,7 +73,7 @@ type caseStore struct {
 	params []string
 	admin  *sql.DB
 
-	outages bool // the test kills the server at times, so exec ignores errors
+	outages bool // the test sometimes kills the server, so exec ignores errors
 }
 
 type caseSession struct {
@@ -122,7 +122,7 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	return cs, nil
 }
 
-// Diagnose implements driver.Diagnoser, without faults.
+// Diagnose implements driver.Diagnoser. It connects without fault injection.
 func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	return c.connector().Diagnose(ctx, report)
 }

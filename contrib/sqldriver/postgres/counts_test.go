@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted counts the requests of a session. The session timeout is so long that
+// counted is a session whose requests are counted. Its timeout is so long that
 // it neither sends heartbeats nor polls during a test.
 type counted struct {
 	*session.Session
@@ -81,7 +81,7 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// wait starts Lock on another goroutine, and returns when its node is in the
+// wait calls Lock on another goroutine, and returns once its node is in the
 // queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
@@ -106,12 +106,14 @@ func newCounted(t *testing.T, server *pgtest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, schema: server.Schema()}
 }
 
-// startCounted starts a server on which nothing else takes transaction numbers.
+// startCounted starts a server on which only the test uses up transaction IDs,
+// see changes.
 func startCounted(t *testing.T) *pgtest.Server {
 	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
 }
 
-// changes returns the number of the next transaction that changes the database.
+// changes returns the next transaction ID. Two calls differ by the number of
+// transactions in between that changed the database.
 func (c *countedConnector) changes() int {
 	c.t.Helper()
 	n, err := strconv.Atoi(c.server.SQL(c.t, "SELECT pg_snapshot_xmax(pg_current_snapshot())"))
@@ -141,8 +143,8 @@ func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
 }
 
-// countHandOver counts the requests of passing on a lock while a third session
-// joins the queue.
+// countHandOver returns an error unless a hand-over takes the expected
+// requests, while a third session joins the queue.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
 	c := newCounted(t, server)
 	found := c.mutexes(3)

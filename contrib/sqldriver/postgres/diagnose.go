@@ -39,8 +39,8 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 	return diagnose.Run(ctx, st, report)
 }
 
-// describeNetwork adds the hosts of the data source name. pgx has an entry for
-// each host with TLS, without, or both.
+// describeNetwork adds the hosts of the data source name. pgx lists a host
+// twice if it tries TLS first and then connects without.
 func (c *connector) describeNetwork(st *diagnose.Store) {
 	st.Password = c.config.Password != ""
 	secure := make(map[string]*tls.Config)
@@ -118,8 +118,8 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// fewConnections is how many more connections a server should accept: as many
-// as a client may use.
+// fewConnections is the number of free connections below which a diagnosis
+// warns: one client may open that many.
 const fewConnections = session.DefaultConnections
 
 const serverState = `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -127,7 +127,7 @@ const serverState = `SELECT current_setting('server_version'), current_setting('
 	current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 		- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`
 
-// serverSettings are the columns of serverState.
+// serverSettings holds the columns selected by serverState.
 type serverSettings struct {
 	version, fsync, fullPages, synchronous, commit string
 	standbys, connections                          int
@@ -154,7 +154,8 @@ func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {
 	report(s.inspectSequences(ctx))
 }
 
-// weaknesses describes the guarantees that the server's settings weaken.
+// weaknesses returns a finding for each setting of the server that weakens a
+// guarantee of the lock.
 func (v serverSettings) weaknesses() (found []driver.Finding) {
 	warn := func(text, advice string) {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: driver.Warning, Text: text, Advice: advice})
@@ -181,8 +182,8 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	return found
 }
 
-// checkNotices finds out whether notices arrive, which they do not behind a
-// proxy that pools transactions.
+// checkNotices reports whether notices (NOTIFY) reach a session. They do not
+// through a proxy that pools transactions.
 func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 	if !s.connector.options.notify {
 		return nil
@@ -196,10 +197,10 @@ func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 		Advice: "let the proxy pool sessions, or connect to the server itself; or set notify=false to skip the attempt"}}
 }
 
-// mostToken is the greatest number that fits into the name of a node.
+// mostToken is the greatest token that fits into a node name.
 const mostToken int64 = 1e18 - 1
 
-// inspectSequences looks at the counters of the schema.
+// inspectSequences checks how close the schema's counter is to mostToken.
 func (s *store) inspectSequences(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: driver.CheckSequences}
 	least := int64(math.MaxInt64)

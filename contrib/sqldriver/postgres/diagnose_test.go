@@ -90,7 +90,8 @@ func TestDiagnoseOfNetworksThatFail(t *testing.T) {
 	})
 }
 
-// serveTLS is a server that speaks as much of the protocol as TLS needs.
+// serveTLS starts a fake server that speaks only the part of the protocol that
+// starts TLS, and returns its address.
 func serveTLS(t *testing.T, pair testenv.Pair) string {
 	return doctortest.ServeTLS(t, pair, func(c net.Conn) error {
 		var request [8]byte
@@ -133,7 +134,8 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 	}
 }
 
-// This server has every weakness, and its clock is ahead.
+// The server has every weakness that a diagnosis reports, and its clock is
+// ahead.
 func TestDiagnoseOfAWeakServer(t *testing.T) {
 	pgtest.RequireClock(t)
 	server := pgtest.Start(t, pgtest.WithClock(), pgtest.WithConfig("fsync=off", "full_page_writes=off", "max_connections=12"))

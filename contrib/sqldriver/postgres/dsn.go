@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options are the parameters that this package adds to a data source name.
+// options holds the parameters that this package adds to those of pgx in a data
+// source name.
 type options struct {
 	timeout     time.Duration
 	schema      string
@@ -139,8 +140,8 @@ func (o *options) parameters() dsn.Parameters {
 	}
 }
 
-// reason returns the text of pgx's error without the data source name that it
-// repeats, and without values that may be part of a password.
+// reason returns the text of an error from pgx, without the data source name
+// that pgx quotes and without values that may be part of a password.
 func reason(err error, hidden bool) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {

@@ -13,11 +13,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// readOnly is the error code of a server that accepts no changes.
+// readOnly is the error code of a server that refuses changes, such as a
+// standby.
 const readOnly = "25006"
 
-// temporary lists error codes, and classes of codes, that may pass by
-// themselves. See appendix A of the PostgreSQL manual.
+// temporary lists error codes and classes of codes that may pass without
+// anybody's help. See appendix A of the PostgreSQL manual.
 var temporary = []string{
 	"08", // errors of the connection
 	readOnly,
@@ -31,8 +32,8 @@ var temporary = []string{
 	"58",    // errors of the system, such as a failed read of a file
 }
 
-// markError makes a statement's error match the errors of packages session and
-// driver.
+// markError wraps the error of a statement so that it matches errors of
+// packages session and driver, such as driver.ErrUnavailable.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -70,7 +71,7 @@ func markServerError(server *pgconn.PgError, err error) error {
 	return err
 }
 
-// untrusted reports whether TLS failed in a way that a retry does not change.
+// untrusted reports whether TLS failed in a way that a retry would not change.
 func untrusted(err error) bool {
 	return session.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
 }

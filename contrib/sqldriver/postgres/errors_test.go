@@ -18,8 +18,8 @@ type foreignError struct{}
 func (foreignError) Error() string    { return `relation "dlock.meta" does not exist` }
 func (foreignError) SQLState() string { return "42P01" }
 
-// The driver understands only pgx's errors. With another client, a session
-// would never create the tables, and callers would retry in vain.
+// The driver understands only errors of pgx. With another client, a session
+// would not see that the tables are missing, and callers would retry in vain.
 func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	err := markError(t.Context(), fmt.Errorf("wrapped: %w", foreignError{}))
 	if !errors.Is(err, foreignError{}) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "jackc/pgx/v5") {
@@ -27,8 +27,8 @@ func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	}
 }
 
-// A real server sends these errors only after hours of unread notices, or from
-// version 17 on.
+// These errors are tested without a server: a real one sends them only after
+// hours of unread notices, or only from version 17 on.
 func TestErrorsThatPass(t *testing.T) {
 	for _, c := range []struct {
 		code, severity string

@@ -46,8 +46,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	}
 }
 
-// newDeadSessions returns a store with two expired sessions: A7, the first, has
-// nodes in queues a and q, and B7 has one in q.
+// newDeadSessions returns a store with two expired sessions. A7, the first to
+// be ended, has nodes in queues a and q; B7 has one in q.
 func newDeadSessions(t *testing.T) *caseStore {
 	t.Helper()
 	c := newCaseWith(t, "session_timeout=1h")
@@ -75,8 +75,8 @@ func (c *caseStore) owners(t *testing.T) string {
 	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
 }
 
-// While an operator has locked a row of the first dead session, that session
-// must stay as a whole, but the second one must end.
+// While an operator's transaction locks a row of the first dead session, none
+// of its nodes may be removed. The second dead session must end nevertheless.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

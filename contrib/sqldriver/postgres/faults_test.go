@@ -52,8 +52,8 @@ var planted = []mistakes.Mistake{
 		"TestConformance/rule08/an-idle-session-lives-on"},
 }
 
-// caseTimeout is short in a run with a planted mistake, where many cases time
-// out.
+// caseTimeout returns the timeout of one conformance case. It is short if a
+// mistake is planted in the driver, because many cases then time out.
 func caseTimeout() time.Duration {
 	if mistakes.Planted() {
 		return 5 * time.Second

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// If the program's own hook receives all notices, the session must poll.
-// Relying on notices, it would poll only after a quarter of an hour.
+// If the program's OnNotification hook swallows all notices, the session must
+// fall back to polling. If it still relied on notices, its next poll would be a
+// quarter of an hour away.
 func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	server := pgtest.Shared(t)
 	config, err := pgx.ParseConfig(server.DSN())

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// Watch must not wait for a connection for notices, because the session can
-// poll.
+// Watch must not wait for a free connection on which to receive notices,
+// because the session can poll instead.
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=12s"))
@@ -68,8 +68,9 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections takes all idle connections of db, and makes sure that there
-// were enough for Watch, a heartbeat and a second attempt of the listener.
+// takeConnections occupies all idle connections of db. It fails the test if
+// there were too few for Watch, a heartbeat and a second attempt of the
+// listener.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

@@ -17,8 +17,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listener receives the notices of a session on one connection, which preserves
-// the commit order. It connects when the session first waits.
+// listener receives a session's notices (NOTIFY) on a single connection, which
+// preserves their commit order. It connects when the session first waits for a
+// lock.
 type listener struct {
 	store   *store
 	gone    func(queue, name string, why driver.Cause)
@@ -31,11 +32,11 @@ type listener struct {
 	mu        sync.Mutex
 	running   bool
 	closed    bool
-	line      uint64 // number of the present connection; zero while there is none
+	line      uint64 // number of the current connection; zero while there is none
 	lines     uint64
-	channels  map[string]bool          // true once the connection listens to it
+	channels  map[string]bool          // true once the connection is subscribed to the channel
 	waiting   map[string][]chan<- bool // callers of Listen, by channel
-	interrupt context.CancelFunc       // ends the present wait for a notice
+	interrupt context.CancelFunc       // ends the current wait for a notice
 }
 
 func newListener(s *store) *listener {
@@ -79,9 +80,9 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 	}
 }
 
-// want subscribes to a channel on behalf of Listen. It returns true if the
-// caller will be woken soon, and false if the session is closed or there is no
-// connection.
+// want asks run to subscribe to a channel and to wake the caller, a Listen,
+// through listening. It returns false if no wake-up will follow, because the
+// session is closed or there is no connection.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +132,7 @@ func (l *listener) run() {
 	}
 }
 
-// lost records that the connection is gone, and wakes all callers of Listen.
+// lost records that the connection broke, and wakes all callers of Listen.
 func (l *listener) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +233,8 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	return err
 }
 
-// restart returns the channels to which a new connection must subscribe.
+// restart returns the channels to which a newly opened connection must
+// subscribe.
 func (l *listener) restart() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +244,7 @@ func (l *listener) restart() (channels []string) {
 	return channels
 }
 
-// wanted returns the channels that callers of Listen wait for, and wakes those
+// wanted returns the channels to subscribe to, and wakes the callers of Listen
 // whose channel is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
@@ -276,8 +278,8 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// wait waits for one notice, or until another channel is wanted. After a
-// quarter of the timeout without a notice, it checks the connection.
+// wait receives one notice, or returns when another channel is wanted. After a
+// quarter of the session timeout without a notice, it checks the connection.
 func (l *listener) wait(conn *pgx.Conn) error {
 	silence := l.store.connector.options.timeout / 4
 	ctx, cancel := context.WithTimeout(l.life, silence)
@@ -306,7 +308,7 @@ func (l *listener) wait(conn *pgx.Conn) error {
 	return nil
 }
 
-// dispatch passes a notice to the session.
+// dispatch parses a notice and passes it to the session.
 func (l *listener) dispatch(payload string) {
 	why, rest, _ := strings.Cut(payload, "\n")
 	name, queue, ok := strings.Cut(rest, "\n")

@@ -29,8 +29,8 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	}
 }
 
-// While the removal of an orphan waits for its queue, the session must survive.
-// Then the orphan must be removed.
+// The removal of an orphan may have to wait for a lock on its queue. The
+// session must survive that wait, and the orphan must be removed afterwards.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	c := newCaseWith(t)
 	s := newSession(t, c)

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// documented is a server on which psql runs the statements given in the package
+// documented is a store on which psql runs the statements given in the package
 // documentation.
 type documented struct {
 	*caseStore
@@ -25,8 +25,8 @@ func newDocumented(t *testing.T) documented {
 	return documented{newCaseWith(t, "session_timeout=1h"), string(text)}
 }
 
-// run runs a documented statement, after replacing words in it, and returns
-// what psql prints.
+// run replaces words in a documented statement, runs it with psql, and returns
+// the output.
 func (d documented) run(statement string, replace ...string) string {
 	d.t.Helper()
 	require.Contains(d.t, d.text, "//\t"+statement+"\n", "the package comment does not contain the statement")
@@ -70,7 +70,8 @@ func (d documented) client() *dlock.Client {
 	return client
 }
 
-// Both clients must notice that the holder's node was removed.
+// Both clients, the holder and the waiter, must notice the removal of the
+// holder's node.
 func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)
@@ -130,7 +131,8 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
 }
 
-// An unanswered append may arrive before or after its cancellation.
+// An append that was not answered may reach the server before or after its
+// cancellation.
 func TestPsqlCancelsAnAppend(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

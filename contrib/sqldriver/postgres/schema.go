@@ -28,8 +28,8 @@ func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }
 
-// inSchema replaces the schema in SQL text. Each schema has its own channels
-// for notices.
+// inSchema returns the SQL text with another schema in place of the default
+// one. Each schema has its own NOTIFY channels.
 func inSchema(sql, schema string) string {
 	if schema == "" || schema == defaultSchema {
 		return sql
@@ -37,16 +37,16 @@ func inSchema(sql, schema string) string {
 	return schemaWord.ReplaceAllString(sql, schema+"$1")
 }
 
-// lockForSchema is the key of the advisory lock taken while the tables are
-// created: "dlock" as a number.
+// lockForSchema is the key of the advisory lock held while tables are created:
+// the word "dlock" in ASCII.
 const lockForSchema = 0x646c6f636b
 
-// createStatements creates the tables in one transaction.
+// createStatements returns the SQL that creates the tables in one transaction.
 func createStatements(schema string) string {
 	return fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema))
 }
 
-// grants returns the statements that let a user use the tables.
+// grants returns the statements that grant a user access to the tables.
 func grants(schema, user string) string {
 	name := `"` + strings.ReplaceAll(user, `"`, `""`) + `"`
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s;\n"+

@@ -96,7 +96,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
-// PostgreSQL lets every user call functions by default; here that is revoked.
+// By default, PostgreSQL lets every user call functions; the test revokes that.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -195,7 +195,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))
 }
 
-// A create that arrives after its own cancellation must be refused.
+// A Create that reaches the server after the session has cancelled it must be
+// refused.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -208,7 +209,8 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// An operator might set such deadlines to end a session, or to keep it.
+// An operator might set such deadlines by hand to end a session or to keep it
+// alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -245,7 +247,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// Notices do not arrive through pgbouncer, so sessions must poll.
+// A proxy such as pgbouncer delivers no notices, so sessions must poll.
 func TestTransactionPoolingProxy(t *testing.T) {
 	server := pgtest.Shared(t)
 	addr := server.Pgbouncer(t, 4)
@@ -324,8 +326,8 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	lock(t, client.RWMutex("q")).Unlock()
 }
 
-// Without notices, the session must poll at once; relying on them, it would
-// poll only after a quarter of an hour.
+// Without notices, the session must start to poll at once. If it still relied
+// on them, its next poll would be a quarter of an hour away.
 func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

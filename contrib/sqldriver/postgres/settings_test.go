@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// role creates a user with the given settings, and returns a data source name.
+// role creates a database user with the given settings, and returns a data
+// source name for it.
 func role(t *testing.T, server *pgtest.Server, schema string, settings []string, params ...string) string {
 	t.Helper()
 	user := server.Schema() + "_role"
@@ -68,7 +69,7 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	}
 }
 
-// The server sends all values on this connection as text.
+// The user is configured so that the server sends all values as text.
 func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
@@ -94,8 +95,8 @@ func TestReadOnlyUserIsTold(t *testing.T) {
 	unavailable(t, dsn, "default_transaction_read_only is on")
 }
 
-// The standby comes first in the data source name. Later, the primary accepts
-// connections without answering.
+// The data source name lists the standby before the primary. Later in the test,
+// the primary accepts connections without answering.
 func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	primary := pgtest.Start(t)
 	standby := primary.Standby(t)
@@ -138,8 +139,8 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	}
 }
 
-// A session whose append waits in the server for a row lock must still be ended
-// when it is dead.
+// A dead session must end even while its append waits in the server for a row
+// lock.
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
 	dead, err := c.Connect(t.Context())

@@ -28,7 +28,7 @@ func newStore(c *connector) *store {
 	return s
 }
 
-// texts are the SQL statements for one schema.
+// texts holds the SQL statements of the driver for one schema.
 type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, cancel, list, look, read, walk string
 }
@@ -133,7 +133,8 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and functions, one process at a time.
+// createTables creates the tables and functions. An advisory lock keeps
+// processes from doing so concurrently.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
 	db, err := s.pool.DB()
@@ -212,7 +213,7 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	return token, nodes, err
 }
 
-// notNull converts nil, which pgx would send as null.
+// notNull replaces nil by an empty slice, because pgx sends nil as NULL.
 func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
 // Delete implements session.Store.

@@ -22,8 +22,9 @@ import (
 
 type locker func() (unlock func() error, err error)
 
-// rivals are this driver and the locks that users would write by hand. The
-// lockers that make returns share only files, like separate processes.
+// rivals are the locks to compare: this driver, and locks that users would
+// write by hand. Lockers made by one rival share only files in dir, like
+// separate processes.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -99,8 +100,8 @@ func BenchmarkFreeLock(b *testing.B) {
 	sqltest.Free(b, ways)
 }
 
-// contend is run by each process of BenchmarkEightProcesses. It prints how
-// often it got the lock within a second, and its longest wait.
+// contend is the main function of each process of BenchmarkEightProcesses. It
+// prints how often it got the lock within a second, and its longest wait.
 func contend(rival, dir string) {
 	for _, r := range rivals {
 		if r.name != rival {
@@ -126,7 +127,8 @@ func contend(rival, dir string) {
 	os.Exit(0)
 }
 
-// fakeTB is the testing.TB of a process that ends without cleaning up.
+// fakeTB stands in for testing.TB in a child process, which exits without
+// cleaning up.
 type fakeTB struct{ testing.TB }
 
 func (*fakeTB) Name() string                   { return "process" }
@@ -204,8 +206,8 @@ func BenchmarkHolderKilled(b *testing.B) {
 	}
 }
 
-// afterKill kills a holder while lock waits, and returns the time until lock
-// returns.
+// afterKill kills a holder while lock is waiting, and returns how long lock
+// takes from then on.
 func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { require.NoError(b, lock()) })

@@ -48,8 +48,8 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	require.Greater(t, joined.Token, held.Token)
 }
 
-// If the clock is set back, deadlines may be a day away. The lock of a killed
-// process must be free at once nevertheless.
+// Setting the clock back by a day leaves deadlines a day in the future. The
+// lock of a killed process must be free at once nevertheless.
 func TestAStepBackLosesNoLock(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	killed, other := connect(t, st), connect(t, st)

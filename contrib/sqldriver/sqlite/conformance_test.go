@@ -73,9 +73,9 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the request's transaction, as SQLite does if the
-// process dies. arrive is a no-op, because a request to a local file can't
-// arrive late.
+// holdRequest rolls back the next transaction of this request, as SQLite does
+// if the process dies. arrive is a no-op, because a request to a local file
+// can't arrive late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
@@ -89,7 +89,8 @@ func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
 	wireOf(s).delay.Store(int64(d))
 }
 
-// operate changes a database as an operator with the sqlite3 program would.
+// operate runs a statement on a database, as an operator with the sqlite3
+// program would.
 func operate(t testing.TB, path, query string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
@@ -201,7 +202,7 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass fails while the wire is cut. The error says that the database is locked,
+// pass returns an error while the wire is cut. It matches "database is locked",
 // which makes the driver retry.
 func (w *wire) pass() error {
 	w.mu.Lock()
@@ -223,19 +224,20 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn hides the optional methods of the inner connection. database/sql then
-// prepares every statement, so that each call goes through stmt.
+// conn is a connection that hides the optional methods of the inner one.
+// database/sql then prepares every statement, so that each call goes through
+// stmt, which injects faults.
 type conn struct {
 	sqldriver.Conn
 	wire   *wire
-	losing *loss // what the present transaction loses, or nil
+	losing *loss // fault to inject into the current transaction, or nil
 	within bool  // a transaction has begun
 	full   bool  // commits wait for the disk
 	stmts  []sqldriver.Stmt
 }
 
 // Close closes the statements first, because database/sql leaves them open if
-// the connection breaks.
+// the connection broke.
 func (c *conn) Close() error {
 	for _, s := range c.stmts {
 		_ = s.Close()
@@ -260,9 +262,9 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before injects the faults of a statement. A cut wire does not interrupt a
-// transaction or the cleanup after one, because an open transaction would block
-// other sessions.
+// before runs before each statement and injects its faults. A cut wire does not
+// interrupt a transaction or the cleanup after one, because an open transaction
+// would block other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

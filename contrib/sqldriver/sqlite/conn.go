@@ -18,7 +18,7 @@ import (
 var errUnknownOutcome = errors.New("the connection broke during a commit")
 
 // database is a session's connection to the database file. Calls use it one at
-// a time and give it up while they wait for another process.
+// a time, and release it while they wait for another process.
 type database struct {
 	path      string
 	connector sqldriver.Connector
@@ -26,10 +26,10 @@ type database struct {
 	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
 
 	// The fields below are guarded by inUse.
-	pool     *sql.DB   // holds only the connection conn; nil if there is none
+	pool     *sql.DB   // a database/sql pool limited to the connection conn; nil if there is none
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
-	connects int64                  // number of connections so far
+	connects int64                  // number of connections opened so far
 	side     map[string]fs.FileInfo // SQLite's files beside the database file, as first opened
 }
 
@@ -51,8 +51,8 @@ func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
 	return d
 }
 
-// use calls f with the connection, reconnecting if it broke. ctx bounds the
-// wait for other calls.
+// use calls f with exclusive use of the connection, reconnecting if it broke.
+// ctx bounds the wait for other calls.
 func (d *database) use(ctx context.Context, f func() error) error {
 	select {
 	case d.inUse <- struct{}{}:
@@ -110,8 +110,8 @@ func (d *database) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sideFiles returns the write-ahead log and its index, which SQLite keeps for
-// as long as any process has the database open.
+// sideFiles examines the write-ahead log and its index, which SQLite keeps
+// beside the database file while any process has it open.
 func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -140,8 +140,8 @@ func (d *database) checkSide() error {
 	return nil
 }
 
-// inPlace reports whether path still leads to this file. It assumes so if the
-// path can't be examined.
+// inPlace reports whether path still refers to this file. It also returns true
+// if the path can't be examined.
 func inPlace(path string, file fs.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
@@ -224,17 +224,17 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// read calls f, which only reads, and retries until ctx ends while another
-// process locks the database.
+// read calls f, which must only read. While another process locks the database,
+// it retries until ctx ends.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(ctx) })
 	})
 }
 
-// write calls f, which makes a transaction, while no other session of this
-// process writes. It retries until ctx ends while another process locks the
-// database.
+// write calls f, which runs one transaction. Meanwhile no other session of this
+// process writes. While another process locks the database, write retries until
+// ctx ends.
 func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	pause := longestPause
 	if u == urgent {

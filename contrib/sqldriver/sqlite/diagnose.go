@@ -51,12 +51,12 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// leastSpace is how much space the disk should have left, in bytes. The locks
-// themselves need far less.
+// leastSpace is the free disk space, in bytes, below which a diagnosis warns.
+// The locks themselves need far less.
 const leastSpace = 16 << 20
 
-// inspectFile checks the file and its disk. free is the space left on the disk,
-// if that is known.
+// inspectFile checks the database file and its disk. free is the free disk
+// space in bytes, valid only if known is true.
 func inspectFile(path string, free uint64, known bool) (found []driver.Finding) {
 	warn := func(level driver.Level, text, advice string) {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
@@ -77,7 +77,7 @@ func inspectFile(path string, free uint64, known bool) (found []driver.Finding) 
 	return found
 }
 
-// mostSequence is the greatest number that fits into the name of a node.
+// mostSequence is the greatest token that fits into a node name.
 const mostSequence int64 = 1e18 - 1
 
 func (s *session) inspectSequences(ctx context.Context) driver.Finding {

@@ -141,7 +141,7 @@ func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
 			return err
 		}))
 	}
-	limit(1) // the file is larger than one page, so SQLite limits it to its present size
+	limit(1) // the file has several pages, so SQLite lowers the limit no further than to its current size
 	big := driver.NodeSpec{Prefix: "a-W-", Data: make([]byte, 1<<16)}
 	_, err := s.Create(t.Context(), "q", big)
 	assert.ErrorIs(t, err, driver.ErrUnavailable)
@@ -194,7 +194,7 @@ func TestASessionEndsIfAFileOfTheDatabaseIsReplaced(t *testing.T) {
 	}
 }
 
-// commits returns how many transactions the sessions commit during f.
+// commits returns how many transactions the sessions commit while f runs.
 func commits(f func(), sessions ...driver.Session) (n int64) {
 	for _, s := range sessions {
 		n -= wireOf(s).commits.Load()
@@ -219,8 +219,8 @@ func (r remember) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// client returns a client and its session, which sends no heartbeats during a
-// test.
+// client returns a client and its session. The session timeout is so long that
+// no heartbeats are sent during a test.
 func client(t testing.TB, path string) (*dlock.Client, driver.Session) {
 	r := remember{newStoreAt(t, path, 24*time.Hour), make(chan driver.Session, 1)}
 	c := dlock.NewClient(r)
@@ -287,8 +287,8 @@ func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	}
 }
 
-// A heartbeat changes the database but no queue, so other sessions must not
-// read their queues because of it.
+// A heartbeat changes the database but no queue, so it must not make other
+// sessions read their queues.
 func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -313,7 +313,7 @@ func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	p.look(t.Context(), false)
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 	clear(p.heads)
-	p.look(t.Context(), true) // as after a change by this session itself
+	p.look(t.Context(), true) // true, as after a change by this session itself
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 }
 
@@ -327,7 +327,7 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	for i := range 5 {
 		p.watches.ArmQueue(fmt.Sprint("q", i), int64(0))
 	}
-	p.look(t.Context(), false) // the first poll of a session sees any change
+	p.look(t.Context(), false) // the first poll of a session reports a change in any case
 	for range 2 {
 		require.Equal(t, shortest, p.wait)
 		reads := wireOf(b).reads.Load()
@@ -347,7 +347,7 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 }
 
 // Close can't remove the nodes while the database is locked. Another session
-// must remove them without waiting for the deadline.
+// must then remove them at once, before the deadline.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -386,8 +386,8 @@ func walLength(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// A power cut preserves the write-ahead log only up to the last sync. The test
-// simulates one by truncating the log at many lengths after that.
+// A power cut keeps the write-ahead log only up to the last sync. The test
+// simulates power cuts by truncating the log at many places after that.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "locks.db")
@@ -395,7 +395,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	synced := int64(-1)
 	st.synced = func() { synced = walLength(t, path) }
 	s := connect(t, st)
-	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that another block of tokens is needed soon
+	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that a new block of tokens is reserved soon
 	synced = walLength(t, path)
 	var last int64
 	for i := range 30 {
@@ -441,7 +441,7 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 	assert.Equal(t, []bool{true, true}, full, "at the beginning, and after the first block")
 	for pragma, want := range map[string]int{
 		"PRAGMA synchronous": 1, // NORMAL otherwise
-		"PRAGMA fullfsync":   1, // otherwise macOS returns before the disk has the data
+		"PRAGMA fullfsync":   1, // without it, fsync on macOS returns before the data is on the disk
 	} {
 		var mode int
 		require.NoError(t, s.db.use(t.Context(), func() error {
@@ -457,7 +457,7 @@ func TestAnApplicationsDatabase(t *testing.T) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer db.Close()
-	db.SetMaxOpenConns(1) // the sessions need no connection from this pool
+	db.SetMaxOpenConns(1) // sessions open their own connections, so this one is enough
 	_, err = db.Exec("CREATE TABLE item (name TEXT)")
 	require.NoError(t, err)
 	c, err := NewConnector(db, 0)
@@ -545,8 +545,8 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// Another program may create a node under the name of a released one. Its
-// removal by an operator must not be reported as a release.
+// Another program may create a node with the name of a released one. If an
+// operator removes that node, it must not be reported as a release.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -592,8 +592,8 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// A slow disk must not look like a permanent error. No commit is as fast as
-// this timeout.
+// A Connect that times out on a slow disk must fail with a temporary error. No
+// commit is as fast as the timeout in this test.
 func TestConnectWithALateCommitMayBeRepeated(t *testing.T) {
 	c := &connector{path: filepath.Join(directory(t), "locks.db"), timeout: time.Microsecond}
 	_, err := c.Connect(t.Context())

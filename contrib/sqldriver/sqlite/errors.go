@@ -69,7 +69,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// longestPath is the longest path that SQLite opens on Unix.
+// longestPath is the length in bytes of the longest path that SQLite opens on
+// Unix.
 const longestPath = 504
 
 // explainOpen adds why SQLite can't open a file: missing permissions or too
@@ -92,17 +93,17 @@ func explainOpen(path string, err error) error {
 	return err
 }
 
-// errPermanent marks an error that a retry would not change.
+// errPermanent marks an error that would persist after a retry.
 var errPermanent = errors.New("cannot use the database")
 
-// Upper bounds for the pauses between attempts at a locked database. Heartbeats
-// use shortestPause, so that they succeed despite many writers.
+// Upper bounds for the pause before a retry while the database is locked.
+// Heartbeats use shortestPause, so that they succeed despite many writers.
 const (
 	longestPause  = 3200 * time.Microsecond
 	shortestPause = 100 * time.Microsecond
 )
 
-// retry repeats f while another process locks the database, until ctx ends.
+// retry calls f again while another process locks the database, until ctx ends.
 func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
@@ -115,9 +116,9 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	}
 }
 
-// pause sleeps before another attempt at a locked database. Its random length,
+// pause sleeps before a retry while the database is locked. Its random length,
 // which grows with try to about longest, keeps processes from colliding again.
-// It returns the error of ctx.
+// It returns ctx.Err() if ctx ends first.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

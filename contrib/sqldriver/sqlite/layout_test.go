@@ -25,7 +25,7 @@ const (
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
 )
 
-// layout returns the section Layout of the package documentation.
+// layout returns the section "Layout" of the package documentation.
 func layout(t *testing.T) string {
 	text, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -53,8 +53,8 @@ func TestTheTablesHaveTheDocumentedColumns(t *testing.T) {
 	}
 }
 
-// otherProgram opens the database like a program in another language, which
-// knows only the tables.
+// otherProgram opens the database as a program in another language would, which
+// knows only the documented tables.
 func otherProgram(t *testing.T, path string) *sql.DB {
 	db, err := sql.Open("sqlite", fileURI(path)+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
@@ -80,8 +80,8 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	return found
 }
 
-// Another program has no lock file to show that it is alive, so only its
-// deadline counts.
+// A session of a program that doesn't use this driver has no lock file to show
+// that it is alive. Only its deadline counts.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(layout(t), "//", "")), " ")
 	require.Contains(t, doc, showQueue)

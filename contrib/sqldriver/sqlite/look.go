@@ -14,8 +14,8 @@ const (
 	// the session has open watches. The time grows while nothing changes.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// probeEvery is how often to check whether the processes at the head of
-	// watched queues are alive.
+	// probeEvery is the interval between checks whether the processes at the
+	// head of watched queues are alive.
 	probeEvery = 20 * time.Millisecond
 	// longestReap bounds the interval between searches for dead sessions,
 	// because a session with a long timeout may wait for one with a short
@@ -23,7 +23,7 @@ const (
 	longestReap = 2 * time.Second
 )
 
-// poke sends to a channel with a buffer of one, unless it is full.
+// poke sends on a channel with a buffer of one, without blocking.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -31,12 +31,13 @@ func poke(c chan struct{}) {
 	}
 }
 
-// look makes the session compare its watches with the database soon.
+// look wakes the poller, which compares the session's watches with the
+// database.
 func (s *session) look() { poke(s.changed) }
 
-// poll compares the watches with the database: after notices, after the
-// session's own changes, and periodically. It also ends the sessions of dead
-// processes.
+// poll runs the poller until the session ends. It compares the watches with the
+// database after notices, after the session's own changes, and periodically. It
+// also ends the sessions of dead processes.
 func (s *session) poll() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
@@ -62,7 +63,7 @@ func (s *session) poll() {
 			p.look(ctx, false)
 			p.probe(ctx)
 		case <-reap.C:
-			_ = s.reap(ctx) // the next one repeats it
+			_ = s.reap(ctx) // an error is ignored, because the next search retries
 		}
 	}
 }
@@ -70,13 +71,13 @@ func (s *session) poll() {
 type poller struct {
 	*session
 	wait     time.Duration // time until the next poll
-	version  [2]int64      // number of this connection, and the version of the database that it sees
+	version  [2]int64      // number of this connection, and SQLite's data version on it
 	changes  int64         // changes of nodes counted by the database at the last poll
 	lastTime time.Time     // time of the last probe
 }
 
 // look compares all watches with the database if another session has changed
-// nodes, or if surely is true.
+// nodes, or unconditionally if surely is true.
 func (p *poller) look(ctx context.Context, surely bool) {
 	p.wait = min(p.wait*3/2, longest)
 	changed := false
@@ -102,8 +103,8 @@ func (p *poller) look(ctx context.Context, surely bool) {
 }
 
 // hasChanged reports whether another session has changed nodes since the last
-// call. It does not list queues: if every heartbeat made every session list its
-// queue, a queue could have only about 100 waiters.
+// call. It does not list queues: if every heartbeat made all sessions list
+// their queues, a queue could have only about 100 waiters.
 func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	version := [2]int64{p.db.connects}
 	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {
@@ -144,7 +145,7 @@ func (s *session) compare(ctx context.Context, queue string) error {
 	return nil
 }
 
-// head returns the other sessions that own one of the first eight nodes.
+// head returns the IDs of other sessions that own one of the first eight nodes.
 func (s *session) head(c content) (ids []string) {
 	for _, n := range c.nodes[:min(len(c.nodes), 8)] {
 		if n.session != "" && n.session != s.presence.id && !slices.Contains(ids, n.session) {
@@ -172,6 +173,6 @@ func (p *poller) probe(ctx context.Context) {
 		return nil
 	})
 	if err == nil && dead {
-		_ = p.reap(ctx) // the next probe repeats it
+		_ = p.reap(ctx) // an error is ignored, because the next probe retries
 	}
 }

@@ -2,8 +2,9 @@ package sqlite
 
 import "syscall"
 
-// networkFileSystem returns the name of the directory's file system if other
-// machines may share it, and otherwise "". The numbers are those of statfs(2).
+// networkFileSystem returns the type of the directory's file system if other
+// machines may share it, and otherwise "". The keys are magic numbers from
+// statfs(2).
 func networkFileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
@@ -12,8 +13,8 @@ func networkFileSystem(dir string) string {
 	return networkFileSystems[uint32(st.Type)]
 }
 
-// freeSpace returns how many bytes this user may still write to the directory's
-// file system.
+// freeSpace returns how many bytes this user may still write to the file system
+// of dir.
 func freeSpace(dir string) (bytes uint64, known bool) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

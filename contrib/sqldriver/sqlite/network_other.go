@@ -6,5 +6,6 @@ package sqlite
 // file systems on this system.
 func networkFileSystem(string) string { return "" }
 
-// freeSpace is not known on this system.
+// freeSpace always returns false, because the free space is unknown on this
+// system.
 func freeSpace(string) (bytes uint64, known bool) { return 0, false }

@@ -15,12 +15,13 @@ import (
 	"time"
 )
 
-// kernelLocks says that the kernel drops the file locks of a dead process.
+// kernelLocks says that the kernel releases the file locks of a process that
+// dies.
 const kernelLocks = true
 
-// presence shows which sessions are alive by locks that the kernel drops when a
-// process dies. Each session holds an exclusive flock on its own file and a
-// shared one on the file "alive".
+// presence shows other processes that a session is alive, by file locks that
+// the kernel releases when a process dies. Each session holds an exclusive
+// flock on its own file and a shared one on the file "alive".
 type presence struct {
 	dir   string
 	id    string
@@ -29,7 +30,7 @@ type presence struct {
 	wake  *os.File // a named pipe; nil if the file system has none
 }
 
-// enter creates the files of a new session, which must then call attend.
+// enter creates the files of a new session. The caller must then call attend.
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
@@ -65,7 +66,7 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 func openFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|os.O_RDWR, mode)
 	if err == nil && flag&os.O_CREATE != 0 {
-		_ = f.Chmod(mode) // the umask may have removed bits; fails for another user's file
+		_ = f.Chmod(mode) // undoes the umask; fails for another user's file
 	}
 	return f, err
 }
@@ -92,7 +93,8 @@ func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	}
 }
 
-// share lets other sessions attend.
+// share downgrades the exclusive lock of a first session, so that other
+// sessions can attend.
 func (p *presence) share(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := flock(p.alive, syscall.LOCK_SH)
@@ -119,8 +121,9 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
-// plainName reports whether a session name is safe to use as a file name, since
-// another program may have written it.
+// plainName reports whether a session ID is safe to use as a file name. The
+// check is needed because another program may have written the ID to the
+// database.
 func plainName(id string) bool {
 	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
 }
@@ -132,8 +135,9 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the sessions whose files are not locked. It leaves out files
-// younger than a minute, which may not have been locked yet.
+// remains returns the IDs of sessions whose files are not locked, because their
+// processes died. It omits files younger than a minute, which may not have been
+// locked yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -154,7 +158,7 @@ func (p *presence) remains() (ids map[string]bool) {
 	return ids
 }
 
-// notify wakes a session, without blocking.
+// notify wakes another session by a byte in its named pipe. It never blocks.
 func (p *presence) notify(id string) {
 	if !plainName(id) {
 		return
@@ -168,7 +172,8 @@ func (p *presence) notify(id string) {
 	_ = syscall.Close(fd)
 }
 
-// hear calls wake for each notice, until silence is called.
+// hear calls wake for each notice from another process, until silence is
+// called.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return
@@ -196,8 +201,8 @@ func (p *presence) leave() {
 	p.unlock()
 }
 
-// unlock drops the session's locks, as the kernel does when a process dies. It
-// is idempotent.
+// unlock releases the session's file locks, as the kernel does when a process
+// dies. It is idempotent.
 func (p *presence) unlock() {
 	for _, f := range []*os.File{p.own, p.alive} {
 		if f != nil {

@@ -66,8 +66,9 @@ func hold(dsn string) {
 	fmt.Println(err)
 }
 
-// work takes and releases the lock until it is killed. To prove that there is
-// only one holder, it also takes a kernel lock on a file and appends its token.
+// work is the main function of a child process: it takes and releases the lock
+// until it is killed. To prove that there is only one holder, it also takes a
+// kernel lock on a file, to which it appends its token.
 func work(dsn string) {
 	path, _, _ := strings.Cut(dsn, "?")
 	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -99,7 +100,7 @@ type process struct {
 	output io.Reader
 }
 
-// rest returns the output that has not been read yet.
+// rest returns the output of the process that has not been read yet.
 func (p *process) rest() string {
 	b, _ := io.ReadAll(p.output) // the process may have been killed in mid-line
 	return string(b)
@@ -120,7 +121,6 @@ func start(t testing.TB, role, dsn string, env ...string) *process {
 	return p
 }
 
-// kill kills the process with kill -9 and waits for its end.
 func (p *process) kill() {
 	_ = p.Process.Kill()
 	_ = p.Wait() // returns an error, because the process was killed
@@ -194,7 +194,7 @@ func nodes(t testing.TB, dsn string) (n int) {
 	return n
 }
 
-// tokens returns the tokens written by work.
+// tokens returns the tokens that work has appended to its file.
 func tokens(t testing.TB, dir string) (list []int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "guard"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -209,8 +209,8 @@ func tokens(t testing.TB, dir string) (list []int64) {
 	return list
 }
 
-// Several processes create the tables of a new file concurrently, and are
-// killed and replaced at random moments.
+// Several processes concurrently create the tables of a new file and take the
+// lock. They are killed and replaced at random moments.
 func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	dir := directory(t)
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
@@ -242,8 +242,8 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A stopped process keeps its file locks, so its session ends by the deadline.
-// It must notice the loss as soon as it continues.
+// A stopped process keeps its file locks, so its session ends only at the
+// deadline. When the process continues, it must notice the loss at once.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	holder := start(t, "hold", path+"?session_timeout=1s")
@@ -269,7 +269,7 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
-// Users of a group may share a directory that has the setgid bit.
+// A directory with the setgid bit may be shared by the users of a group.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
@@ -299,7 +299,7 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 	}
 }
 
-// die makes a session look as if its process had died an hour after it began.
+// die makes a session look as if its process had died an hour ago.
 func die(t testing.TB, s *session) {
 	s.presence.unlock()
 	makeOld(t, s.presence.path(s.presence.id))

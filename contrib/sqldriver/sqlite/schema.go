@@ -45,8 +45,8 @@ END;
 INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 1, 0, 0, 0);
 `
 
-// The statements of the driver. Each change is one transaction between sqlBegin
-// and sqlCommit, as documented for programs in other languages.
+// The driver's statements. Each change is one transaction between sqlBegin and
+// sqlCommit, as documented for programs in other languages.
 const (
 	sqlBegin    = `BEGIN IMMEDIATE`
 	sqlCommit   = `COMMIT`
@@ -82,12 +82,13 @@ const (
 		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
 		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
 
-	// sqlQueue reads a queue atomically. It returns one row without a node if
-	// the queue is empty.
+	// sqlQueue reads a queue atomically. If the queue is empty, it returns one
+	// row whose node columns are NULL.
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
-	// sqlChanges reads a counter that shows whether nodes have changed.
+	// sqlChanges reads the counter of changes to nodes, and whether the session
+	// still exists.
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),

@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// block is the number of tokens reserved by one durable transaction.
+// block is how many tokens one durable transaction reserves.
 const block = 1000
 
 var (
@@ -41,7 +41,7 @@ type session struct {
 
 	// The fields below are guarded by db.inUse.
 	heads     map[string][]string // other sessions at the head of each watched queue
-	announced string              // last node reported as released to watches, as queue/name
+	announced string              // "queue/name" of the node last reported as released to watches
 
 	closing sync.Mutex // held during Close
 	gone    bool       // the session has ended in the database
@@ -95,7 +95,7 @@ func (s *session) begin(ctx context.Context) (err error) {
 	})
 }
 
-// makeTables creates the tables if they are missing. It is safe to run in
+// makeTables creates the tables if they are missing. It is safe to call in
 // several processes at once.
 func (s *session) makeTables(ctx context.Context) error {
 	var found, version int
@@ -129,9 +129,9 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves tokens. If first, no other session was alive. The
-// machine may then have lost transactions that issued tokens of the reserved
-// block, so the rest of that block is skipped.
+// startTokens reserves the first block of tokens. If first is true, no other
+// session was alive, so a power cut may have lost transactions that issued
+// tokens of the reserved block. The rest of that block is therefore skipped.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)
@@ -143,12 +143,13 @@ func (s *session) startTokens(ctx context.Context, first bool) error {
 	return err
 }
 
-// reserve durably reserves a block of tokens if none is left.
+// reserve durably reserves a new block of tokens if the current one is used up.
 func (s *session) reserve(ctx context.Context) error {
 	return s.db.durably(ctx, func(ctx context.Context) error { return s.db.exec(ctx, sqlReserve, block) })
 }
 
-// deadline returns when the database ends a session that sends a heartbeat now.
+// deadline returns the time at which the database ends a session whose last
+// heartbeat is now, in microseconds since 1970.
 func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).UnixMicro() }
 
 // beat sends a heartbeat.
@@ -175,8 +176,7 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// reap ends the sessions whose processes have died or whose deadlines have
-// passed.
+// reap ends the sessions whose processes died or whose deadlines have passed.
 func (s *session) reap(ctx context.Context) error {
 	var dead []string
 	var expired bool
@@ -237,7 +237,7 @@ func (s *session) sweep(ctx context.Context) error {
 	return nil
 }
 
-// ask makes a request while the session is alive. It ends the session if the
+// ask makes a request unless the session has ended. It ends the session if the
 // outcome is unknown or the database no longer has the session.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
@@ -262,7 +262,7 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 }
 
 // endCalls cancels the calls in flight when the session ends. Otherwise they
-// would wait for as long as another process locks the database.
+// would block for as long as another process locks the database.
 func (s *session) endCalls() {
 	<-s.lease.Done()
 	s.presence.silence() // makes presence.hear return, for which calls.Close waits
@@ -329,8 +329,8 @@ func (c content) list() []driver.Node {
 	return list
 }
 
-// has reports whether the queue contains node p. If p has no token, its name is
-// enough.
+// has reports whether the queue contains node p. If p has no token, only the
+// names are compared.
 func (c content) has(p driver.Place) bool {
 	return slices.ContainsFunc(c.nodes, func(n node) bool {
 		return n.Name == p.Name && (p.Token == 0 || n.token() == p.Token)
@@ -401,7 +401,7 @@ func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Jo
 	if err != nil {
 		return j, c, err
 	}
-	c, err = s.content(ctx, queue) // finds out whether the session is alive
+	c, err = s.content(ctx, queue) // returns an error if the session has ended
 	if err == nil && !found {
 		err = errExhausted
 	}
@@ -414,8 +414,8 @@ func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Jo
 	return j, c, nil
 }
 
-// arm arms a watch of nodes known to be in the queue. The caller must be using
-// the connection.
+// arm arms a watch of nodes known to be in the queue. The caller must have
+// exclusive use of the connection (database.use).
 func (s *session) arm(queue string, c content, p driver.Place, ahead ...driver.Node) driver.Watch {
 	w := s.watches.Arm(queue, p, ahead...)
 	s.heads[queue] = s.head(c)
@@ -451,8 +451,9 @@ func (s *session) dropHead(ctx context.Context, c content) bool {
 	return s.reap(ctx) == nil
 }
 
-// view calls f with the content of the queue. It keeps the connection
-// meanwhile, so that a watch armed by f is not compared with older content.
+// view calls f with the content of the queue. Until f returns, nobody else uses
+// the connection, so that a watch armed by f is not compared with older
+// content.
 func (s *session) view(ctx context.Context, what, queue string, f func(content)) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -549,7 +550,8 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// missing returns why a node of the session is not in the database.
+// missing returns the error for a node of this session that is not in the
+// database: the session or only the node is gone.
 func (s *session) missing(ctx context.Context) error {
 	var alive bool
 	_, err := s.db.row(ctx, sqlAlive, []any{&alive}, s.presence.id)
@@ -559,7 +561,7 @@ func (s *session) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// change runs a transaction that removes or replaces node p, then wakes the
+// change runs a transaction that removes or renames node p, then wakes the
 // sessions that wait for p.
 func (s *session) change(ctx context.Context, what, queue string, p driver.Place, f func(context.Context) error) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {

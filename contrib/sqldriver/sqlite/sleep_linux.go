@@ -9,5 +9,5 @@ import (
 // take longer in an otherwise idle process.
 func sleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
-	_ = syscall.Nanosleep(&t, nil) // a signal only ends the sleep early
+	_ = syscall.Nanosleep(&t, nil) // a signal at worst ends the sleep early
 }

@@ -21,7 +21,8 @@ func defaultFile() (string, error) {
 	return filepath.Join(dir, "locks.db"), nil
 }
 
-// stateDirectory returns where programs of this user keep their state.
+// stateDirectory returns the directory in which this user's programs keep their
+// state.
 func stateDirectory() (string, error) {
 	switch runtime.GOOS {
 	case "darwin", "ios":

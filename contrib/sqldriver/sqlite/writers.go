@@ -26,8 +26,8 @@ func newWriters() *writers {
 	return &writers{outer: make(chan struct{}, 1), inner: make(chan struct{}, 1)}
 }
 
-// queues holds the writers of each file opened by this process. Its small
-// entries are never removed.
+// queues holds the writers of each file opened by this process. Entries are
+// small and never removed.
 var queues struct {
 	sync.Mutex
 	of map[string]*writers
@@ -48,7 +48,7 @@ func writersOf(path string) *writers {
 }
 
 // enter waits until the transaction may begin. The caller must call leave after
-// it.
+// the transaction.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -65,7 +65,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take waits for room in a channel; leave makes room again.
+// take waits for room in the channel place. leave makes that room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

@@ -39,9 +39,9 @@ func TestAHeartbeatGoesAheadOfTransactionsThatWait(t *testing.T) {
 	})
 }
 
-// While eight sessions write, the heartbeats of a session with a short timeout
-// must still get through. On a slow machine, the test is repeated with longer
-// timeouts.
+// While eight sessions write without pause, the heartbeats of a session with a
+// short timeout must still get through. A slow machine gets more attempts, with
+// longer timeouts.
 func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
 	for timeout := time.Second; !outlivesWriters(t, timeout); timeout *= 2 {
 		require.Less(t, timeout, 10*time.Second, "the session ends")

@@ -28,8 +28,8 @@ func (e refusedError) Is(target error) bool { return target == ErrRefused }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// StatusError returns the error for a status that a function in the database
-// has returned.
+// StatusError returns the error for a status returned by a function in the
+// database.
 func StatusError(status string) error {
 	switch status {
 	case "ok":

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// expireIn schedules a search for expired sessions after d, in place of a
-// pending one.
+// expireIn schedules a search for expired sessions after d, replacing a search
+// already scheduled.
 func (s *Session) expireIn(d time.Duration) {
 	select {
 	case s.looks.expire <- d:
@@ -22,13 +22,13 @@ const expirePause = 2 * time.Second
 func (s *Session) expire() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
-	var search <-chan time.Time // nil if heartbeats are frequent enough
+	var search <-chan time.Time // the fixed interval; nil if heartbeats are frequent enough
 	if s.timeout/8 > expirePause {
 		ticker := time.NewTicker(expirePause)
 		defer ticker.Stop()
 		search = ticker.C
 	}
-	var due <-chan time.Time // nil until a heartbeat has seen a deadline that is near
+	var due <-chan time.Time // the scheduled search; nil until a heartbeat has seen a deadline that is near
 	limit := expirePause
 	for {
 		select {

@@ -10,16 +10,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dyingStore is a store with another session, which dies.
+// dyingStore is a fake store with one other session, which dies during the
+// test.
 type dyingStore struct {
 	polledStore
-	dead   time.Duration // after this time the session can be ended
-	silent int           // number of Expire calls that get no answer
+	dead   time.Duration // time after which the other session has expired
+	silent int           // number of Expire calls that go unanswered
 
 	mu    sync.Mutex
 	began time.Time
 	calls int
-	ended time.Duration // when the session was ended; zero until then
+	ended time.Duration // when the other session was ended; zero until then
 }
 
 func (s *dyingStore) Begin(context.Context, string, time.Duration) error {
@@ -61,8 +62,7 @@ func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
 	time.Sleep(time.Minute)
 }
 
-// The first two requests get no reply before they time out, after two and four
-// seconds.
+// The first two Expire requests time out, after two and four seconds.
 func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,14 +102,14 @@ func TestOnlyAWaiterSearchesBetweenHeartbeats(t *testing.T) {
 	})
 }
 
-// busyStore is a dyingStore with another, live session whose deadline is always
+// busyStore is a dyingStore with a third, live session whose deadline is always
 // some minutes away.
 type busyStore struct{ dyingStore }
 
 func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
 
-// The other session dies soon after the first heartbeat and before the deadline
-// which that heartbeat has reported.
+// The other session dies soon after the first heartbeat, and before the
+// earliest deadline that this heartbeat reports.
 func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{dyingStore{dead: 8 * time.Minute}}

@@ -13,10 +13,9 @@ import (
 )
 
 // Bounds for the interval at which a waiting session polls its queues. The
-// interval grows from shortestLook to longestLook, as an eighth of the time
-// since the last change, so that polling delays a wait by an eighth at most. It
-// is also at least twice the duration of the last poll, to spare a busy
-// database.
+// interval is an eighth of the time since the last change, so that polling
+// prolongs a wait by an eighth at most. It is also at least twice the duration
+// of the last poll, to spare a busy database.
 const (
 	shortestLook = 2 * time.Millisecond
 	longestLook  = 250 * time.Millisecond
@@ -37,7 +36,7 @@ func (l *looks) init() {
 	l.known = make(map[string]Snapshot)
 }
 
-// wake makes the next poll come soon.
+// wake schedules the next poll soon.
 func (l *looks) wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -45,7 +44,7 @@ func (l *looks) wake() {
 	}
 }
 
-// countQueueWatch counts a watch of a whole queue until it is stopped.
+// countQueueWatch counts a watch of a whole queue as open until it is stopped.
 func (l *looks) countQueueWatch(w driver.Watch) driver.Watch {
 	l.queues.Add(1)
 	l.wake()
@@ -93,9 +92,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next poll. While the store sends notices for
-// every watch, that is a quarter of the session timeout, in case a notice is
-// lost.
+// pause returns the time until the next poll. That is polling, unless the store
+// sends notices for every watch: then a quarter of the session timeout
+// suffices, in case a notice is lost.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
@@ -123,7 +122,8 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt reads one queue on behalf of a call.
+// lookAt reads one queue for a caller, which takes one of the spare
+// connections.
 func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
 	err = s.spare(ctx, func(ctx context.Context) error {
 		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))

@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// polledStore is a store without notices. Each queue has the nodes 1 and 2.
+// polledStore is a fake store without notices. Each of its queues has the nodes
+// 1 and 2.
 type polledStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -41,14 +42,14 @@ func (s *polledStore) Look(_ context.Context, _ string, known map[string]int64) 
 	return found, nil
 }
 
-// change changes the versions of all queues but not their nodes.
+// change raises the versions of all queues but keeps their nodes.
 func (s *polledStore) change() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 }
 
-// take returns the calls of Look since the last take.
+// take returns the calls of Look since take was last called.
 func (s *polledStore) take() (looks []lookedAt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ type notice struct {
 	why  driver.Cause
 }
 
-// record keeps the notices of a queue until done is called. It is a no-op if
+// record collects the notices of a queue until done is called. It is a no-op if
 // line is zero, because the store then sends no notices.
 func (n *notices) record(queue string, line uint64) (done func()) {
 	if line == 0 {
@@ -51,15 +51,15 @@ func (n *notices) record(queue string, line uint64) (done func()) {
 	}
 }
 
-// listen subscribes to the store's notices, if it has any. When they cease, the
-// session returns to polling at once.
+// listen registers for the store's notices, if the store sends any. When they
+// cease, the session falls back to polling at once.
 func (s *Session) listen() {
 	if l, ok := s.store.(Listener); ok {
 		l.Notify(s.gone, s.endWatches, s.looks.wake)
 	}
 }
 
-// gone tells the watches that a node has gone from a queue.
+// gone tells the watches of a queue that a node was removed.
 func (s *Session) gone(queue, name string, why driver.Cause) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why}
@@ -82,8 +82,8 @@ func (s *Session) endWatches() {
 	}
 }
 
-// line returns a number that changes when notices of the queue may have been
-// lost. It is zero if there are no notices.
+// line identifies the connection on which notices of the queue arrive. It
+// changes when notices may have been lost, and is zero if there are none.
 func (s *Session) line(queue string) uint64 {
 	if l, ok := s.store.(Listener); ok {
 		return l.Line(queue)
@@ -91,8 +91,8 @@ func (s *Session) line(queue string) uint64 {
 	return 0
 }
 
-// armCreated arms the watch of a Create. It needs no request if no notice was
-// lost, that is, if line, read before the Create, is still current.
+// armCreated arms the watch for a node just created. It needs no request if no
+// notice was lost, that is, if line, read before the Create, is still current.
 func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -111,8 +111,8 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	return w
 }
 
-// armRecorded arms a watch and passes it the notices recorded since the Create
-// began.
+// armRecorded arms a watch and replays to it the notices recorded since the
+// Create began.
 func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead driver.Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()

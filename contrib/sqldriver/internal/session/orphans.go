@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// orphans holds the data of nodes whose Create got no answer and may yet take
-// effect.
+// orphans holds the data of nodes whose Create was not answered and may yet
+// take effect.
 type orphans struct {
 	mu      sync.Mutex
 	data    [][]byte
@@ -30,7 +30,7 @@ func (s *Session) orphan(data []byte) {
 	}
 }
 
-// cancelPause is the time between two attempts to remove orphans.
+// cancelPause is the time between two attempts to remove an orphan.
 const cancelPause = 50 * time.Millisecond
 
 // removeOrphans removes the orphans one at a time. After a failure it goes on

@@ -27,7 +27,7 @@ type Pool struct {
 	shared *sql.DB // nil if the session has its own
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
-	slots  chan struct{} // limits callers' requests; background requests need no slot
+	slots  chan struct{} // limits requests made for callers; background requests need no slot
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -90,8 +90,8 @@ func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": "
 
 func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
-// ifBusy reduces err to its [BusyError], if it has one, because what wraps it
-// only repeats that a context has ended. If that was not the caller's, the
+// ifBusy unwraps the [BusyError] in err, if any, because what wraps it only
+// repeats that a context has ended. If ctx, the caller's, has not ended, the
 // result does not match the cause.
 func ifBusy(ctx context.Context, err error) error {
 	busy := new(BusyError)
@@ -104,8 +104,9 @@ func ifBusy(ctx context.Context, err error) error {
 	return busy
 }
 
-// Busy returns a [BusyError] if err is that of a context and all connections of
-// the program's *sql.DB are in use. It returns any other err as it is.
+// Busy returns a [BusyError] if err says that a context ended and all
+// connections of the program's *sql.DB are in use. It returns any other err
+// unchanged.
 func (p *Pool) Busy(err error) error {
 	if p.shared == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
@@ -118,7 +119,7 @@ func (p *Pool) Busy(err error) error {
 		"or allow more with SetMaxOpenConns", s.MaxOpenConnections), err}
 }
 
-// Enter waits for a slot, which leave frees. It implements [Store.Enter].
+// Enter waits for a slot; leave returns it. It implements [Store.Enter].
 func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -140,7 +141,7 @@ func (p *Pool) CloseSilent(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for range db.Stats().Idle {
-		all.Go(func() { // concurrently, so that each takes another connection
+		all.Go(func() { // concurrent pings, so that each takes another connection
 			if conn, err := db.Conn(ctx); err == nil {
 				_ = conn.PingContext(ctx) // closes the connection if there is no answer
 				_ = conn.Close()

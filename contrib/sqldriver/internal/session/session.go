@@ -36,7 +36,7 @@ type Session struct {
 	mu      sync.Mutex
 	doubts  map[int64]bool // tokens of nodes that an unanswered Delete may have removed
 	closing sync.Mutex     // held during Close
-	closed  bool           // the database has ended the session
+	closed  bool           // true once the database has ended the session
 }
 
 var (
@@ -55,7 +55,7 @@ var (
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
-	s.ended, _ = s.lease.Context() // freed at the end of the lease
+	s.ended, _ = s.lease.Context() // the cancel function is called when the lease ends
 	s.generation.Store(1)
 	s.looks.init()
 	s.listen()
@@ -65,7 +65,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
 	}
 	err = ifBusy(ctx, err)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // a timeout of the driver, not the caller's deadline
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // the driver's timeout, not the caller's deadline
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 	}
 	if err != nil {
@@ -80,8 +80,8 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	return s, nil
 }
 
-// beat sends a heartbeat. If it gets no reply, a firewall may have dropped the
-// open connections, so beat closes the silent ones before the next heartbeats
+// beat sends a heartbeat. If it is not answered, a firewall may have dropped
+// the open connections, so beat closes the silent ones before later heartbeats
 // pick them.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
@@ -125,7 +125,7 @@ func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	return true
 }
 
-// ask makes a request while the session is alive. It ends the session if the
+// ask makes a request unless the session has ended. It ends the session if the
 // database no longer has it.
 func (s *Session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	ctx, leave, open := s.calls.Enter(ctx)
@@ -183,9 +183,9 @@ func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
-// spare makes a request once the store has a spare connection, so that
-// thousands of requests can't starve the heartbeats. The timeout starts when
-// the request has its connection.
+// spare makes a request on a spare connection, waiting for one if necessary, so
+// that thousands of requests can't starve the heartbeats. The timeout starts
+// when the request has its connection.
 func (s *Session) spare(ctx context.Context, request func(context.Context) error) error {
 	leave, err := s.store.Enter(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Session) spare(ctx context.Context, request func(context.Context) error
 }
 
 // change makes a change with the session's generation. It retries if a
-// concurrent Cancel has raised the generation first.
+// concurrent Cancel raised the generation in between.
 func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
@@ -254,7 +254,7 @@ func unknownOutcome(err error) bool {
 		!errors.Is(err, ErrUnknownSession) && !errors.Is(err, driver.ErrGone)
 }
 
-// contenders returns the nodes that have a sequence number, in order.
+// contenders returns the nodes that have a sequence number, ordered by it.
 func contenders(rows []Row) []driver.Node {
 	nodes := make([]driver.Node, 0, len(rows))
 	for _, r := range rows {
@@ -301,16 +301,16 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// doubt records that an unanswered Delete may have removed the node with the
-// given token.
+// doubt records that an unanswered Delete may have removed the node with this
+// token.
 func (s *Session) doubt(token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubts[token] = true
 }
 
-// doubted reports whether doubt was called with this token before, and forgets
-// the token.
+// doubted reports whether doubt was called with this token, and forgets the
+// token.
 func (s *Session) doubted(token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,13 +397,13 @@ func (s *Session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	if err := s.store.End(ctx, s.id); err != nil {
-		_ = s.store.Close() // End opens connections again if Close is repeated
+		_ = s.store.Close() // End may have reopened connections, if Close is called again
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
 		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.name, err)
 	}
 	s.closed = true
-	_ = s.store.Close() // nothing is lost, because the session has ended
+	_ = s.store.Close() // an error does no harm, because the session has ended
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// quietStore is a store for sessions that make no calls.
+// quietStore is a fake store for a session that only sends heartbeats.
 type quietStore struct{ Store }
 
 func (quietStore) Open(context.Context) error { return nil }
@@ -38,7 +38,7 @@ func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error
 	return nil
 }
 
-// A slow database must not look like a permanent error.
+// If the database is slow to answer, Connect must fail with a temporary error.
 func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	_, err := Connect(t.Context(), "slow", slowStore{}, 10*time.Millisecond)
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) {
@@ -46,7 +46,7 @@ func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	}
 }
 
-// brokenStore fails when asked to end a session.
+// brokenStore is a fake store whose End returns err.
 type brokenStore struct {
 	quietStore
 	err error
@@ -71,7 +71,7 @@ func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// unansweredStore answers no Create, and only every third call of Cancel.
+// unansweredStore answers no Create, and only every third Cancel.
 type unansweredStore struct {
 	quietStore
 	mu      sync.Mutex
@@ -120,7 +120,7 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	})
 }
 
-// smallStore has two spare connections and takes a second for a read.
+// smallStore has two spare connections and takes a second for each read.
 type smallStore struct {
 	quietStore
 	slots chan struct{}
@@ -170,9 +170,9 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-// Callers may take only the spare connections, though the session may use one
-// more to poll. Waiting for a connection must not count towards a request's
-// timeout.
+// Callers may occupy only the spare connections; the session may use one more
+// to poll. The time spent waiting for a connection must not count towards a
+// request's timeout.
 func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &smallStore{slots: make(chan struct{}, 2)}

@@ -18,8 +18,8 @@ func (s *Session) tidy() {
 	}
 }
 
-// tidyOnce removes one batch and reports whether there may be more. It ignores
-// errors, because the next run tries again.
+// tidyOnce removes one batch of rows and reports whether there may be more. It
+// ignores errors, because the next run retries.
 func (s *Session) tidyOnce(ctx context.Context) (more bool) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()

@@ -15,11 +15,11 @@ import (
 // Way is a kind of lock that a benchmark compares with others.
 type Way struct {
 	Name string
-	// Contender sets up one contender; once locks and unlocks.
+	// Contender sets up one contender. Each call of once locks and unlocks.
 	Contender func() (once func() error)
 }
 
-// Dlock returns the Way that uses dlock, with a client for each contender.
+// Dlock returns the Way that uses dlock. Each contender has its own client.
 func Dlock(b *testing.B, driverName, dsn string) Way {
 	return Way{"dlock", func() func() error {
 		client, err := dlock.Open(driverName, dsn)
@@ -85,9 +85,9 @@ func Free(b *testing.B, ways []Way) {
 	}
 }
 
-// Contended measures one lock with eight contenders. It alternates between the
-// ways, a second each. For the median turn, it reports locks per second, the
-// longest wait in milliseconds, and how many times as often the luckiest
+// Contended measures how eight contenders share one lock. It alternates between
+// the ways, a second each. For the median second, it reports locks per second,
+// the longest wait in milliseconds, and how many times as often the luckiest
 // contender got the lock as the unluckiest.
 func Contended(b *testing.B, ways []Way) {
 	const contenders = 8

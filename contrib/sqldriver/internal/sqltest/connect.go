@@ -27,7 +27,7 @@ func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) 
 	return s, err
 }
 
-// Refusal describes the error expected from a refused Connect.
+// Refusal describes the error expected from a Connect that must fail.
 type Refusal struct {
 	Unavailable bool     // whether the error matches [driver.ErrUnavailable]
 	Texts       []string // texts that the error must contain

@@ -10,15 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// table is the example table of docs/use/guarantees.md, which uses fencing
-// tokens.
+// table runs the statements on fencing tokens in docs/use/guarantees.md, which
+// use an example table.
 type table struct {
 	*testing.T
 	db         *sql.DB
 	statements []string
 }
 
-// fencing returns the SQL statements of the page, without comments.
+// fencing returns the SQL statements in docs/use/guarantees.md, without
+// comments.
 func fencing(t *testing.T) (statements []string) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "use", "guarantees.md"))
 	require.NoError(t, err)
@@ -36,8 +37,8 @@ func fencing(t *testing.T) (statements []string) {
 	return strings.SplitAfter(strings.Join(statements, ""), ";")
 }
 
-// statement returns the only statement of the page that starts with begins,
-// after making the replacements.
+// statement returns the only statement of the page that starts with begins.
+// replace holds pairs of words to replace and their replacements.
 func (t table) statement(begins string, replace ...string) (found string) {
 	t.Helper()
 	for _, s := range t.statements {

@@ -22,9 +22,9 @@ type Holders struct {
 	grants atomic.Int64 // number of times that Work has returned
 }
 
-// Work holds the lock for two milliseconds, or until it is lost. It checks that
-// nobody else holds the lock and that the token has risen. A holder that has
-// lost its lock does not count.
+// Work holds the lock l for two milliseconds, or until it is lost. It fails the
+// test if somebody else holds the lock or the token has not risen. A holder
+// that has lost its lock does not count.
 func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	defer h.grants.Add(1)
 	if !h.enter(t, l) {
@@ -41,7 +41,7 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// enter makes l the holder, or returns false if l is lost.
+// enter records l as the holder. It returns false if l is lost.
 func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,8 @@ func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	return true
 }
 
-// Unlock releases the lock and checks the error. It ignores errors of a slow
-// machine that has exceeded the timeout of 2 s.
+// Unlock releases the lock and fails the test on an error, unless a slow
+// machine exceeded the timeout of 2 s.
 func Unlock(t testing.TB, l *dlock.Lock) {
 	t.Helper()
 	began := time.Now()
@@ -105,8 +105,8 @@ type Server interface {
 	Restart()
 }
 
-// KilledUnderLoad kills the server repeatedly while four sessions lock, and
-// checks the locks with [Holders].
+// KilledUnderLoad kills and restarts the server repeatedly while four sessions
+// lock and unlock, and checks with [Holders] that the lock has one holder.
 func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 	t.Helper()
 	var holders Holders
@@ -139,8 +139,8 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 	holders.Await(t, 20)
 }
 
-// SaysWhyItEnded checks that a lock lost because the server was killed reports
-// that reason.
+// SaysWhyItEnded checks that the error of a lost lock names the cause, a killed
+// server.
 func SaysWhyItEnded(t testing.TB, server Server, driverName, dsn string) {
 	t.Helper()
 	client, err := dlock.Open(driverName, dsn)

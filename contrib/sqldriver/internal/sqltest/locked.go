@@ -15,7 +15,8 @@ import (
 type DeadSessions struct {
 	Connector driver.Connector
 	Timeout   time.Duration // of the sessions
-	// CutOff disconnects a session of the connector from the server.
+	// CutOff disconnects a session of the connector from the server until heal
+	// is called.
 	CutOff func(s driver.Session) (heal func())
 	// Lock locks the rows of the queue "locked" until free is called, as an
 	// operator's transaction might.
@@ -24,9 +25,9 @@ type DeadSessions struct {
 	Session func(s driver.Session) *session.Session
 }
 
-// LockedRows checks that locked rows of one dead session don't affect others.
-// The locks of a second dead session must become free at once; the first keeps
-// all of its locks until its rows are free.
+// LockedRows checks that locked rows of one dead session don't affect other
+// sessions. The locks of a second dead session must become free at once; the
+// first keeps all of its locks until its rows are unlocked.
 func LockedRows(t *testing.T, d DeadSessions) {
 	within, cancel := context.WithTimeout(t.Context(), 20*d.Timeout)
 	defer cancel()

@@ -21,11 +21,12 @@ type Requests struct {
 	interceptor   atomic.Pointer[sender]
 }
 
-// A sender sends a request with the given store, or pretends to.
+// A sender handles one request: it sends it to the given store by calling send,
+// or only pretends to.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Intercepted wraps st. The session must begin with the returned store, so that
-// its requests can be intercepted.
+// Intercepted wraps st, so that the returned Requests can intercept its
+// requests. The session must be begun with the returned store.
 func Intercepted(st session.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
 	if l, ok := st.(session.Listener); ok {
@@ -37,8 +38,8 @@ func Intercepted(st session.Store) (*Requests, session.Store) {
 	return r, r
 }
 
-// Intercept makes each later request call f, which may call send to send it.
-// method is a method name of [session.Store].
+// Intercept makes each later request call f in its place. f may call send to
+// send the request. method is a method name of [session.Store].
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
 	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.Store) })
@@ -62,7 +63,8 @@ func (r *Requests) interceptNext(op faults.Op, f sender) {
 
 var errLost = fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
 
-// Lose loses the next request for op or, if reply is true, only its reply.
+// Lose loses the next request for op or, if reply is true, delivers it and
+// loses only its reply.
 func (r *Requests) Lose(op faults.Op, reply bool) {
 	r.interceptNext(op, func(ctx context.Context, _ string, send func(context.Context, session.Store) error) error {
 		if reply {
@@ -101,8 +103,8 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 	return send(ctx, r.Store)
 }
 
-// ask is like request but returns a result. It leaves the result alone while
-// the request is held.
+// ask is like request but returns a result. After an error it returns the zero
+// value, because a held request may still write its result.
 func ask[T any](ctx context.Context, r *Requests, method string, send func(context.Context, session.Store) (T, error)) (T, error) {
 	var result T
 	err := r.request(ctx, method, func(ctx context.Context, st session.Store) (err error) {
@@ -159,7 +161,8 @@ func (r *Requests) Look(ctx context.Context, id string, known map[string]int64) 
 	})
 }
 
-// Counter checks that each request takes one round trip.
+// Counter counts the requests of a session and checks that each takes one round
+// trip.
 type Counter struct {
 	RoundTrips func() int // round trips of the session so far
 
@@ -168,7 +171,7 @@ type Counter struct {
 	before int            // round trips until Reset
 }
 
-// Count counts and sends a request. Pass it to [Requests.Intercept].
+// Count counts a request and sends it. Pass it to [Requests.Intercept].
 func (c *Counter) Count(ctx context.Context, method string, send func(context.Context) error) error {
 	c.mu.Lock()
 	if c.sent == nil {
@@ -179,7 +182,7 @@ func (c *Counter) Count(ctx context.Context, method string, send func(context.Co
 	return send(ctx)
 }
 
-// Reset makes Expect ignore earlier requests and round trips.
+// Reset forgets the requests and round trips counted so far.
 func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

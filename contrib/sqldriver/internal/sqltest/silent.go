@@ -26,16 +26,17 @@ type Silence struct {
 	conns []*silentConn // guarded by mu
 }
 
-// Begin silences the next connection that sends the first text: nothing from
-// this text on reaches the server. The same then happens with each further
-// text. Other connections keep working.
+// Begin makes the next connection that sends the first text fall silent:
+// nothing from this text on reaches the server. The same then happens with each
+// further text. Other connections keep working.
 func (s *Silence) Begin(texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.texts = texts
 }
 
-// begins reports whether sending b silences a connection.
+// begins reports whether b contains the text that makes its connection fall
+// silent, see Begin.
 func (s *Silence) begins(b []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +53,8 @@ func (s *Silence) left() int {
 	return len(s.texts)
 }
 
-// forget silences all connections if there are at least n, and reports whether
-// it did.
+// forget makes all connections fall silent if there are at least n, and reports
+// whether it did so.
 func (s *Silence) forget(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ type silentConn struct {
 	silent  atomic.Bool
 }
 
-// Write pretends to send if the connection is silent.
+// Write discards b if the connection is silent, but reports success.
 func (c *silentConn) Write(b []byte) (int, error) {
 	if c.silence.begins(b) {
 		c.silent.Store(true)
@@ -96,11 +97,12 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Connecting returns a [session.Session] whose connections silence can disturb.
+// Connecting connects a [session.Session] whose connections silence can make
+// fall silent.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
-// SilentConnection checks that requests on a silent connection end, even
-// without a deadline. sent returns a name as encoded in a request.
+// SilentConnection checks that requests on a connection that falls silent
+// return, even without a deadline. sent returns a name as encoded in a request.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
 	silentBackground(t, connect, sent)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -182,7 +184,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 }
 
 // silentBackground checks that the background requests Expire and Cancel are
-// retried on another connection.
+// retried on another connection if theirs falls silent.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
 		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
@@ -246,11 +248,11 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 	select {
 	case <-s.Done():
 		t.Errorf("the session has ended: %v", s.Err())
-	case <-time.After(s.(driver.Describer).Describe().Timeout): // its heartbeats have used new connections
+	case <-time.After(s.(driver.Describer).Describe().Timeout): // by now, heartbeats have used new connections
 	}
 }
 
-// Dial connects to a server.
+// Dial opens a network connection to a server.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // SilentServer checks that Connect names the address of a server that accepts
@@ -275,7 +277,7 @@ func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, d
 	}))
 }
 
-// waitingConn calls a function when the client starts waiting for the server.
+// waitingConn calls waits when the client starts waiting for a reply.
 type waitingConn struct {
 	net.Conn
 	waits func()
@@ -286,7 +288,7 @@ func (c waitingConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// SilentConnect checks that Connect ends, even without a deadline, if the
+// SilentConnect checks that Connect returns, even without a deadline, if the
 // server accepts connections but sends nothing. connect must use dial.
 func SilentConnect(t *testing.T, connect func(ctx context.Context, dial Dial) error) {
 	t.Helper()

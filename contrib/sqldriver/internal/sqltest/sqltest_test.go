@@ -27,7 +27,7 @@ func (r *recorder) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// expect checks that a helper reports one error that contains want, or none if
+// expect checks that helper reports one error, which contains want, or none if
 // want is empty.
 func expect(t *testing.T, want string, helper func(t testing.TB)) {
 	t.Helper()
@@ -103,7 +103,7 @@ func TestHoldersSeeASecondHolderAndATokenThatDoesNotRise(t *testing.T) {
 	if err := other.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	h.holder, h.last = other, 0 // still at work, but not a holder any more
+	h.holder, h.last = other, 0 // other's Work has not ended, but its lock was released
 	expect(t, "", func(r testing.TB) { h.Work(r, second) })
 	if err := second.Unlock(); err != nil {
 		t.Fatal(err)
