@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Operations of a client, for [testenv.Proxy.Counts]: the types of PostgreSQL's
-// messages. The server answers each Sync and each Query with one ReadyForQuery.
-// So the counts of OpSync and OpQuery together are the number of round trips.
+// Operations for [testenv.Proxy.Counts]: the types of the client's PostgreSQL
+// messages. The server answers each Sync and each Query with one ReadyForQuery,
+// so the sum of the counts of OpSync and OpQuery is the number of round trips.
 const (
 	OpSync  = int32('S')
 	OpQuery = int32('Q')
@@ -22,19 +22,19 @@ func Protocol() (requests, replies testenv.FrameReader) {
 	return func(r io.Reader) (testenv.Frame, error) {
 		if !began {
 			frame, err := readMessage(r, 0)
-			began = len(frame.Bytes) > 8 // a message of 8 bytes only asks for encryption
+			began = len(frame.Bytes) > 8 // a message of 8 bytes asks only for encryption
 			return frame, err
 		}
 		return readMessage(r, 1)
 	}, testenv.ReadBytes
 }
 
-// maxMessage is longer than any message of a test. A greater length means
-// another protocol, such as TLS.
+// maxMessage is the maximum length of a message, in bytes. A greater length
+// means that the client speaks another protocol, such as TLS.
 const maxMessage = 16 << 20
 
-// readMessage reads a message, which begins with a type of typeSize bytes and
-// its length in four bytes.
+// readMessage reads one message: a type of typeSize bytes, a length of four
+// bytes, and the content.
 func readMessage(r io.Reader, typeSize int) (testenv.Frame, error) {
 	head := make([]byte, typeSize+4)
 	if n, err := io.ReadFull(r, head); err != nil {

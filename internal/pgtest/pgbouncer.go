@@ -14,8 +14,8 @@ import (
 )
 
 // Pgbouncer starts PgBouncer in front of the server and returns its address. It
-// pools transactions over at most the given number of server connections. It is
-// killed when the test ends.
+// pools transactions over at most connections server connections. It is killed
+// when the test ends.
 func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The superuser of every server.
+// Credentials of the superuser of every server.
 const (
 	superuser = "dlock"
 	password  = "correct-horse"
@@ -49,8 +49,8 @@ func WithClock() Option {
 	return func(s *settings) { s.clock = true }
 }
 
-// process is a server that does not depend on a test. Its methods return
-// errors.
+// process is a running server. It is independent of a test, so its methods
+// return errors instead of failing one.
 type process struct {
 	proc    tree
 	account *account
@@ -140,8 +140,8 @@ func (p *process) copy(primary *process, dir string) error {
 }
 
 // scramSecret returns the password as PostgreSQL stores it (RFC 5803), with a
-// single hash iteration. The usual 4096 are slow under the race detector, and
-// tests make many connections.
+// single hash iteration: the usual 4096 are slow under the race detector, and
+// tests open many connections.
 func scramSecret() string {
 	salt := "0123456789abcdef"
 	mac := func(key []byte, text string) []byte {
@@ -184,8 +184,8 @@ func (p *process) command(dir string, s *settings) ([]string, error) {
 	return p.account.command(args...), nil
 }
 
-// copyTLS copies the certificate, because PostgreSQL refuses a key that belongs
-// to another user.
+// copyTLS copies the certificate and key, because PostgreSQL refuses a key that
+// belongs to another user.
 func (p *process) copyTLS(dir string, pair *testenv.Pair) error {
 	for from, to := range map[string]string{pair.Cert: "server.crt", pair.Key: "server.key"} {
 		text, err := os.ReadFile(from)
@@ -215,8 +215,9 @@ func (p *process) launch() error {
 	})
 }
 
-// ready reads postmaster.pid, whose first line is the process ID and whose
-// eighth is the state.
+// ready reports whether the server accepts connections. It reads
+// postmaster.pid, whose first line is the process ID and whose eighth is the
+// state.
 func (p *process) ready() bool {
 	text, err := os.ReadFile(filepath.Join(p.data, "postmaster.pid"))
 	lines := strings.Split(string(text), "\n")

@@ -54,7 +54,7 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// startProcess starts a server, with another port if one was taken.
+// startProcess starts a server, retrying with another port if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
@@ -71,12 +71,12 @@ func startProcess(opts []Option) (*process, error) {
 
 var shared testenv.Shared[*process]
 
-// Shared returns the server shared by all tests of a binary, and starts it on
-// the first call. Each test must use its own schema (see [Server.Schema]) and
-// must not stop the server.
+// Shared returns the server shared by all tests of a binary. The first call
+// starts it. Each test must use its own schema (see [Server.Schema]) and must
+// not stop the server.
 //
 // The server ends with the test binary. If TestMain calls [Main], the binary
-// waits for that.
+// waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -94,8 +94,8 @@ func Main(m *testing.M) int {
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// DSN returns a URL by which the superuser reaches the database. params are
-// added to it, such as "schema=t1".
+// DSN returns a URL for the database, with the superuser. params are appended
+// to it, such as "schema=t1".
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
 // DSNAt is like DSN for another address, such as that of a proxy.

@@ -20,7 +20,8 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
 }
 
-// A server refuses to start while a process of its killed predecessor is left.
+// A server refuses to start while a child process of its killed predecessor is
+// still running.
 func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
 	s := Start(t)
 	rest := children(s.proc.Pid())
@@ -53,8 +54,8 @@ func TestAStandbyFollowsAndCanBePromoted(t *testing.T) {
 	standby.SQL(t, "INSERT INTO followed VALUES (1)")
 }
 
-// In a container processes may have the parent 0, which is also the pid of a
-// server that is down.
+// In a container, processes may have the parent 0, which is also the Pid of a
+// server that is down. They must not be taken for its children.
 func TestAServerThatDoesNotRunHasNoProcesses(t *testing.T) {
 	require.Empty(t, children(0))
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// tree is a server's first process with its child processes, which serve the
-// clients.
+// tree is a running server: its first process, and the child processes that
+// serve clients.
 type tree struct {
 	*testenv.Process
 	addr string
 }
 
-// Kill kills all processes with SIGKILL and waits until the port is closed. It
-// first pauses the parent, so that it starts no more children.
+// Kill kills all processes of the server with SIGKILL and waits until the port
+// is closed. It pauses the parent first, so that it starts no more children.
 func (t tree) Kill() error {
 	_ = t.Process.Pause() // fails if the process has ended
 	rest := children(t.Pid())
@@ -77,7 +77,7 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// awaitSilence waits until nothing listens on the server's port.
+// awaitSilence waits until no process listens on the server's port.
 func (t tree) awaitSilence() error {
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", t.addr, time.Second)

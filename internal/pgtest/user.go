@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// account is the user that runs a server, because PostgreSQL refuses to run as
-// root. Nil means the current user.
+// account is the operating system user that runs a server, because PostgreSQL
+// refuses to run as root. Nil means the current user.
 type account struct{ uid, gid int }
 
 func serverAccount() (*account, error) {
@@ -36,7 +36,7 @@ func (a *account) command(args ...string) []string {
 	return append([]string{"setpriv", "--reuid=" + uid, "--regid=" + gid, "--clear-groups", "--"}, args...)
 }
 
-// own makes the account the owner of a directory and everything in it.
+// own makes the account the owner of a directory and all files in it.
 func (a *account) own(dir string) error {
 	if a == nil {
 		return nil

@@ -161,7 +161,7 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 }
 
 // endsWithItsContext requires that call returns soon after its context has
-// timed out. It tries several times.
+// timed out, in most of several tries.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration

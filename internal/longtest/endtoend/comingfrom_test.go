@@ -113,7 +113,6 @@ type comparison struct {
 	clients []*dlock.Client
 }
 
-// lockForeign acquires the other library's lock.
 func (d comparison) lockForeign() (node string, release func()) {
 	d.Helper()
 	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
@@ -125,8 +124,9 @@ func (d comparison) lockForeign() (node string, release func()) {
 	return nodes[0], func() { d.theirs.release(id) }
 }
 
-// contendOwn returns what Lock or RLock does while another library holds the
-// lock. A call that waits must be granted the lock after its release.
+// contendOwn returns the outcome of Lock or RLock while another library holds
+// the lock. A call that waits must be granted the lock after the library's
+// release.
 func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
@@ -153,8 +153,8 @@ func (k *contender) over() bool {
 	}
 }
 
-// try returns what TryLock or TryRLock does while another library holds the
-// lock.
+// try returns the outcome of TryLock or TryRLock while another library holds
+// the lock.
 func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
 	d.Helper()
 	_, release := d.lockForeign()
@@ -168,8 +168,9 @@ func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, 
 	return enters
 }
 
-// contendForeign returns what the other library does while dlock holds the
-// lock. If it waits, it must be granted the lock after Unlock.
+// contendForeign returns the outcome of the other library's lock call while
+// dlock holds the lock. A call that waits must be granted the lock after
+// Unlock.
 func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()
@@ -204,8 +205,8 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	return fails
 }
 
-// watchedByAnother reports whether another session than the node's own watches
-// it, which means that somebody waits.
+// watchedByAnother reports whether a session other than the node's own watches
+// the node, which means that a contender waits for it.
 func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ZooKeeper deletes an empty queue after a while, which is a container node.
-// The next lock must recreate it.
+// A queue is a container node, which ZooKeeper deletes some time after the
+// queue became empty. The next lock must recreate it.
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))

@@ -11,12 +11,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift bounds how long a lock may be held while requests are counted. After
-// 300 ms a holder watches its own node, which costs a request.
+// swift bounds how long a lock may be held while requests are counted, because
+// after 300 ms a holder watches its own node, which costs a request.
 const swift = 200 * time.Millisecond
 
-// swiftly repeats f until it held each lock for less than swift. On a busy
-// machine that may take several attempts.
+// swiftly repeats f, which returns the longest time that it held a lock, until
+// that is less than swift. On a busy machine that may take several attempts.
 func (w *fixture) swiftly(f func() (longest time.Duration)) {
 	w.Helper()
 	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
@@ -115,7 +115,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
-	w.unlock(waiting.granted()) // teaches the client the queue and its ACL
+	w.unlock(waiting.granted()) // so that the client knows the queue and its ACL
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
@@ -151,7 +151,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 		require.NoError(t, err)
 		w.unlock(lock)
 	}
-	turn() // teaches the client the queue
+	turn() // so that the client knows the queue
 	w.swiftly(func() time.Duration {
 		began := time.Now()
 		cost := spent(t, proxy, func() {
@@ -213,8 +213,8 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// Most allocations belong to go-zookeeper: 46 for the two requests of a free
-// lock.
+// A free lock must not allocate much more than go-zookeeper does, which takes
+// 46 allocations for the two requests.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")

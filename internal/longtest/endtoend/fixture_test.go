@@ -122,8 +122,8 @@ func (w *fixture) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// requirePrompt requires a median below limit. It tolerates outliers of up to 5
-// s, because the machine may be busy.
+// requirePrompt requires that the median of took is below limit. It tolerates
+// outliers of up to 5 s, because the machine may be busy.
 func requirePrompt(t testing.TB, limit time.Duration, took []time.Duration) {
 	t.Helper()
 	slices.Sort(took)
@@ -181,7 +181,7 @@ func (w *fixture) expire(p *zktest.Proxy) {
 	require.NoError(w, zktest.Expire(w.server.Addr(), last.ID, last.Passwd))
 }
 
-// ids returns the IDs of all sessions seen by the proxy.
+// ids returns the IDs of all sessions that have used the proxy.
 func ids(p *zktest.Proxy) map[int64]bool {
 	seen := make(map[int64]bool)
 	for _, s := range p.Sessions() {
@@ -353,8 +353,8 @@ func (e *errs) none(t testing.TB) {
 	require.NoError(t, errors.Join(e.all...))
 }
 
-// referee counts the holders of a lock. It reports conflicting holders, and
-// exclusive tokens that do not increase.
+// referee counts the simultaneous holders of a lock. It reports conflicting
+// holders, and exclusive tokens that do not increase.
 type referee struct {
 	errs
 	state     sync.Mutex

@@ -96,8 +96,8 @@ func startManyGoroutines() {
 const timedOutCalls = 500
 
 // timedOut makes many calls time out behind a holder, and returns how many of
-// them had queued. Unless onlyReaders is set, half of them are writers, which
-// also wait for each other.
+// them had a node in the queue. Unless onlyReaders is set, half of them are
+// writers, which also wait for each other.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var (
@@ -204,7 +204,8 @@ func TestWhenTheSessionOfAWaiterInTheMiddleEndsNoWaiterIsGrantedEarly(t *testing
 	w.unlock(last.granted())
 }
 
-// The driver keeps at most 16 idle goroutines, which once carried requests.
+// A waiter must need no goroutine but its caller's. The driver itself may keep
+// up to 16 idle goroutines.
 func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 	const n, spare = 1000, 16 + 4
 	w := newFixture(t)

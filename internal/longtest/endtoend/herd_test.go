@@ -17,8 +17,8 @@ type waitingWriters struct {
 	queued []*contender
 }
 
-// queueWriters queues n writers one by one. clients(0) is for the holder, and
-// the others are for the writers.
+// queueWriters makes n writers wait in the queue, one by one. clients(0) is the
+// client of the holder, and clients(1) to clients(n) are those of the writers.
 func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *waitingWriters {
 	w.Helper()
 	l := &waitingWriters{w: w, held: w.lock(clients(0)).granted()}
@@ -33,8 +33,8 @@ func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ..
 }
 
 // handOver passes the lock through all writers and returns the average number
-// of requests per writer. With settle set, it lets all waiters notice each
-// release before the next.
+// of requests per writer. If settle is set, it waits after each release until
+// all waiters know of it.
 func (l *waitingWriters) handOver(settle bool) float64 {
 	l.w.Helper()
 	before := l.w.server.Requests(l.w)
@@ -54,7 +54,8 @@ func (l *waitingWriters) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the server has at least more watches than before.
+// watched waits until the server has more watches than before, by the given
+// number.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },

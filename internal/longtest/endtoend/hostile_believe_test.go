@@ -80,7 +80,7 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 			require.NoError(t, err)
 			dsn := strings.Replace(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), "zk://", "zk://"+alice+"@", 1)
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
-			first := w.lock(waiter).granted() // teaches both clients the queue
+			first := w.lock(waiter).granted() // so that both clients know the queue
 			behind := w.lock(holder)
 			behind.waitsBehind(first.Node())
 			w.unlock(first)

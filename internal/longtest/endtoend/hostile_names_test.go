@@ -61,7 +61,7 @@ const (
 
 var long = strings.Repeat("x", 300_000)
 
-// unsequenced are names that ZooKeeper accepts but no contender uses.
+// unsequenced lists node names that ZooKeeper accepts but no contender uses.
 var unsequenced = []string{
 	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "000000000", "lock", "%", "x-W-0000000001-", "...", "x-W-0000000001~", "0000000001~~",
 	"x-W-00000000\uff10\uff11", "x-W-1000000000000000000x",
@@ -305,8 +305,8 @@ func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Any client can write any name, so only the session of a node tells whose it
-// is.
+// Any client can create a node with any name, so only the session that owns a
+// node tells whose it is.
 func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")

@@ -34,7 +34,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// passwords contain characters that need escaping, and a word to search for.
+// passwords lists test passwords. They contain characters that need escaping,
+// and a word to search for.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
 // forms returns, by description, every text that would reveal a password:
@@ -65,7 +66,7 @@ func percent(s string) string {
 	return b.String()
 }
 
-// recorder collects everything that a program might print, to search it for
+// recorder collects everything that a program might print, and searches it for
 // passwords.
 type recorder struct {
 	t     testing.TB
@@ -150,7 +151,7 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 }
 
 // captureLog redirects the default loggers of go-zookeeper and the standard
-// library.
+// library to a buffer.
 func captureLog(t *testing.T) *sharedBuffer {
 	var said sharedBuffer
 	before, logger, std := log.Writer(), zk.DefaultLogger, slog.Default()
@@ -183,8 +184,8 @@ func traceTo(e *recorder) *dlock.Trace {
 	}
 }
 
-// useInEveryWay uses a client while its connection and session fail. The values
-// that it returns must be printed later, when no goroutine uses them.
+// useInEveryWay calls a client's methods while its connection and session fail.
+// The returned values must be printed later, when no goroutine uses them.
 func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")
@@ -244,7 +245,7 @@ func (w *fixture) recordStore(e *recorder) {
 	}
 }
 
-// fails provokes errors that occur before there is a session.
+// fails provokes errors that occur before there is a session, and records them.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
@@ -290,7 +291,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
 		}
 	}
-	// Delete, double or replace each byte in turn.
+	// Mutate the good name: delete, double or replace each byte in turn.
 	for i := range len(good) {
 		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
 			for _, name := range []string{"zk", "mem"} {
@@ -413,13 +414,14 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether reach skips a type. Such values belong to the test or
-// another library and are guarded by locks that reach does not take.
+// foreign reports whether reach skips values of a type, because they belong to
+// the test or another library and are guarded by locks that reach does not
+// take.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// Without this test the others might pass because the recorder finds nothing.
+// Without this test, other tests might pass because the recorder finds nothing.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {
@@ -439,8 +441,8 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// listener is a testing.TB that records failures, so that a test can expect
-// one.
+// listener is a testing.TB that records whether a test failed, so that a test
+// can expect a failure.
 type listener struct {
 	testing.TB
 	failed bool

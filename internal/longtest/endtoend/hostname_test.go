@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// nowhere never resolves (RFC 6761).
+// nowhere is a host name that never resolves (RFC 6761).
 const nowhere = "no-such-host.invalid"
 
 func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {

@@ -22,8 +22,8 @@ func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	return began
 }
 
-// cutOffParams make the lease end long before the session, so that there is
-// time to test what lies between.
+// cutOffParams make the lease end long before the session, so that a test has
+// time to check what happens in between.
 const cutOffParams = "session_timeout=20s&lease_margin=9s"
 
 func TestAfterAnOutageTheSameClientLocksAgainRightAfterUnlock(t *testing.T) {

@@ -23,7 +23,7 @@ var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 func loseRequest(p *zktest.Proxy, _ *rand.Rand) <-chan struct{} { return p.LoseRequest(writes) }
 func loseReply(p *zktest.Proxy, _ *rand.Rand) <-chan struct{}   { return p.LoseReply(writes) }
 
-// dropSoon breaks all connections within 4 ms.
+// dropSoon breaks all connections within the next 4 ms.
 func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	hit := make(chan struct{})
 	time.AfterFunc(time.Duration(r.IntN(4000))*time.Microsecond, func() {
@@ -33,15 +33,16 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// moment decides whether a fault comes before Lock or before Unlock.
+// moment decides whether a fault is injected before Lock or before Unlock.
 type moment func(r *rand.Rand) (beforeLock bool)
 
 func beforeLock(*rand.Rand) bool     { return true }
 func beforeUnlock(*rand.Rand) bool   { return false }
 func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
-// lockUnderFaults lets clients use one lock while faults hit them. There must
-// never be two holders, no call may fail, and no node may be left.
+// lockUnderFaults lets clients take and release one lock while meet injects
+// faults. There must never be two holders, no call may fail, and no node may
+// remain.
 func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {
 	w := newFixture(t)
 	ephemerals := w.server.Ephemerals()

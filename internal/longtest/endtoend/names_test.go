@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// These paths must never change, because operators look for them with
+// The paths of locks must never change, because operators look for them with
 // ZooKeeper's own tools.
 func TestWhereTheNodesOfALockAre(t *testing.T) {
 	for lock, path := range map[string]string{

@@ -19,7 +19,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 		w.removeQueue("q")
 		w.made("q")
 	}
-	w.unlock(w.lock(c).granted()) // teaches the client the queue
+	w.unlock(w.lock(c).granted()) // so that the client knows the queue
 	remake()
 	old := w.lock(c).granted()
 	remake()

@@ -200,7 +200,7 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 }
 
 // takenOver returns a lost lock and its successor, whose nodes have the same
-// name. An operator has removed the queue in between, and both clients have the
+// name: an operator has removed the queue in between, and both clients have the
 // same host name.
 func takenOver(t *testing.T) (w *fixture, old, present *dlock.Lock) {
 	w = newFixture(t)
@@ -235,9 +235,9 @@ func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// An Unlock loses its reply, and before the client reconnects another one holds
-// the lock with a node of the same name. The repeated Delete must not remove
-// that node.
+// The reply to an Unlock is lost, and before the client reconnects, another one
+// holds the lock with a node of the same name. The repeated Delete must not
+// remove that node.
 func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -267,8 +267,8 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// Package recipes relies on this: a Delete can be repeated at any time, without
-// the risk that it removes another node of the same name.
+// Package recipes relies on this: a Delete can be repeated at any time without
+// the risk of removing another node of the same name.
 func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
@@ -290,9 +290,9 @@ func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// A transaction replaces the queue by one that has nodes with the same names,
-// but owned by another client. The waiter must not mistake one for its own, but
-// queue again.
+// A transaction replaces the queue by one whose nodes have the same names but
+// are owned by another client. The waiter must not take one of them for its
+// own, but queue again.
 func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	w.unlock(lock)
 }
 
-// A holder is about to watch its node when the queue is recreated with another
+// Just before a holder watches its node, the queue is recreated with another
 // client's node of that name. The holder must notice the loss, and its Unlock
 // must not delete that node.
 func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
@@ -366,7 +366,7 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // teaches the client the queue, so that its next data read is the watch
+			w.unlock(w.lock(c).granted()) // so that the client knows the queue, and its next data read is the watch
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
@@ -385,9 +385,9 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	}
 }
 
-// A waiter is about to list the queue when it is recreated with other clients'
-// nodes of the same names. The waiter must not be granted the lock with a node
-// that is not its own.
+// Just before a waiter lists the queue, the queue is recreated with other
+// clients' nodes of the same names. The waiter must not be granted the lock
+// with a node that is not its own.
 func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
 	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()

@@ -21,7 +21,8 @@ type foreignLibrary interface {
 	release(id int)
 }
 
-// programBound is generous, because Java starts slowly on a busy machine.
+// programBound is the timeout for an answer of a program. It is generous,
+// because Java starts slowly on a busy machine.
 const programBound = 2 * time.Minute
 
 // soonAfter waits until the other library has acquired a lock that is now free.
@@ -36,13 +37,13 @@ func (w *fixture) soonAfter(outcome <-chan error) error {
 	}
 }
 
-// program is another library's lock in a separate process, which reads orders
+// program runs another library's lock in a child process, which reads orders
 // line by line (see testdata).
 type program struct {
 	w       *fixture
 	in      io.Writer
 	last    int
-	answers [100]chan error // by lock id: the answer to "take", then the answer to "release"
+	answers [100]chan error // by lock ID: the answer to "take", then the answer to "release"
 }
 
 func curator(w *fixture) foreignLibrary {
@@ -85,7 +86,8 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen passes each answer of the program to the order's channel.
+// listen reads the program's answers and passes each one to the channel of its
+// order.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string

@@ -16,8 +16,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A certificate and its key are replaced one after the other, so that for a
-// moment they do not match. A client that needs a new session then must retry.
+// A certificate and its key are replaced one after the other, so that they do
+// not match for a moment. A client that needs a new session at that moment must
+// retry.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)

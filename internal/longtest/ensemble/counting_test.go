@@ -62,8 +62,8 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 	}
 }
 
-// count increments the counter within milliseconds. Even a holder that loses
-// its lock meanwhile is done before the store grants the lock again.
+// count increments the counter within milliseconds. A holder that loses its
+// lock meanwhile is done before the store grants the lock again.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -84,7 +84,8 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients have made that many more increments.
+// progress waits until the clients have made more further increments, and fails
+// the test if they are too slow.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	if !c.goesOn(t, more) {
@@ -92,7 +93,7 @@ func (c *counting) progress(t testing.TB, more int64) {
 	}
 }
 
-// goesOn reports whether the clients make that many more increments in time.
+// goesOn reports whether the clients make more further increments in time.
 func (c *counting) goesOn(t testing.TB, more int64) bool {
 	t.Helper()
 	from := c.counts.Load()

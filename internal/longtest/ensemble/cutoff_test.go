@@ -47,12 +47,12 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// writesOf returns the approximate time between two writes of a lock holder's
-// session: every third heartbeat is a write.
+// writesOf returns the approximate interval between the heartbeats of a lock
+// holder that are writes, which is every third one.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite calls cut some time after the session's latest write. Tests
-// vary the phase, because the lease depends on the age of that write.
+// cutAfterWrite calls cut at the given phase after the session's latest write.
+// Tests vary the phase, because the lease depends on the age of that write.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {

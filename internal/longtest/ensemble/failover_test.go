@@ -29,7 +29,8 @@ func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	}
 }
 
-// killOneByOne returns true, before it is done, if the servers diverge.
+// killOneByOne kills the servers one by one. It stops early and returns true if
+// they have diverged.
 func killOneByOne(t *testing.T) (diverged bool) {
 	e := ensemble(t, 10)
 	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")

@@ -80,7 +80,7 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 }
 
 // lockAndUnlock waits for the grant and records what the previous holder's lock
-// reported then.
+// reported at that time.
 func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
 	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}

@@ -35,13 +35,14 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stalls notices when this process gets no CPU time for a moment. Timers are
-// then late, which is not the fault of the lock.
+// stalls detects when this process gets no CPU time for a moment. Timers are
+// late then, for which the lock is not to blame.
 type stalls struct {
 	tick, stall atomic.Int64 // in Unix nanoseconds
 }
 
-// noticeable is longer than the usual delay of a timer on a busy machine.
+// noticeable is the shortest stall that counts. It exceeds the usual delay of a
+// timer on a busy machine.
 const noticeable = 100 * time.Millisecond
 
 func watchStalls(t testing.TB) *stalls {

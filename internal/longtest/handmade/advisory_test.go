@@ -37,7 +37,7 @@ func (l *advisory) lock(ctx context.Context) (_ int64, err error) {
 	return 0, err
 }
 
-func (l *advisory) check() error { return nil } // only a statement would tell
+func (l *advisory) check() error { return nil } // only a statement would reveal a loss
 
 func (l *advisory) unlock(ctx context.Context) error {
 	var unlocked bool
@@ -60,7 +60,7 @@ func behindPgbouncer(t testing.TB, server *pgtest.Server, connections, number in
 }
 
 // TestAnAdvisoryLockIsTakenAgain has two processes behind pgbouncer, which
-// sends their statements over one connection. Both get the lock.
+// sends their statements over one server connection. Both get the lock.
 func TestAnAdvisoryLockIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	hand, dlock := behindPgbouncer(t, pgtest.Shared(t), 1, 42)
@@ -73,8 +73,9 @@ func TestAnAdvisoryLockIsTakenAgain(t *testing.T) {
 	t.Run("dlock", func(t *testing.T) { requireOrder(t, dlock) })
 }
 
-// TestAnAdvisoryLockIsTakenAgainInAPool shows the same without a proxy: the
-// methods of *sql.DB use any connection of the pool.
+// TestAnAdvisoryLockIsTakenAgainInAPool shows that two goroutines can get the
+// lock even without a proxy, because the methods of *sql.DB use any connection
+// of the pool.
 func TestAnAdvisoryLockIsTakenAgainInAPool(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", pgtest.Shared(t).DSN())
@@ -115,7 +116,8 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	})
 }
 
-// TestAnAdvisoryLockIsForgotten crashes the server while its holder A is idle.
+// TestAnAdvisoryLockIsForgotten crashes the server while holder A is idle. The
+// restarted server knows nothing of A's lock.
 func TestAnAdvisoryLockIsForgotten(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

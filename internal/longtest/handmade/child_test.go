@@ -59,7 +59,8 @@ type points struct {
 	waits  bool // "waiting" has been printed
 }
 
-// reach blocks at the named place if the test has asked for a stop there.
+// reach blocks at the named place in a lock if the test has asked for a stop
+// there.
 func (p *points) reach(name string) {
 	if p.stops[name] {
 		fmt.Println("at", name)
@@ -67,15 +68,15 @@ func (p *points) reach(name string) {
 	}
 }
 
-// refused is called when another process holds the lock. It returns when it is
-// time to try again.
+// refused is called when another process holds the lock. It sleeps before the
+// next try.
 func (p *points) refused() {
 	p.wait()
 	p.reach("retry")
 	time.Sleep(5 * time.Millisecond)
 }
 
-// wait tells the test that the process waits. Later calls do nothing.
+// wait tells the test, once, that this process has to wait.
 func (p *points) wait() {
 	if !p.waits {
 		p.waits = true
@@ -98,7 +99,7 @@ func runChild(text string) int {
 		fmt.Println(err)
 		return 1
 	}
-	ctx := context.Background() // the test kills the process
+	ctx := context.Background() // not cancelled, because the test kills the process
 	var token int64
 	for p.orders.Scan() {
 		order, point, _ := strings.Cut(p.orders.Text(), ":")

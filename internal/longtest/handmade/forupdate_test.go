@@ -43,9 +43,9 @@ func (l *forUpdate) lock(ctx context.Context) (int64, error) {
 	return 0, err
 }
 
-func (l *forUpdate) check() error { return nil } // only a statement would tell
+func (l *forUpdate) check() error { return nil } // only a statement would reveal a loss
 
-// unlock ends the work with a change of the row.
+// unlock changes the row and commits, which releases the lock.
 func (l *forUpdate) unlock(ctx context.Context) error {
 	if _, err := l.tx.ExecContext(ctx, "UPDATE account SET balance = balance - 30 WHERE id = 7"); err != nil {
 		return err
@@ -84,10 +84,10 @@ func (s rowStore) terminate(t testing.TB, process string) {
 	s.SQL(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+s.schema+process+"'")
 }
 
-// TestForUpdateEndsWithTheConnection ends a holder's connection, in the two
-// ways in which servers do that, while the holder works outside the database. B
-// gets the lock without A's knowledge. A session of dlock outlives a
-// connection.
+// TestForUpdateEndsWithTheConnection closes a holder's connection, in the two
+// ways in which that happens on servers, while the holder works outside the
+// database. B gets the lock without A's knowledge. In contrast, a session of
+// dlock survives the loss of a connection.
 func TestForUpdateEndsWithTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"a limit of the server": idleLimit, "an operator": noLimit} {
@@ -125,9 +125,9 @@ func TestForUpdateEndsWithTheConnection(t *testing.T) {
 }
 
 // TestForUpdateOutlivesItsMachine kills the holder together with its network,
-// so that the server never hears of the end of the connection. The server keeps
-// the lock, because by default it leaves the detection of dead connections to
-// the operating system, which takes hours.
+// so that the server never sees the connection end. The server keeps the lock,
+// because by default it leaves the detection of dead connections to the
+// operating system, which takes hours.
 func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 	store := newRowStore(t, noLimit)

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// TestMain also is the main function of the child processes.
+// TestMain is also the main function of the child processes.
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -23,12 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(pgtest.Main(m)))
 }
 
-// silent discards go-redis's log of failed dials.
+// silent is a logger that discards go-redis's messages about failed dials.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// errStale is the error of a write with an outdated token.
+// errStale is returned for a write with an outdated token.
 var errStale = errors.New("stale token")
 
 // A resource is what the lock protects, for example another service. It refuses

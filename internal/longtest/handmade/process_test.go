@@ -26,8 +26,8 @@ type process struct {
 	answers chan string
 }
 
-// start starts a process, which waits for its first order. It is killed when
-// the test ends.
+// start starts a child process, which waits for its first order. It is killed
+// when the test ends.
 func start(t testing.TB, name string, s setting) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -90,7 +90,8 @@ func (p *process) lock() int64 {
 	return p.granted()
 }
 
-// contend makes the process ask for the lock, and returns when it has to wait.
+// contend makes the process ask for the lock, and returns once it waits for
+// another holder.
 func (p *process) contend() {
 	p.t.Helper()
 	require.Equal(p.t, "waiting", p.do("lock"), "process %s need not wait", p.name)

@@ -20,7 +20,8 @@ import (
 // errNotHeld is returned by an unlock that finds the lock lost.
 var errNotHeld = errors.New("another process has the lock")
 
-// A redisKey is common to all stages: whoever sets the key holds the lock.
+// A redisKey is what the locks of all stages have in common: whoever sets the
+// key holds the lock.
 type redisKey struct {
 	*redis.Client
 	key    string
@@ -43,7 +44,7 @@ func (k redisKey) retry(try func() (bool, error)) (token int64, err error) {
 	}
 }
 
-func (k redisKey) check() error { return nil } // nothing tells that the key is gone
+func (k redisKey) check() error { return nil } // only a request would reveal a loss
 
 func (k redisKey) unlock(ctx context.Context) error { return k.Del(ctx, k.key).Err() }
 
@@ -266,7 +267,7 @@ func TestAPausedHolderOfAKey(t *testing.T) {
 	for lock, thirdOne := range map[string]bool{
 		"setnx, expire":    true,
 		"set nx px":        true,
-		"get, del":         false, // takes worse luck here, see TestGetThenDelOfAKey
+		"get, del":         false, // harmless in this test; see TestGetThenDelOfAKey for the bad case
 		"script":           false,
 		"script, watchdog": false,
 	} {
@@ -286,8 +287,9 @@ func TestAPausedHolderOfAKey(t *testing.T) {
 	})
 }
 
-// TestAHolderOfAKeyThatWorksForLong lets the work take longer than the expiry.
-// The holder notices when it unlocks, or never. A watchdog solves this.
+// TestAHolderOfAKeyThatWorksForLong has a holder whose work takes longer than
+// the expiry. It notices the loss when it unlocks, or never. A watchdog solves
+// this.
 func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{"set nx px", "script"} {
@@ -309,8 +311,8 @@ func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 
 // TestAWatchdogOutlivesTheWork is stage 5: the network fails while the holder
 // unlocks. Its watchdog then extends the key for as long as the process lives.
-// The client of dlock goes on trying to remove the node, although its session
-// lives.
+// A dlock client, in contrast, keeps trying to remove the node, although its
+// session lives.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -375,8 +377,8 @@ func TestGetThenDelOfAKey(t *testing.T) {
 	require.NoError(t, b.check(), "two holders")
 }
 
-// TestAKeyHasNoOrder lets a later contender overtake an earlier one, in the
-// first stage and in the last.
+// TestAKeyHasNoOrder shows, for the first and the last stage, that a later
+// contender can overtake an earlier one.
 func TestAKeyHasNoOrder(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pause is the outcome of pausedHolder.
+// A pause is the result of pausedHolder.
 type pause struct {
 	told      bool // A's first check after the pause reported the loss
 	lateWrite bool // the resource accepted A's write after B's
@@ -98,7 +98,7 @@ func requireOrder(t testing.TB, s setting) {
 	require.Greater(t, c.granted(), second)
 }
 
-// requireSurvivesRestart requires that dlock's holder and waiter survive a
+// requireSurvivesRestart requires that a holder and a waiter of dlock survive a
 // crash of the server.
 func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 	t.Helper()

@@ -57,14 +57,14 @@ func (l *rowLock) lock(ctx context.Context) (int64, error) {
 	}
 }
 
-func (l *rowLock) check() error { return nil } // nothing tells that the row is gone
+func (l *rowLock) check() error { return nil } // only a query would reveal a loss
 
 func (l *rowLock) unlock(ctx context.Context) error {
 	_, err := l.db.ExecContext(ctx, "DELETE FROM held WHERE name = $1", name)
 	return err
 }
 
-// A sqlStore is a database for one test.
+// A sqlStore is a new database for one test.
 type sqlStore struct {
 	hand  string // driver and data source name of hand-written locks
 	dlock setting
@@ -119,9 +119,9 @@ func TestARowOutlivesItsHolder(t *testing.T) {
 	})
 }
 
-// TestAPausedHolderOfARow stops the holder of an expiring row. Another process
-// deletes the row and inserts its own, so that two processes hold the lock. The
-// unlock of the first one lets in a third.
+// TestAPausedHolderOfARow pauses the holder of a row that expires. Another
+// process deletes the row and inserts its own, so that two processes hold the
+// lock. The unlock of the first one lets in a third.
 func TestAPausedHolderOfARow(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {

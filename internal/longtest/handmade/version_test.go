@@ -10,8 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// A versioned is a row with a version, which an update must name as it was
-// read. For lost updates of a single row that is sound, and it blocks nobody.
+// A versioned is a row with a version. An update names the version that was
+// read and fails if the row has another one. For lost updates of a single row
+// that is sound, and it blocks nobody.
 //
 // It protects neither effects outside the row nor a rule about several rows,
 // and a slow process may lose its work again and again.
@@ -55,8 +56,7 @@ func reset(t testing.TB, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// lockInBackground calls Lock in a goroutine, and returns when the call has to
-// wait.
+// lockInBackground calls Lock in a goroutine, and returns once the call waits.
 func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{}) <-chan *dlock.Lock {
 	t.Helper()
 	granted := make(chan *dlock.Lock, 1)
@@ -212,7 +212,7 @@ func TestTheTokenTakesThePlaceOfTheVersion(t *testing.T) {
 		db := newItems(t, store)
 		a, b := start(t, "A", store.dlock), start(t, "B", store.dlock)
 		old := a.lock()
-		a.kill() // its write is in flight
+		a.kill() // the process is killed while its write is in flight
 		next := b.lock()
 		const compare = "UPDATE item SET value = $1, token = $2 WHERE id = 1 AND token <= $2"
 		require.True(t, changed(t, db, compare, 70, next))

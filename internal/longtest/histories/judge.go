@@ -11,10 +11,11 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// searchLimit bounds a search. One that takes longer counts as a failure.
+// searchLimit bounds the time of a search. A search that takes longer counts as
+// a failure.
 var searchLimit = time.Minute
 
-// search looks for an order of the operations that the model allows.
+// search looks for an order of the recorded operations that the model allows.
 func search(r *histories.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var ops []porcupine.Operation
 	for _, o := range r.Operations {
@@ -24,7 +25,7 @@ func search(r *histories.Record) (porcupine.CheckResult, porcupine.Linearization
 }
 
 // judge fails the test if the history is not linearizable or breaks another
-// rule. It then draws the history.
+// rule. In that case it also draws the history.
 func judge(t testing.TB, r *histories.Record, dir string) {
 	t.Helper()
 	result, info := search(r)

@@ -15,7 +15,7 @@ import (
 // segment (see segments).
 const resume = histories.Clearing + 1
 
-// operation is an operation as Porcupine sees it.
+// operation is an element of a history as checked by Porcupine.
 type operation struct {
 	histories.Operation
 	from state // for resume: the state left by the operations before it
@@ -95,7 +95,8 @@ func (s state) hash() uint64 {
 	return h
 }
 
-// mode returns the strongest mode in which a contender holds the lock, or 0.
+// mode returns the strongest mode in which a contender holds the lock, or 0 if
+// it does not hold it.
 func (s state) mode(hold int) (mode dlock.Mode) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -177,7 +178,6 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.granted(o).add(o)
 }
 
-// granted records the token of a grant.
 func (s state) granted(o operation) state {
 	if o.Token > s.top {
 		s.top, s.sharer = o.Token, o.Sharer
@@ -188,7 +188,8 @@ func (s state) granted(o operation) state {
 	return s
 }
 
-// reenter gives a contender one more Lock. It refuses an upgrade.
+// reenter gives a contender one more Lock, without a new node. It refuses an
+// upgrade.
 func (s state) reenter(o operation) (bool, state) {
 	switch held := s.mode(o.Hold); {
 	case held == 0:

@@ -28,7 +28,7 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
-// turn makes a grant on a node that goroutines of a client share.
+// turn returns a grant on a node that goroutines of one client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
 }
@@ -156,10 +156,11 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 	}
 }
 
-// Cutting a history at quiet instants must not change the verdict.
+// Splitting a history where no operation is in flight must not change the
+// verdict.
 func TestCutsChangeNoVerdict(t *testing.T) {
 	whole := operations{
-		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // may be cut here: hold 1 is shared
+		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // may be split here: hold 1 is shared
 		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: the lock is free
 		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 is shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),

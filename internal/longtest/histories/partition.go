@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/histories"
 )
 
-// partition splits a history by queue and, within each queue, at quiet
-// instants. Smaller parts are much faster to search.
+// partition splits a history by queue and, within each queue, where no
+// operation is in flight. Smaller parts are much faster to search.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
 	for _, o := range history {
@@ -24,13 +24,13 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// segmentSize is the minimum size of a segment. A picture must show what led to
-// a failure.
+// segmentSize is the minimum number of operations in a segment, so that a
+// picture of a failure also shows what led to it.
 const segmentSize = 200
 
-// segments cuts a history wherever no operation is in flight. That does not
+// segments splits a history wherever no operation is in flight. That does not
 // change the verdict, because no valid order moves an operation across such a
-// cut. Each segment starts with the state that the operations before it must
+// point. Each segment starts with the state that the operations before it must
 // have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)

@@ -108,7 +108,7 @@ func (a *actor) drawAction() func(*actor, string) {
 	panic("unreachable")
 }
 
-// lastRound acquires every lock once more at the end, which must succeed.
+// lastRound acquires every lock one last time, to show that none is stuck.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
 		ctx, cancel := within(waitLimit)
@@ -152,7 +152,7 @@ func (a *actor) tryToWrite(name string) {
 	}
 }
 
-// writeOrGiveUp is like write, but cancels Lock after a random time.
+// writeOrGiveUp is like write, but cancels its Lock call after a random time.
 func (a *actor) writeOrGiveUp(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember draws a suitable member that no other fault of the group has
-// hit. It returns nil if there is none.
+// reserveMember picks a random member that satisfies may and that no other
+// fault of the group affects. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
@@ -201,8 +201,8 @@ func (m *member) connected() int {
 	return 0
 }
 
-// lose calls the proxies' method lose several times, so that several requests
-// or replies get lost.
+// lose makes each of the member's proxies lose several requests or replies. The
+// lose argument is the proxy method that does so.
 func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
 	for range 3 + s.random.IntN(6) {
 		m.each(func(p *zktest.Proxy) {

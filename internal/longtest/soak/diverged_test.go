@@ -22,7 +22,8 @@ func shown(servers ...int) []survey.Survey {
 	return slices.Repeat([]survey.Survey{s}, survey.Count)
 }
 
-// judged judges a made-up round, whose workers have left these journals in dir.
+// judged writes the journals of a fabricated round to dir and returns the
+// judge's verdict on that round.
 func judged(t *testing.T, dir string, surveys []survey.Survey, journals ...[]event) (wrong []string, diverged bool) {
 	t.Helper()
 	s := &round{t: t, number: 1, dir: dir, figures: newFigures(1), differences: survey.Differences(surveys)}

@@ -88,11 +88,12 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce limits the figures to losses noticed right after a check that still
-// found the lock held. Otherwise the time of the loss is too uncertain.
+// atOnce is the longest gap between the last check that found a lock held and
+// the noticed loss that still counts in the figures. With a longer gap, the
+// time of the loss is too uncertain.
 const atOnce = 60 * time.Millisecond
 
-// measure evaluates the acquisitions of one lock.
+// measure adds the acquisitions of one lock to the figures.
 func (f *figures) measure(all []*holding) {
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	var seq int64

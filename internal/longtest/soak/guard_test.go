@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// guardScript kills the workers when the test binary dies, which closes the
-// script's input. It finds even stopped ones, which cannot notice that by
-// themselves.
+// guardScript kills the workers when its standard input closes, which happens
+// when the test binary dies. It also kills workers stopped by SIGSTOP, which
+// cannot notice the end of their own input.
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM
 pids=' '

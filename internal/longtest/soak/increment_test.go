@@ -42,9 +42,10 @@ func (a *actor) increment(name string, h *hold) {
 	a.journal.note(event{Kind: incremented, At: now(), Hold: h.id})
 }
 
-// waitForStop pauses before a write if the test has asked for it, so that the
-// test can stop the process there. (A process that stops itself runs on for a
-// moment.) The caller writes even if the lock was lost meanwhile.
+// waitForStop blocks before a write if the test has asked for it, so that the
+// test can stop the process at this point. (A process that sent SIGSTOP to
+// itself would run on for a moment.) The caller writes even if the lock was
+// lost meanwhile.
 func (a *actor) waitForStop(name string, h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != name || !a.halt.CompareAndSwap(order, nil) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// madeUp returns an acquisition for tests of the judge. Times are in
+// madeUp returns a fabricated acquisition for tests of the judge. Times are in
 // milliseconds.
 func madeUp(worker, node string, token int64, exclusive bool, from, to time.Duration) *holding {
 	return &holding{worker: worker, lock: "a", node: node, token: token, exclusive: exclusive, held: true,

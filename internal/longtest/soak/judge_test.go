@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// holding is an acquisition reconstructed from a journal. Every nil Err
-// confirms the lock for all earlier times since the grant.
+// holding is an acquisition reconstructed from a journal. Each nil Err in the
+// journal proves that the lock was held from the grant up to that time.
 type holding struct {
 	worker    string
 	id        int64
@@ -32,7 +32,7 @@ type holding struct {
 	ended       time.Duration // when the worker stopped using the lock; 0 if it was killed first
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
-	refusedAt   time.Duration // when it was confirmed although the counter had refused it, or 0
+	refusedAt   time.Duration // when a nil Err followed a refusal by the counter, or 0
 	incremented bool
 }
 
@@ -74,7 +74,8 @@ func holdings(worker string, events []event) []*holding {
 	return all
 }
 
-// addEvent adds an event. Those of the background watcher may come late.
+// addEvent applies a journal entry to the holding. Entries of the background
+// watcher may be out of order.
 func (h *holding) addEvent(e event) {
 	confirm := func() { h.to = max(h.to, e.At) }
 	switch e.Kind {
@@ -121,9 +122,10 @@ func sameNode(a, b string) bool {
 	return seqA == seqB && strings.TrimRight(hostA, "RW-") == strings.TrimRight(hostB, "RW-")
 }
 
-// judgeLock describes every violation in the acquisitions of one lock.
+// judgeLock returns a description of every violation in the acquisitions of one
+// lock, up to a limit.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // more reports than one help to find the reason
+	const enough = 10 // more reports than this do not help to find the cause
 	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -131,9 +133,11 @@ func judgeLock(all []*holding) (wrong []string) {
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	writers := make(map[int64]*holding) // by token: latest exclusive holding
-	// The holdings so far that were confirmed last, and last as exclusive.
+	// last is the earlier holding with the latest confirmation; lastExclusive
+	// is the one with the latest confirmation as exclusive.
 	var last, lastExclusive *holding
-	// The holdings so far with the highest tokens.
+	// The earlier holdings with the highest token, of any mode and of exclusive
+	// mode.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
@@ -170,8 +174,8 @@ func judgeLock(all []*holding) (wrong []string) {
 	return wrong
 }
 
-// cutAtRemoval returns the part of a holding before its node was removed by an
-// operator. It returns nil if nothing remains.
+// cutAtRemoval returns the part of a holding before an operator removed its
+// node. It returns nil if nothing is left of the holding.
 func cutAtRemoval(h *holding) *holding {
 	if !h.held {
 		return nil
@@ -187,8 +191,9 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns until when the holding keeps a contender out. A downgraded
-// holding no longer keeps readers out.
+// end returns the time until which the holding excludes other contenders: all
+// of them if exclusively is false, and otherwise those that want the lock
+// exclusively. A downgraded holding no longer excludes readers.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -210,7 +215,7 @@ func higher(a, b *holding) *holding {
 	return b
 }
 
-// judge describes every violation in the round.
+// judge returns a description of every violation in the round.
 func (s *round) judge() (wrong []string) {
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	names, err := filepath.Glob(filepath.Join(s.dir, "*.journal"))
@@ -252,8 +257,8 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// A round that was cut short proves nothing by stuck calls or
-		// missing events.
+		// In a round that was cut short, stuck calls and missing events prove
+		// nothing.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

@@ -19,8 +19,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is a worker's place in the team, with its own connections to the
-// servers. If a fault kills the worker, another process takes the place.
+// member is a worker's position in the team, with its own proxied connections
+// to the servers. If a fault kills the worker process, a new one takes its
+// position.
 type member struct {
 	name    string
 	timeout time.Duration // session timeout

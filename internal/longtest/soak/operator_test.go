@@ -29,7 +29,7 @@ var operatorFaults = []faultKind{
 }
 
 // operatorFault returns a fault that repeats do until it succeeds, because
-// other faults may keep the servers from answering.
+// other faults may prevent the servers from answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("tampered") {
@@ -83,8 +83,8 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove deletes a node and reports whether that is certain. An unknown outcome
-// is recorded as a removal.
+// remove deletes a node and reports whether that is certain. It also records an
+// unknown outcome as a removal.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)

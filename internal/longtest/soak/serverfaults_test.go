@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. Its inject method describes what was hit and
-// returns a function that heals it. That function is nil if no target was left.
+// faultKind is a kind of fault. Its inject function injects one, describes the
+// target, and returns a function that heals it; heal is nil if no target was
+// left.
 type faultKind struct {
 	name   string
 	alone  bool // never combined with other faults
@@ -21,8 +22,8 @@ type faultKind struct {
 	inject func(*round) (heal func(), what string)
 }
 
-// kindsHere returns the kinds of faults that this machine supports and the flag
-// selects.
+// kindsHere returns the kinds of faults that this machine supports and that are
+// selected by the flag.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(serverFaults, peerFaults, clientFaults, linkFaults, operatorFaults)
 	if testenv.CheckSlowDisk() == nil {
@@ -31,8 +32,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserve claims a target for one fault of the group, or returns false if
-// another has it.
+// reserve claims a target for one fault of the current group. It returns false
+// if another fault has claimed it.
 func (s *round) reserve(what string) bool {
 	if s.reserved[what] {
 		return false
@@ -41,8 +42,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer draws a suitable server that no other fault of the group has
-// hit.
+// reserveServer picks a random server that satisfies may and that no other
+// fault of the group affects.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {
@@ -163,7 +164,7 @@ var peerFaults = []faultKind{
 }
 
 // peers returns a fault that cuts or delays connections between servers. A
-// group has at most one of these.
+// group of faults has at most one of these.
 func peers(cut func(*round) string) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("peers") {

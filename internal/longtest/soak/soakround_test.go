@@ -39,7 +39,7 @@ const (
 	seqLimit       = 100 // sequence number after which a queue starts over
 )
 
-const testJournal = "team" // name of the test's own journal
+const testJournal = "team" // name of the journal that the test itself writes
 
 // round is a period in which every kind of fault is injected once.
 type round struct {
@@ -58,8 +58,8 @@ type round struct {
 	leader   int // leader when the current group of faults began
 	reserved map[string]bool
 
-	// stuck lists what did not happen in time. The lock is at fault, unless
-	// the servers have diverged.
+	// stuck lists what did not happen in time. Unless the servers have
+	// diverged, the lock is to blame.
 	stuck       []string
 	differences []string // between the servers; empty unless they have diverged
 	lastSurvey  survey.Survey
@@ -135,7 +135,7 @@ func (s *round) begin(m *member) error {
 }
 
 // await polls ok until it returns true or the servers have diverged. After
-// waitLimit it calls s.notWithin.
+// waitLimit it fails the test through s.notWithin.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -161,8 +161,8 @@ func (s *round) notWithin(what string) {
 }
 
 // allAcquire returns a function that reports whether every member has acquired
-// a lock since. It ignores members that only contend for long locks, because
-// they may have to wait.
+// a lock since allAcquire was called. It ignores members that contend only for
+// long locks, because they may have to wait.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -191,8 +191,8 @@ func (s *round) work() {
 	}
 }
 
-// longEnough reports whether the sequences of several queues have probably
-// started over.
+// longEnough reports whether the sequence numbers of several queues have
+// probably started over.
 func (s *round) longEnough() bool {
 	var sum uint64
 	for _, m := range s.members {
@@ -226,7 +226,7 @@ type injection struct {
 	left        []faultKind // not injected
 }
 
-// inject injects a few of the faults, one after the other.
+// inject injects a few of the given faults, one after the other.
 func (s *round) inject(kinds []faultKind) (g injection) {
 	size := 3 + s.random.IntN(3)
 	for _, k := range kinds {
@@ -254,8 +254,9 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves each member to a random server. Otherwise all would end up
-// on the server that failed least, and faults of the others would hit nobody.
+// distribute moves each member to a random server. Otherwise all members would
+// end up on the server that failed least, and faults of other servers would hit
+// nobody.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))
@@ -281,8 +282,9 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong draws the duration of a group's faults: either shorter than the
-// longest session timeout, so that sessions survive, or longer than all.
+// howLong returns a random duration for a group's faults: either shorter than
+// the longest session timeout, so that sessions survive, or longer than all of
+// them.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -290,7 +292,8 @@ func (s *round) howLong() time.Duration {
 	return longestTimeout + between(s.random, 500*time.Millisecond, 2*time.Second)
 }
 
-// recover waits for a quorum and until every member has acquired a lock again.
+// recover waits until there is a quorum and every member has acquired a lock
+// again.
 func (s *round) recover(after string) {
 	acquired := s.allAcquire()
 	began := time.Now()

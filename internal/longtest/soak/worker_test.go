@@ -123,8 +123,8 @@ func (w *worker) readOrders(orders io.Reader) {
 	os.Exit(3)
 }
 
-// run works until it is told to finish. Finally it acquires each lock once
-// more.
+// run lets the actors work until the worker is told to finish. Finally it
+// acquires each lock once more.
 func (w *worker) run() error {
 	log, err := os.OpenFile(w.settings.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -154,8 +154,8 @@ func (w *worker) run() error {
 	return nil
 }
 
-// ping reads from the store all the time, like a health check. A server that is
-// cut off keeps answering it, which must not prolong a lease.
+// ping reads from the store in a loop, like a health check. A server that is
+// cut off keeps answering such reads, which must not prolong a lease.
 func (w *worker) ping() {
 	for !w.finishing() {
 		ctx, cancel := within(time.Second)
@@ -179,7 +179,8 @@ func (w *worker) fault(format string, args ...any) {
 	w.journal.note(event{Kind: fault, At: now(), Text: fmt.Sprintf(format, args...)})
 }
 
-// countAcquisition updates the file by which the test sees progress.
+// countAcquisition updates the file in which the test sees the worker's
+// progress.
 func (w *worker) countAcquisition() {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))

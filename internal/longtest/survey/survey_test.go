@@ -73,7 +73,8 @@ func TestSurveysEndWhenTheServersAgree(t *testing.T) {
 	require.Len(t, all, 1, "the caller has stopped it")
 }
 
-// Servers that have not diverged agree, although one may lag behind the leader.
+// Servers that have not diverged must agree, although one may lag behind the
+// leader.
 func TestServersOfAnEnsembleAgree(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	conn := zktest.Dial(t, sessionTimeout, e.Addrs()...)

@@ -14,16 +14,17 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// clients are the clients that a step uses; the other one is nil. Step 1 has the
-// old store, step 2 has both, and step 3 has the new store.
+// clients holds the clients of one step; a client that the step does not use is
+// nil. Step 1 uses the old store, step 2 both, and step 3 the new store.
 type clients struct{ old, new *dlock.Client }
 
-// stamp is a token with the epoch of its store: 0 for the old one, 1 for the new.
+// stamp is a token and the epoch of the store that issued it: 0 for the old
+// one, 1 for the new.
 type stamp struct{ epoch, token int64 }
 
-// withLock calls f while it holds the lock in each store of this step, the old
-// one first: if steps took them in different orders, they would wait for each
-// other for ever. The context ends when one of the locks is lost.
+// withLock calls f while it holds the lock in each store of this step. It takes
+// the lock in the old store first: if steps took them in different orders, they
+// would deadlock. The context ends when one of the locks is lost.
 func (c clients) withLock(ctx context.Context, name string, f func(ctx context.Context, stamps []stamp) error) (err error) {
 	var stamps []stamp
 	for epoch, client := range []*dlock.Client{c.old, c.new} {
@@ -43,9 +44,10 @@ func (c clients) withLock(ctx context.Context, name string, f func(ctx context.C
 
 var errStale = errors.New("stale token: a later holder of the lock has written")
 
-// pass decides about a write, and returns the stamp for the resource to keep. It
-// compares the token of the epoch in which the resource was last written. The
-// first holder without a lock of that epoch, of step 3, raises the epoch.
+// pass returns an error if a write must be refused, and otherwise the stamp for
+// the resource to keep. It compares the tokens of the epoch in which the
+// resource was last written. A holder without a lock of that epoch, the first
+// one in step 3, raises the epoch.
 func pass(kept stamp, stamps []stamp) (stamp, error) {
 	for _, s := range stamps {
 		if s.epoch == kept.epoch && s.token >= kept.token {

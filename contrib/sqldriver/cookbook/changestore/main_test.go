@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
-// stores returns a function that starts a program of one step on two new stores.
+// stores creates two new stores. start returns the clients of a program that
+// runs the given step.
 func stores(t *testing.T) (start func(step int) clients) {
 	server := pgtest.Shared(t)
 	oldDSN, newDSN := filepath.Join(t.TempDir(), "locks.db"), server.DSN("schema="+server.Schema())
@@ -31,7 +32,8 @@ func stores(t *testing.T) (start func(step int) clients) {
 	}
 }
 
-// counter is what the lock protects. It notices two holders.
+// counter is the resource that the lock protects. It counts simultaneous
+// holders.
 type counter struct {
 	n, holders int
 	kept       stamp
@@ -40,7 +42,7 @@ type counter struct {
 func (c *counter) add(t *testing.T, stamps []stamp) {
 	c.holders++
 	n := c.n
-	time.Sleep(5 * time.Millisecond) // long enough for others to enter
+	time.Sleep(5 * time.Millisecond) // long enough for another holder to enter
 	assert.Equal(t, 1, c.holders, "two holders")
 	kept, err := pass(c.kept, stamps)
 	assert.NoError(t, err, "%v after %v", stamps, c.kept)
@@ -48,8 +50,9 @@ func (c *counter) add(t *testing.T, stamps []stamp) {
 	c.holders--
 }
 
-// Steps that are deployed together share the counter. The race detector sees two
-// holders, too.
+// Programs of neighbouring steps are deployed together and share the counter.
+// Two simultaneous holders would also be a data race, which the race detector
+// reports.
 func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	start := stores(t)
 	const each = 5
@@ -80,7 +83,7 @@ func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	assert.EqualValues(t, 1, shared.kept.epoch)
 }
 
-// Only neighbouring steps exclude each other.
+// Only programs of neighbouring steps exclude each other.
 func TestWhichStepsExcludeEachOther(t *testing.T) {
 	start := stores(t)
 	programs := []clients{start(1), start(2), start(3)}
@@ -119,7 +122,7 @@ func TestLateWritesAreRefused(t *testing.T) {
 		name   string
 		kept   stamp
 		stamps []stamp
-		want   stamp // zero if it is refused
+		want   stamp // zero if the write is refused
 	}{
 		{"step 1 after an earlier holder", stamp{0, 4}, step1(5), stamp{0, 5}},
 		{"step 1 once more", stamp{0, 5}, step1(5), stamp{0, 5}},

@@ -14,10 +14,11 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// epoch is raised when the lock moves to a store whose tokens may be smaller.
+// epoch must be raised when the lock moves to a store whose tokens may be
+// smaller.
 const epoch = 0
 
-// A fence has the statements by which a database compares tokens.
+// A fence holds the SQL statements that compare and store tokens.
 type fence struct{ read, raise string }
 
 var (
@@ -37,8 +38,9 @@ var (
 
 var errStale = errors.New("stale token: a later holder of the lock has written")
 
-// pass must be the first step of the transaction. After an error, roll back. The
-// row stays locked until the transaction ends, so no other holder gets past it.
+// pass refuses a token that is lower than an earlier one. It must be the first
+// step of the transaction; after an error, roll back. The row stays locked
+// until the transaction ends, so no other holder gets past it.
 func (f fence) pass(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
 	var e, t int64
 	if err := tx.QueryRowContext(ctx, f.read, resource).Scan(&e, &t); err != nil {
@@ -51,7 +53,6 @@ func (f fence) pass(ctx context.Context, tx *sql.Tx, resource string, token int6
 	return err
 }
 
-// withdraw takes 10 from the account.
 func (f fence) withdraw(ctx context.Context, tx *sql.Tx, token int64) error {
 	if err := f.pass(ctx, tx, "account/7", token); err != nil {
 		return err

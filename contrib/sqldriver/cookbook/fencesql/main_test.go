@@ -73,7 +73,7 @@ func database(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// setup is a database with a lock.
+// setup is a database to test, with the lock that protects it.
 type setup struct {
 	fence
 	driver, dsn string
@@ -81,12 +81,14 @@ type setup struct {
 	levels      []sql.IsolationLevel
 }
 
-// readers reports whether a transaction may write while another has read.
+// readers reports whether a transaction may write a row that another open
+// transaction has read.
 func (s setup) readers(level sql.IsolationLevel) bool {
 	return s.driver == "postgres" || s.driver == "mysql" && level != sql.LevelSerializable
 }
 
-// stories tells what becomes of the writes of a paused holder.
+// stories checks what becomes of a paused holder's late writes, in several
+// orders of events.
 func stories(t *testing.T, s setup) {
 	client, err := dlock.Open(s.driver, s.dsn)
 	require.NoError(t, err)
@@ -133,7 +135,8 @@ func grant(t *testing.T, client *dlock.Client) (token int64) {
 	return lock.Token()
 }
 
-// account is the resource, with the tokens of two holders.
+// account is the resource that the lock protects, with the tokens of an old and
+// a new holder.
 type account struct {
 	setup
 	options  *sql.TxOptions
@@ -147,7 +150,7 @@ func (a account) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// write withdraws with that token, again after errors that ask for it.
+// write withdraws with that token. It retries after errors that ask for it.
 func (a account) write(t *testing.T, token int64) error {
 	for i := 0; ; i++ {
 		err := a.writeOnce(t, token)
@@ -165,7 +168,8 @@ func (a account) writeOnce(t *testing.T, token int64) error {
 	return tx.Commit()
 }
 
-// retryable reports whether the database asks for the transaction once more.
+// retryable reports whether the database asks the client to retry the
+// transaction.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	var my *mysqldriver.MySQLError
@@ -186,8 +190,8 @@ func lateWrite(t *testing.T, a account) {
 	a.has(t, 90)
 }
 
-// The old holder has read before it is paused, so its transaction may see an
-// old snapshot.
+// The old holder is paused after a read, so its transaction may see an old
+// snapshot.
 func lateAfterRead(t *testing.T, a account) {
 	tx := a.begin(t)
 	var token int64
@@ -205,8 +209,8 @@ func secondWrite(t *testing.T, a account) {
 	a.has(t, 80)
 }
 
-// The old holder passes the fence, is paused, and commits while the new one is at
-// the fence. The new one must see its write.
+// The old holder passes the fence and is paused. It commits while the new
+// holder waits at the fence. The new holder must see that write.
 func newHolderWaits(t *testing.T, a account) {
 	tx := a.begin(t)
 	require.NoError(t, a.withdraw(t.Context(), tx, a.old))
@@ -218,8 +222,8 @@ func newHolderWaits(t *testing.T, a account) {
 	assert.ErrorIs(t, a.write(t, a.old), errStale)
 }
 
-// The new holder's snapshot is from before the old one's second commit, as if it
-// had waited at the fence. It must not work with that snapshot.
+// The new holder's snapshot is older than the old holder's second commit, as if
+// it had waited at the fence. It must not work with that snapshot.
 func snapshotWhileWaiting(t *testing.T, a account) {
 	require.NoError(t, a.write(t, a.old))
 	tx := a.begin(t)

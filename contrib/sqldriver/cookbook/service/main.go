@@ -1,6 +1,6 @@
-// The program service does the jobs of a directory, together with all other
-// processes that run it. A job is a file, which is renamed when it is done. After
-// SIGTERM the program finishes the jobs that it has begun.
+// The program service runs the jobs in a directory, together with all other
+// processes of this program. A job is a file, which is renamed when it is done.
+// After SIGTERM the program finishes the jobs that it has begun.
 package main
 
 import (
@@ -19,8 +19,9 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// grace is how long jobs may go on after SIGTERM. The platform sends SIGKILL
-// later, on Kubernetes after 30 s by default, so that Close has time as well.
+// grace is how long jobs may continue after SIGTERM. The platform sends SIGKILL
+// later, on Kubernetes after 30 s by default, which leaves time for Close as
+// well.
 const grace = 20 * time.Second
 
 func main() {
@@ -47,11 +48,10 @@ func run(ctx context.Context, dsn, dir string) error {
 	limit, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err = client.Shutdown(limit) // waits for the jobs, then frees all locks at once
-	workers.Wait()               // after an error, until the jobs see that their locks are lost
+	workers.Wait()               // after an error: until the jobs notice that their locks are lost
 	return err
 }
 
-// work does jobs until ctx ends.
 func work(ctx context.Context, client *dlock.Client, dir string) {
 	for ctx.Err() == nil {
 		jobs, err := filepath.Glob(filepath.Join(dir, "*.job"))
@@ -68,7 +68,7 @@ func work(ctx context.Context, client *dlock.Client, dir string) {
 	}
 }
 
-// do does one job, unless another worker does it.
+// do runs one job, unless another worker is running it.
 func do(ctx context.Context, client *dlock.Client, job string) (err error) {
 	lock, err := client.RWMutex("job/" + filepath.Base(job)).TryLock(ctx) // fails after SIGTERM
 	switch {
@@ -83,7 +83,7 @@ func do(ctx context.Context, client *dlock.Client, job string) (err error) {
 	return handle(lock.Context(context.WithoutCancel(ctx)), job)
 }
 
-// handle does the work. The file is gone if another worker has just finished.
+// handle runs a job. Its file is gone if another worker has just finished it.
 func handle(ctx context.Context, job string) error {
 	text, err := os.ReadFile(job)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,7 +19,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// TestMain is the program itself if it has arguments for it.
+// TestMain runs the program instead of the tests if DLOCK_COOKBOOK_SERVICE is
+// set.
 func TestMain(m *testing.M) {
 	if os.Getenv("DLOCK_COOKBOOK_SERVICE") != "" {
 		main()
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// service is a process that runs the program.
+// service is a child process that runs the program.
 type service struct {
 	*exec.Cmd
 	log *bufio.Scanner
@@ -59,8 +60,8 @@ func (s *service) await(t *testing.T, text string) {
 	t.Fatalf("the process has ended without logging %q", text)
 }
 
-// The job is a pipe, so that it takes as long as the test wants. The session
-// timeout is so long that only a release frees a lock.
+// The job is a named pipe, so that it takes as long as the test wants. The
+// session timeout is so long that a lock becomes free only by a release.
 func TestAJobThatHasBegunIsFinished(t *testing.T) {
 	dir := t.TempDir()
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"

@@ -17,7 +17,7 @@ import (
 
 const (
 	period = time.Hour
-	hold   = time.Minute // more than twice as long as clocks differ, and short beside period
+	hold   = time.Minute // more than twice the difference between clocks, and short compared with period
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 
 func report(ctx context.Context, tick time.Time) error {
 	log.Printf("the report of %s", tick.Format(time.RFC3339))
-	return ctx.Err() // ends when the lock is lost
+	return ctx.Err() // not nil if the lock was lost
 }
 
 type job func(ctx context.Context, tick time.Time) error
@@ -53,10 +53,11 @@ func run(ctx context.Context, m *dlock.RWMutex, f job) {
 	}
 }
 
-// once calls the job unless another machine has done so for this tick. Then it
-// returns ErrLocked.
+// once calls the job unless another machine has called it for this tick. In
+// that case it returns ErrLocked.
 func once(ctx context.Context, m *dlock.RWMutex, tick time.Time, f job) (err error) {
-	// A machine that is late stays out: the lock may be free again.
+	// A machine that is late must not run the job: the lock may be free again
+	// because another machine is done.
 	inTime, cancel := context.WithDeadline(ctx, tick.Add(hold/2))
 	defer cancel()
 	lock, err := m.TryLock(inTime)
@@ -67,7 +68,7 @@ func once(ctx context.Context, m *dlock.RWMutex, tick time.Time, f job) (err err
 	kept := time.After(hold)
 	err = f(lock.Context(ctx), tick)
 	select {
-	case <-kept: // a machine whose clock is behind finds the lock taken
+	case <-kept: // keep the lock, so that a machine whose clock is behind finds it taken
 	case <-ctx.Done():
 	}
 	return err

@@ -57,7 +57,7 @@ func TestOneOfThreeMachinesRunsEachTick(t *testing.T) {
 	})
 }
 
-// counter is a job that ends at once.
+// counter returns a job that returns at once, and the number of its runs.
 func counter() (count *int, f job) {
 	count = new(int)
 	return count, func(context.Context, time.Time) error { *count++; return nil }
@@ -69,7 +69,7 @@ func TestAClockThatIsBehindDoesNotRepeatTheJob(t *testing.T) {
 		count, f := counter()
 		var all sync.WaitGroup
 		all.Go(func() { assert.NoError(t, once(t.Context(), m[0], time.Now(), f)) })
-		time.Sleep(hold/2 - time.Second) // by then it is time on the second machine
+		time.Sleep(hold/2 - time.Second) // by now the clock of the second machine has reached the tick
 		assert.ErrorIs(t, once(t.Context(), m[1], time.Now(), f), dlock.ErrLocked)
 		all.Wait()
 		assert.Equal(t, 1, *count)
@@ -100,7 +100,7 @@ func TestTheNextTickRunsAfterAnError(t *testing.T) {
 
 func TestTheProgramEndsOnSIGTERM(t *testing.T) {
 	ours := make(chan os.Signal, 1)
-	signal.Notify(ours, syscall.SIGTERM) // before main listens, the signal does no harm
+	signal.Notify(ours, syscall.SIGTERM) // until main listens, the signal must not end the test
 	defer signal.Stop(ours)
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)

@@ -58,21 +58,21 @@ func write(path string, token int64, data []byte) error {
 	if token < greatest {
 		return fmt.Errorf("%s: %w", path, errStale)
 	}
-	// If the program is killed in between, the token is refused too early, not
-	// too late.
+	// Write the token first: if the program is killed before it has replaced
+	// the file, later writes are refused too early, not too late.
 	if err := replace(path+".token", fmt.Appendln(nil, token)); err != nil {
 		return err
 	}
 	return replace(path, data)
 }
 
-// replace writes a file that readers see complete or not at all.
+// replace writes a file atomically: a reader sees the old or the new content.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // an error once it is renamed
+	defer os.Remove(f.Name()) // fails once the file is renamed
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// fence keeps the greatest token of each path in memory. A service that restarts
-// or has replicas keeps it in its database.
+// fence keeps the greatest token of each path in memory. A service that
+// restarts or has replicas must keep it in its database instead.
 type fence struct{ resources sync.Map } // from path to *resource
 
 type resource struct {
@@ -18,8 +18,9 @@ type resource struct {
 	token int64
 }
 
-// handler lets requests pass to next with the greatest token so far. It is for
-// the paths of resources that exist: it keeps each path that it has seen.
+// handler passes requests to next unless their token is lower than an earlier
+// one for the same path. Use it only for paths of resources that exist, because
+// it keeps every path that it has seen.
 func (f *fence) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values := r.Header.Values("Dlock-Token")
@@ -42,7 +43,7 @@ func (f *fence) handler(next http.Handler) http.Handler {
 
 		found, _ := f.resources.LoadOrStore(r.URL.Path, new(resource))
 		res := found.(*resource)
-		res.mu.Lock() // the comparison and the handler are one step
+		res.mu.Lock() // so that the comparison and the handler are one step
 		defer res.mu.Unlock()
 		if token < res.token {
 			http.Error(w, "a later holder of the lock has written", http.StatusPreconditionFailed)

@@ -33,7 +33,7 @@ func Example() {
 	// Output: tea is 3.20
 }
 
-// send returns the status for a request with these tokens.
+// send sends a request with these tokens and returns its status.
 func send(h http.Handler, path, body string, tokens ...string) int {
 	r := httptest.NewRequest(http.MethodPut, path, strings.NewReader(body))
 	for _, token := range tokens {

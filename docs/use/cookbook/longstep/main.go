@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// publish computes and sends a price.
+// publish computes a price under a lock and sends it.
 func publish(ctx context.Context, client *dlock.Client, compute func() uint32, send func(price uint32, token int64)) error {
 	return client.RWMutex("price").WithLock(ctx, func(ctx context.Context) error {
 		lock := dlock.FromContext(ctx)

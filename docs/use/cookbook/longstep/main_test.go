@@ -22,7 +22,8 @@ func Example() {
 	// Output: sent 575633798 with token 1
 }
 
-// The process is paused while it computes, and another one gets the lock.
+// The process is paused while it computes, and another process gets the lock
+// meanwhile.
 func TestAPausedProcessSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -39,7 +40,8 @@ func TestAPausedProcessSendsNothing(t *testing.T) {
 	})
 }
 
-// What the program relies on: after a pause, only Err knows of the loss.
+// The program relies on this: right after a pause, Err reports the loss
+// although the context has not ended yet.
 func TestAContextEndsLaterThanErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -52,7 +54,7 @@ func TestAContextEndsLaterThanErr(t *testing.T) {
 		store.Faults().PauseAll(time.Minute)
 		assert.NoError(t, ctx.Err())
 		assert.ErrorIs(t, lock.Err(), dlock.ErrLost)
-		<-ctx.Done() // when the process has gone on
+		<-ctx.Done() // ends once timers fire again
 		assert.ErrorIs(t, context.Cause(ctx), dlock.ErrLost)
 		assert.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
 	})

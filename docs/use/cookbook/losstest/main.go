@@ -12,7 +12,7 @@ import (
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
-// bank is what a test replaces.
+// bank is the interface that a test replaces by a fake.
 type bank interface {
 	Open(ctx context.Context) (invoices []string, err error)
 	Pay(ctx context.Context, invoice string) error
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// printer is a bank that only prints.
+// printer is a bank that only prints the invoices to pay.
 type printer struct{}
 
 func (printer) Open(context.Context) ([]string, error) { return []string{"A", "B", "C"}, nil }

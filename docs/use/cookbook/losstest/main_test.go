@@ -27,7 +27,7 @@ func Example() {
 	// paid C
 }
 
-// fakeBank is a bank that tells the test what is paid.
+// fakeBank is a bank that calls pay for each payment.
 type fakeBank struct{ pay func(invoice string) }
 
 func (fakeBank) Open(context.Context) ([]string, error) { return []string{"A", "B", "C"}, nil }
@@ -40,15 +40,15 @@ func (b fakeBank) Pay(ctx context.Context, invoice string) error {
 	return nil
 }
 
-// lossweep calls payAll again and again, and loses the lock at another step each
-// time.
+// lossweep runs payAll many times, and each time loses the lock at a different
+// step.
 func TestPayAllStopsWhenItsLockIsLost(t *testing.T) {
 	lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
 		return payAll(t.Context(), s.Client(), fakeBank{s.Write})
 	})
 }
 
-// A test of one situation takes the lock away by hand.
+// To test a single situation, a test can remove the lock by hand.
 func TestPayAllStopsAfterTheInvoiceThatItWasPaying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -64,7 +64,7 @@ func TestPayAllStopsAfterTheInvoiceThatItWasPaying(t *testing.T) {
 	})
 }
 
-// Virtual time makes long waits short.
+// In virtual time, long waits take no real time.
 func TestPayAllWaitsForAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -80,7 +80,8 @@ func TestPayAllWaitsForAnotherProcess(t *testing.T) {
 	})
 }
 
-// careless is payAll with a fault: after a pause, ctx ends too late.
+// careless is a faulty payAll: it relies on ctx, which ends too late after a
+// pause.
 func careless(ctx context.Context, client *dlock.Client, b bank) error {
 	return client.RWMutex("invoices").WithLock(ctx, func(ctx context.Context) error {
 		invoices, err := b.Open(ctx)
@@ -95,7 +96,8 @@ func careless(ctx context.Context, client *dlock.Client, b bank) error {
 
 const carelessVariable = "DLOCK_COOKBOOK_CARELESS"
 
-// The sweep has to fail, so it runs in a process of its own.
+// The sweep must fail, which would fail this test, so it runs in a child
+// process.
 func TestTheFaultIsFound(t *testing.T) {
 	if os.Getenv(carelessVariable) != "" {
 		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
