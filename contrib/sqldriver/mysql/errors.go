@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// again lists the errors of transactions that were rolled back and are worth an
-// immediate retry.
+// again lists error numbers after which the transaction was rolled back and an
+// immediate retry may succeed.
 var again = []uint16{
 	1020, // a row has changed since the transaction has read it
 	1213, // a deadlock, or a conflict with another member of a Galera cluster

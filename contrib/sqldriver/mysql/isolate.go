@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by a database of its own, which the user
-// has to be allowed to create.
+// Isolate implements [driver.Isolator] with a separate database, which the user
+// must be allowed to create.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	name := "dlock_" + i.Name
 	part := &isolated{connector{db: c.db, options: c.options, database: name, warned: true}, c, name}

@@ -220,7 +220,8 @@ func handOver(t *testing.T, c driver.Connector) {
 	sqltest.Unlock(t, held)
 }
 
-// Programs configure the connections of their pool with such parameters.
+// The driver must work on a program's pool however the program has configured
+// its connections.
 func TestExistingDatabase(t *testing.T) {
 	server := mysqltest.Shared(t)
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by a schema of its own, which the user
-// has to be allowed to create.
+// Isolate implements [driver.Isolator] with a separate schema, which the user
+// must be allowed to create.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	part := &connector{db: c.db, options: c.options}
 	part.options.schema = "dlock_" + i.Name

@@ -38,7 +38,7 @@ type database struct {
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // the path begins with a Windows drive letter
+		path = "/" + path // such a path begins with a Windows drive letter
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
 }
@@ -270,8 +270,8 @@ func (d *database) beat(ctx context.Context, f func(context.Context) error) erro
 	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
 }
 
-// durably is like update but syncs to disk, which also makes all earlier
-// transactions of all processes durable.
+// durably is like update but syncs the write-ahead log to disk. That also makes
+// all earlier transactions of all processes durable.
 func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error {
 		if err := d.exec(ctx, sqlDurable); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by a new file beside the connector's.
+// Isolate implements [driver.Isolator] with a new file beside the connector's.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	path, err := c.file(context.Background())
 	if err != nil {

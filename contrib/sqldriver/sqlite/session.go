@@ -394,7 +394,8 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, err
 }
 
-// number allocates the number of a new node, and reads the nodes ahead.
+// number allocates the sequence number of a new node, and reads the nodes ahead
+// of it.
 func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Joined, c content, err error) {
 	var seq int64
 	found, err := s.db.row(ctx, sqlNumber, []any{&seq}, s.presence.id)

@@ -34,8 +34,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// passwords lists test passwords. They contain characters that need escaping,
-// and a word to search for.
+// passwords lists passwords for tests. All contain a word to search for, and
+// some contain characters that need escaping.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
 // forms returns, by description, every text that would reveal a password:

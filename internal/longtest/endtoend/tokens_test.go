@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// acquire lets the clients take the lock "q" times times in total, a quarter of
-// them shared. After one use in ten, a client calls between, while it does not
-// hold the lock.
+// acquire lets the clients together take the lock "q" the given number of
+// times, a quarter of them shared. After one grant in ten, a client releases
+// the lock and calls between.
 func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
 	w.Helper()
 	var (

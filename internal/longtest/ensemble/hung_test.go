@@ -55,8 +55,8 @@ func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	}
 }
 
-// threeHosts is a client with three hosts: two proxies to one server, and one
-// host that never answers.
+// threeHosts is a client whose data source name has three hosts: two proxies to
+// one server, and a host that never answers.
 type threeHosts struct {
 	proxies               [2]*zktest.Proxy
 	client                *dlock.Client

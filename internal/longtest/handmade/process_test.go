@@ -182,7 +182,7 @@ func (p *process) resume() {
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// kill ends the process so that it cannot clean up.
+// kill kills the process, which therefore cannot release its lock.
 func (p *process) kill() {
 	if p.cmd.ProcessState != nil {
 		return

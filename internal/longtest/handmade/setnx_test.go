@@ -34,7 +34,7 @@ func newRedisKey(s setting, p *points) redisKey {
 	return redisKey{server, "lock:42", s.Expiry, p}
 }
 
-// retry calls try until it returns true or an error.
+// retry calls try, with pauses in between, until it returns true or an error.
 func (k redisKey) retry(try func() (bool, error)) (token int64, err error) {
 	for {
 		if ok, err := try(); ok || err != nil {

@@ -23,7 +23,7 @@ import (
 // live but slow holder. Waiters poll, so there is no order among them.
 type rowLock struct {
 	db     *sql.DB
-	expiry time.Duration // 0: never
+	expiry time.Duration // 0: the row never expires
 	now    func() time.Time
 	points *points
 }
@@ -138,8 +138,8 @@ func TestAPausedHolderOfARow(t *testing.T) {
 	})
 }
 
-// TestAHolderOfARowThatWorksForLong shows the same without a pause: the work
-// takes longer than the expiry.
+// TestAHolderOfARowThatWorksForLong has a holder whose work takes longer than
+// the expiry. Another process gets the lock although the first was not paused.
 func TestAHolderOfARowThatWorksForLong(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {

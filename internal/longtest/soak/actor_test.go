@@ -261,7 +261,7 @@ func (a *actor) release(h *hold) {
 	}
 }
 
-// explainedErrors are the errors that callers must expect from faults.
+// explainedErrors are the errors with which calls may fail during faults.
 var explainedErrors = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
 
 func (a *actor) requireExplained(name string, err error) {

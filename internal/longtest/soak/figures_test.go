@@ -77,7 +77,8 @@ func (f *figures) count(events []event) {
 	}
 }
 
-// class returns the sentinel error that an error text contains.
+// class returns the text of the sentinel error that an error text contains, or
+// "other".
 func class(text string) string {
 	for _, known := range []string{dlock.ErrLocked.Error(), "timed out", dlock.ErrLost.Error(),
 		context.Canceled.Error(), driver.ErrUnavailable.Error()} {

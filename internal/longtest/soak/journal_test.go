@@ -31,10 +31,10 @@ type kind string
 const (
 	asked       kind = "asked"       // about to acquire a lock
 	granted     kind = "granted"     // a lock was acquired; Held: Err was nil after At
-	refused     kind = "refused"     // the call returned an error that faults explain
+	refused     kind = "refused"     // the call failed with an error to be expected under faults
 	confirmed   kind = "confirmed"   // Err was nil after At
-	downgrading kind = "downgrading" // held exclusively until At
-	lossSeen    kind = "lossSeen"    // Err was not nil, before At
+	downgrading kind = "downgrading" // held exclusively until At, before a downgrade
+	lossSeen    kind = "lossSeen"    // an Err that was not nil returned before At
 	// Unlock was called after At. Held says whether the lock was held until
 	// then.
 	released    kind = "released"
@@ -45,7 +45,7 @@ const (
 	// after that.
 	stale              kind = "stale"
 	changedUnderReader kind = "changedUnderReader" // somebody wrote while a reader held the lock
-	fault              kind = "fault"              // a failure of the test, described by Text
+	fault              kind = "fault"              // the test must fail, for the reason in Text
 	stuck              kind = "stuck"              // the lock named by Text was not granted in time in the last round
 	finished           kind = "finished"           // the worker has closed its client
 )
