@@ -159,8 +159,8 @@ func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {
 	report(s.inspectSequences(ctx))
 }
 
-// checkState reports whether the server is short of free connections. Servers
-// differ in which of the numbers they show.
+// checkState warns if the server is short of free connections or has replicas.
+// Not every server shows all of these numbers.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",

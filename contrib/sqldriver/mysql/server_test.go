@@ -411,8 +411,8 @@ func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	}
 }
 
-// waits returns how many transactions wait for row locks. The answer may be 100
-// ms old, because MySQL caches the table innodb_trx.
+// waits returns how many transactions wait for row locks. It does not read the
+// table innodb_trx, because MySQL refreshes that at most ten times a second.
 func waits(t *testing.T, server *mysqltest.Server) string {
 	t.Helper()
 	return server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'")

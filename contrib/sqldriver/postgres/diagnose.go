@@ -40,7 +40,7 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 }
 
 // describeNetwork adds the hosts of the data source name. pgx lists a host
-// twice if it tries TLS first and then connects without.
+// twice if it may connect both with and without TLS.
 func (c *connector) describeNetwork(st *diagnose.Store) {
 	st.Password = c.config.Password != ""
 	secure := make(map[string]*tls.Config)

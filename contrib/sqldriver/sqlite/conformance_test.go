@@ -202,8 +202,8 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass returns an error while the wire is cut. It matches "database is locked",
-// which makes the driver retry.
+// pass returns an error while the wire is cut. The error says that the database
+// is locked, which makes the driver retry.
 func (w *wire) pass() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

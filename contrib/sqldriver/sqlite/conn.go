@@ -110,8 +110,8 @@ func (d *database) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sideFiles examines the write-ahead log and its index, which SQLite keeps
-// beside the database file while any process has it open.
+// sideFiles returns, by path, the write-ahead log and its index. SQLite keeps
+// them beside the database file while any process has it open.
 func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -299,7 +299,7 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 	}
 }
 
-// die makes a session look as if its process had died an hour ago.
+// die makes a session look as if its process began an hour ago and then died.
 func die(t testing.TB, s *session) {
 	s.presence.unlock()
 	makeOld(t, s.presence.path(s.presence.id))

@@ -84,8 +84,8 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients have made more further increments, and fails
-// the test if they are too slow.
+// progress waits until the clients have incremented the counter by more, and
+// fails the test if that takes too long.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	if !c.goesOn(t, more) {
@@ -93,7 +93,7 @@ func (c *counting) progress(t testing.TB, more int64) {
 	}
 }
 
-// goesOn reports whether the clients make more further increments in time.
+// goesOn reports whether the clients increment the counter by more in time.
 func (c *counting) goesOn(t testing.TB, more int64) bool {
 	t.Helper()
 	from := c.counts.Load()

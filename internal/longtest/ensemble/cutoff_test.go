@@ -47,8 +47,8 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// writesOf returns the approximate interval between the heartbeats of a lock
-// holder that are writes, which is every third one.
+// writesOf returns the approximate interval at which the session of a lock
+// holder sends writes: every third heartbeat is one.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
 // cutAfterWrite calls cut at the given phase after the session's latest write.

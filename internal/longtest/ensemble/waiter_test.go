@@ -153,8 +153,8 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// awaitHeartbeats waits until heartbeats have kept a waiter alive for longer
-// than its session timeout.
+// awaitHeartbeats waits until heartbeats have renewed a waiter's lease for
+// longer than a session timeout.
 func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy, op int32) {
 	t.Helper()
 	const looked = 2 // by then the session knows whether the waiter is next in line

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrRefused matches the error of a transaction that has changed nothing and
-	// never will. See [Refused].
+	// ErrRefused matches the error of a transaction that has changed nothing
+	// and never will. See [Refused].
 	ErrRefused = errors.New("the transaction changed nothing")
 	// ErrUnknownSession says that the session is no longer in the database.
 	ErrUnknownSession = errors.New("the database has dropped the session")

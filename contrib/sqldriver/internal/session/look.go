@@ -122,8 +122,7 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt reads one queue for a caller, which takes one of the spare
-// connections.
+// lookAt reads one queue for a caller, on a spare connection.
 func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
 	err = s.spare(ctx, func(ctx context.Context) error {
 		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))

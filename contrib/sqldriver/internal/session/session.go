@@ -55,7 +55,7 @@ var (
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
-	s.ended, _ = s.lease.Context() // the cancel function is called when the lease ends
+	s.ended, _ = s.lease.Context() // freed when the lease ends, even without a call of cancel
 	s.generation.Store(1)
 	s.looks.init()
 	s.listen()

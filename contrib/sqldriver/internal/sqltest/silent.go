@@ -97,8 +97,8 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Connecting is a function that begins a [session.Session] whose connections are
-// opened by silence, so that a test can make them fall silent.
+// Connecting begins a [session.Session] whose connections are opened by
+// silence, so that a test can make them fall silent.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
 // SilentConnection checks that requests on a connection that falls silent
