@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// probe determines which abilities the driver's sessions have. It fails t if a
-// required one is missing. It is not a subtest, because go test -run might skip
-// it.
+// probe determines which abilities the driver's sessions have, and fails t if a
+// required one is missing. It is not a subtest, because a -run pattern of go
+// test might skip it.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -38,9 +38,9 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds reports whether the sessions have an ability. A trial that lost a
-// session is retried. Any other failure counts as false, and is reported later
-// by the cases.
+// succeeds reports whether a trial shows that the sessions have an ability. A
+// trial that lost a session is repeated. Any other failure counts as a missing
+// ability; the cases will report it.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -58,8 +58,8 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// trials maps each ability to a function that tests it with two sessions. If a
-// driver may use the ability only sometimes, the function tries several times.
+// trials maps each ability to a function that tests it with two sessions. If
+// drivers may use the ability only sometimes, the function tries several times.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -104,9 +104,9 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 }
 
-// tryOperator fails t if a hook that acts as an operator does nothing. With
-// such a hook, sound drivers could fail and broken ones pass. It is not a
-// subtest, because go test -run might skip it.
+// tryOperator fails t if RemoveNode, RemoveQueue or PutNode of Config does
+// nothing. With such a hook, correct drivers could fail and broken ones pass.
+// It is not a subtest, because a -run pattern of go test might skip it.
 func tryOperator(t *testing.T, config Config) {
 	t.Helper()
 	have := config.hooks()
@@ -121,8 +121,8 @@ func tryOperator(t *testing.T, config Config) {
 	}
 }
 
-// operatorTrials maps each operator hook to a function that calls it and
-// reports it if the queue shows no effect.
+// operatorTrials maps each Config hook that acts as an operator to a function
+// that calls the hook and fails if the queue does not change.
 var operatorTrials = map[need]func(c *check){
 	needRemoveNode: func(c *check) {
 		p := c.create(c.session(), probeQueue, writer)
@@ -144,8 +144,9 @@ var operatorTrials = map[need]func(c *check){
 	},
 }
 
-// wantEffect reports a hook that has not changed probeQueue as expected. It
-// asks a new session, which cannot answer from old state.
+// wantEffect fails if calling a Config hook has not changed probeQueue as
+// expected. It lists the queue with a new session, which cannot have cached its
+// old state.
 func (c *check) wantEffect(hook, name string, happened func([]driver.Node) bool) {
 	s := c.session()
 	over := time.Now().Add(c.config.sessionTimeout())

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A failed case is retried if it lost a session that it did not end itself, as
-// can happen on a busy machine. A driver that loses sessions by mistake fails
-// every attempt.
+// How often a case may run. It is retried after a failure only if a session
+// ended that the case did not end itself, as happens on a busy machine. A
+// driver that loses sessions by mistake fails every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12 // if the latest attempt suffered from a busy machine
@@ -40,7 +40,7 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // let the machine or the store recover
+			time.Sleep(config.sessionTimeout()) // let a busy machine or store recover
 		}
 	}
 }
@@ -77,8 +77,8 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp ends an attempt: it records lost sessions, heals all cuts, and closes
-// clients and sessions, so that the store can be taken down.
+// cleanUp ends an attempt: it records lost sessions, undoes every CutOff, and
+// closes clients and sessions, so that the store can be shut down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.sessions, c.heals, c.clients
@@ -88,7 +88,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		// A hook that calls t.Fatal ends only this goroutine.
+		// heal may call t.Fatal, which exits only the goroutine that calls it.
 		wg.Go(heal)
 	}
 	wg.Wait()
@@ -102,8 +102,8 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// measureStalls detects a busy machine: it wakes every few milliseconds and
-// records in c.stall its longest delay, until stop is called.
+// measureStalls detects a busy machine: until stop is called, it wakes up every
+// few milliseconds and records in c.stall how late it woke up at worst.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -143,9 +143,9 @@ func (c *check) report() {
 	}
 }
 
-// suspectHooks checks, after a failure, whether CutOff and Drop had an effect.
-// If they do nothing, a sound driver fails. It must be called before the cuts
-// are healed.
+// suspectHooks checks, after a failure, whether Config.CutOff and Config.Drop
+// had any effect: a correct driver fails if they do nothing. It must be called
+// while sessions are still cut off.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

@@ -34,11 +34,11 @@ const needLosses = needLoseRequest | needLoseReply
 type requirement struct {
 	need    need
 	name    string
-	ability bool // an ability of sessions; otherwise a hook
+	ability bool // true for an ability of sessions, false for a hook of Config
 }
 
-// needs lists all requirements, abilities first: a case that lacks both an
-// ability and a hook is then reported as not applicable rather than as not
+// needs lists all requirements, abilities first, so that a case that lacks both
+// an ability and a hook is reported as not applicable rather than as not
 // checked.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
@@ -83,7 +83,7 @@ func (c Config) hooks() (have need) {
 	return have
 }
 
-// Consequences of a broken rule, for cases of several rules.
+// What users suffer if a rule is broken; shown by cases of several rules.
 const (
 	whyOrphan   = "a node that no contender knows of blocks the lock for all others until its session ends"
 	whyDelete   = "the lock would stay locked although its holder has unlocked it"

@@ -17,27 +17,27 @@ type verdict int
 const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
-	hookFailed         // a hook failed; proves nothing about the driver
-	unproven           // the fault had no effect; proves nothing
+	hookFailed         // a Config hook failed; proves nothing about the driver
+	unproven           // the injected fault had no effect; proves nothing
 )
 
-// A testCase checks one sentence of a rule.
+// A testCase checks one requirement of a rule.
 type testCase struct {
 	name  string
 	why   string // how locks suffer if the driver fails the case
 	needs need
-	idle  bool // mostly waits, although it ends no session
+	idle  bool // mostly waits, although it injects no fault that ends sessions
 	run   func(c *check)
 }
 
-// waits reports whether the case mostly waits for session timeouts, as cases do
-// that end sessions. Other cases send many requests.
+// waits reports whether the case spends its time waiting for session timeouts,
+// as cases that end sessions do, rather than sending many requests.
 func (k testCase) waits() bool {
 	return k.idle || k.needs&(needDrop|needCutOff|needDelayReplies|needPause) != 0
 }
 
 type rule struct {
-	number int // zero for groups of cases outside the rules
+	number int // zero for cases that belong to none of the numbered rules
 	name   string
 	cases  []testCase
 }
@@ -50,7 +50,7 @@ func (r rule) id() string {
 	return fmt.Sprintf("rule%02d", r.number)
 }
 
-// label names the rule in a sentence, for example "rule 7".
+// label returns the rule's name for use in a sentence, such as "rule 7".
 func (r rule) label() string {
 	if r.number == 0 {
 		return r.name
@@ -58,8 +58,8 @@ func (r rule) label() string {
 	return fmt.Sprintf("rule %d", r.number)
 }
 
-// alone reports whether the cases must not run beside others, because they
-// count the goroutines and connections of the process.
+// alone reports whether the rule's cases must not run in parallel with others,
+// because they count the goroutines and connections of the process.
 func (r rule) alone() bool { return r.number == 11 }
 
 func (r rule) String() string {
@@ -69,12 +69,12 @@ func (r rule) String() string {
 	return fmt.Sprintf("rule %d (%s)", r.number, r.name)
 }
 
-// check is one attempt at a case. It creates and closes the sessions, and
-// collects failures, which count only in the last attempt.
+// check is one attempt to run a case. It creates and closes the sessions and
+// collects failures. Only those of the last attempt are reported.
 //
 // The case runs in its own goroutine, so that a hanging driver fails only this
-// case. An attempt that takes too long is abandoned: it no longer uses t, and
-// its goroutines exit at their next step.
+// case. An attempt that takes too long is abandoned: it stops using t, and its
+// goroutines exit at their next call of a check method.
 type check struct {
 	t        *testing.T
 	config   Config
@@ -86,7 +86,7 @@ type check struct {
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
-	hook      string        // the first hook that failed
+	hook      string        // the first Config hook that failed
 	unproven  string        // why the attempt proves nothing; usually empty
 	lost      error         // error of a session that ended unexpectedly
 	stall     time.Duration // the longest time that the process was not scheduled
@@ -95,7 +95,7 @@ type check struct {
 	heals     []func()
 	cuts      map[driver.Session]bool
 	drops     map[driver.Session]driver.Node // sessions ended by Drop, each with one of its nodes
-	suspect   string                         // which hook seems to have done nothing; usually empty
+	suspect   string                         // the Config hook that seems to have done nothing; usually empty
 	clients   []*dlock.Client
 
 	making sync.Mutex
@@ -104,7 +104,8 @@ type check struct {
 	hooks sync.Mutex // serializes hooks
 }
 
-// errorf records a failure: what the driver did, and what was expected.
+// errorf records a failure. The message says what the driver did and what was
+// expected.
 func (c *check) errorf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +143,7 @@ func (c *check) exitIfAbandoned() {
 	}
 }
 
-// hookFailed records that a hook failed, unless another one failed before.
+// hookFailed records that a Config hook failed. Only the first failure counts.
 func (c *check) hookFailed(hook string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +152,8 @@ func (c *check) hookFailed(hook string) {
 	}
 }
 
-// hookHadNoEffect records that a hook injected no fault, and the evidence.
+// hookHadNoEffect records that a Config hook injected no fault. The format and
+// args give the evidence.
 func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.mu.Lock()
 	if !c.abandoned && c.hook == "" {
@@ -161,7 +163,7 @@ func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.hookFailed(hook)
 }
 
-// notChecked marks the attempt as inconclusive.
+// notChecked marks the attempt as inconclusive, neither passed nor failed.
 func (c *check) notChecked(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,15 +172,15 @@ func (c *check) notChecked(why string) {
 	}
 }
 
-// closeLater has the session closed at the end of the attempt.
+// closeLater registers the session to be closed when the attempt ends.
 func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = append(c.sessions, s)
 }
 
-// expectEnd allows the session to end from now on. If it has already ended, it
-// counts as lost.
+// expectEnd marks the session as one that may end from now on. If it has
+// already ended, it counts as lost.
 func (c *check) expectEnd(s driver.Session) {
 	c.noteIfLost(s)
 	c.mu.Lock()
@@ -196,11 +198,12 @@ func (c *check) noteIfLost(s driver.Session) {
 	}
 }
 
-// closeGrace limits Close when the store is unreachable. It is far more than
-// the few seconds of rule 9, to allow for slow machines.
+// closeGrace limits how long Close may take when the store is unreachable. It
+// is far more than the few seconds that rule 9 allows, because test machines
+// may be slow.
 var closeGrace = 20 * time.Second
 
-// waitTimer is the time limit of one wait.
+// waitTimer limits a single wait for the driver.
 type waitTimer struct {
 	began time.Time
 	over  <-chan time.Time
@@ -212,8 +215,8 @@ func (c *check) startWait() waitTimer {
 
 func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
-// rounds repeats f up to n times. On a slow store it stops early, because the
-// cases do not test the store's speed.
+// rounds calls f up to n times. On a slow store it stops early, after at least
+// three calls, so that the case does not time out.
 func (c *check) rounds(n int, f func(i int)) {
 	const least = 3
 	enough := time.Now().Add(c.config.bound() / 2)

@@ -11,7 +11,7 @@ import (
 
 const lockName = "stock/42"
 
-// A client is a dlock.Client that remembers its sessions.
+// A client is a dlock.Client that records the driver sessions it opens.
 type client struct {
 	*dlock.Client
 	check *check
@@ -30,7 +30,7 @@ func (c *check) client() *client {
 }
 
 // recordingConnector records a client's sessions. It does not wrap them,
-// because the hooks of Config need the originals.
+// because Config hooks may type-assert the sessions that they get.
 type recordingConnector struct {
 	driver.Connector
 	client *client
@@ -84,8 +84,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // TryRLock.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock until the store is available, because these do
-// not retry by themselves.
+// try calls TryLock or TryRLock and retries while the store is unavailable,
+// which these methods do not do themselves.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)

@@ -24,13 +24,15 @@ const (
 	// shown limits the cases listed on the page for each sabotage (a driver
 	// with one deliberate mistake).
 	shown = 2
-	// rounds is how often a case must catch a sabotage to be listed.
+	// rounds is how many times the kit runs to fill a row. A case is listed if
+	// it catches the sabotage in every run.
 	rounds = 2
-	// tries limits the runs of a case until it catches the sabotage.
+	// tries limits how often a case is run until it catches the sabotage.
 	tries = 5
 )
 
-// row is the table row of one sabotage.
+// row is a row of the page's tables. It lists the cases that catch one broken
+// driver.
 type row struct {
 	caught []string // cases that catch it, in the kit's order
 }
@@ -76,8 +78,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 	t.Helper()
 	failed := failures(out)
 	for _, name := range want.caught {
-		// Some cases depend on timing and do not catch the mistake in every
-		// run.
+		// Some cases depend on timing and do not catch the mistake every time.
 		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
 			out = run(t.Context(), s.does, pattern(r, []string{name}))
 			maps.Copy(failed, failures(out))
@@ -109,9 +110,9 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe fills the rows without cases by running the whole kit several times
-// against their broken drivers. It also requires that the correct driver
-// passes. To refresh a row, delete its cases from the page.
+// observe fills rows that list no cases, by running the whole kit against their
+// broken drivers. It also fails t if the correct driver fails. To refresh a
+// row, delete its cases from the page.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {
@@ -154,7 +155,7 @@ func rowOf(r rule, failed map[string]bool) (w row) {
 	return w
 }
 
-// tables returns the tables of the page, rule by rule.
+// tables formats the rows as the page's Markdown tables, one per rule.
 func tables(rows map[string]row) string {
 	var b strings.Builder
 	for _, r := range rules {
@@ -187,7 +188,8 @@ var (
 	caseName = regexp.MustCompile("`([^`]+)`")
 )
 
-// parseTables is the inverse of tables.
+// parseTables returns the rows of the page's tables, by the name of the broken
+// driver. It is the inverse of tables.
 func parseTables(t *testing.T, page string) map[string]row {
 	t.Helper()
 	rows := make(map[string]row)
@@ -239,8 +241,8 @@ func replaceTables(t *testing.T, page, with string) string {
 	return before + tablesBegin + with + tablesEnd + after
 }
 
-// pool runs broken drivers in child processes, several at a time, because they
-// mostly wait for sessions to time out.
+// pool runs the kit on broken drivers in child processes, several at a time,
+// because they mostly wait for sessions to time out.
 type pool struct {
 	slots chan struct{}
 	runs  map[[2]string]chan string
@@ -262,7 +264,8 @@ func (p *pool) start(t *testing.T, name, cases string) {
 
 func (p *pool) wait(name, cases string) string { return <-p.runs[[2]string{name, cases}] }
 
-// run runs cases of the kit against a driver and returns the output.
+// run runs cases of the kit against a broken driver in a child process and
+// returns the output.
 func run(ctx context.Context, name, cases string) string {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+cases, "-test.v", "-test.timeout=9m")
 	cmd.Env = append(os.Environ(), sabotageEnv+"="+name)

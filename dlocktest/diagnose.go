@@ -16,7 +16,8 @@ var diagnoseCases = []testCase{
 	{name: "diagnose-ends-with-its-context", why: "a service that is told to stop would wait for its health check", needs: needDiagnose, run: diagnoseEnds},
 }
 
-// diagnose returns the findings about the case's store, which is healthy.
+// diagnose returns the driver's findings about the case's store, which is
+// healthy.
 func (c *check) diagnose() (found []driver.Finding) {
 	store := c.connector()
 	if err := driver.Diagnose(c.ctx, store, func(f driver.Finding) { found = append(found, f) }); err != nil {
@@ -26,7 +27,7 @@ func (c *check) diagnose() (found []driver.Finding) {
 }
 
 func diagnoseReportsAll(c *check) {
-	c.session() // lets the driver create its tables, if any
+	c.session() // so that the driver creates its tables, if any
 	found := c.diagnose()
 	for _, name := range driver.Checks() {
 		if !slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Check == name }) {
@@ -50,8 +51,9 @@ func diagnoseReportsAll(c *check) {
 	}
 }
 
-// inOrder reports whether a check may be followed by another. Closing the
-// session, which comes last, may show that it does not end.
+// inOrder reports whether the check before may be followed by the check after.
+// CheckLogin may follow any, because closing the session, which comes last, may
+// show that the session does not end.
 func (c *check) inOrder(before, after driver.Check) bool {
 	all := driver.Checks()
 	return after == driver.CheckLogin || slices.Index(all, before) <= slices.Index(all, after)
@@ -68,7 +70,7 @@ func diagnoseLeavesNothing(c *check) {
 			c.errorf("after Diagnose there are the queues %q, expected %q as before", after, before)
 		}
 	}()
-	c.eventually(func() bool { // a session that did not end is dropped by the store, but not soon
+	c.eventually(func() bool { // a session that was not closed disappears only after the session timeout
 		after = c.walk(s)
 		return slices.Equal(before, after)
 	}, "the queues are those before Diagnose")

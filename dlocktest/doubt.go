@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call whose outcome may be unknown to the
-// driver. It reports whether the call failed.
+// mayFail reports whether a call failed whose outcome the driver may not know.
+// It fails the case if the error is not one that is allowed then.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -43,8 +43,8 @@ func createFailed(c *check, s driver.Session, ctx context.Context, err error) bo
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
 
-// createUnlessEnded creates a node. It returns false if the session has ended
-// with its connection, which is allowed.
+// createUnlessEnded creates a node after a connection broke. It returns false
+// if the session has ended as well, which is allowed.
 func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -57,12 +57,12 @@ func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driv
 }
 
 // inDoubtDelete checks the error of a first Delete whose request or reply was
-// lost or delayed. It must not be ErrGone.
+// lost or delayed. The error must not be ErrGone.
 func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
-// repeatDelete retries a Delete until the store answers or the session ends.
+// repeatDelete retries a Delete until the store replies or the session ends.
 func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	c.eventually(func() bool {
 		err := s.Delete(c.ctx, queue, p, why)
@@ -82,8 +82,9 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If
-// mayEnd is set and that session has ended, rest is accepted instead.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes in want. If
+// mayEnd is not nil and that session has ended, the queue may hold rest
+// instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -100,8 +101,8 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 	ok = true
 }
 
-// createNamesakes creates a node in each session with the prefix of an old
-// node. If the store reuses names, one of them gets the old name.
+// createNamesakes creates a node in each of two sessions, with the prefix of an
+// old node, so that one gets the old name if the store reuses names.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -118,9 +119,9 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// soonEnded returns a context that ends around the time of a call with the
-// usual duration. i selects how: by a deadline, a cancel after the call began,
-// one while it begins, or one before it.
+// soonEnded returns a context that ends shortly before, during or after a call
+// that usually takes as long as usual. Depending on i, it ends by a deadline,
+// or is canceled during the call, while the call begins, or before it.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -139,7 +140,7 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 }
 
 // wantGivenUp checks the error of a call whose ctx has ended. ErrGone is
-// allowed as well.
+// allowed, too.
 func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
@@ -147,7 +148,7 @@ func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, 
 }
 
 // lateCalls starts every kind of call in a session that is cut off, then calls
-// end, which must make them return. It returns the calls still running after
+// end, which must make the calls return. It returns those still running after
 // grace.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
@@ -173,8 +174,9 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry returns the names that find returns in each of up to four tries.
-// On a slow machine, a sound driver may be late sometimes but not always.
+// inEveryTry calls find up to four times and returns the names that it returned
+// every time. On a slow machine, a correct driver may be late sometimes but not
+// always.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

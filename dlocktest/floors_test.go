@@ -61,8 +61,8 @@ func TestFilesUseOnlyLowerFloors(t *testing.T) {
 		files = append(files, file)
 	}
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	// The empty imports cause type errors, but references within the package
-	// still resolve.
+	// Imports are replaced by empty packages. That causes type errors, but
+	// references within the package still resolve.
 	config := types.Config{Importer: emptyPackages{}, Error: func(error) {}}
 	pkg, _ := config.Check("dlocktest", set, files, info)
 	arrows := make(map[[2]string][]string)

@@ -6,7 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// heartbeats checks the first heartbeat of a session, if the driver reports any.
+// heartbeats checks the lease that the driver reports at a session's first
+// heartbeat, if it reports any.
 func heartbeats(c *check) {
 	type heartbeat struct{ left, term time.Duration }
 	s, first := c.session(), make(chan heartbeat, 1)
@@ -22,7 +23,8 @@ func heartbeats(c *check) {
 	timeout := c.config.sessionTimeout()
 	select {
 	case h := <-first:
-		// A lease was renewed some time after the request that it counted from.
+		// Less than the full term is left, because the lease counts from the
+		// time when the heartbeat was sent.
 		if h.left <= 0 || h.left >= h.term || h.term >= timeout {
 			c.errorf("a heartbeat reported %v left of a term of %v, expected more than zero, less than the term, and a term below the session timeout of %v",
 				h.left, h.term, timeout)

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// The methods in this file inject faults through the hooks of Config. They call
-// expectEnd first if the fault may end a session.
+// The methods in this file inject faults through the hooks of Config. If a
+// fault may end a session, they call expectEnd first.
 
 func (c *check) connector() driver.Connector {
 	c.exitIfAbandoned()
@@ -24,14 +24,14 @@ func (c *check) connector() driver.Connector {
 	return c.store
 }
 
-// nearRollOver returns a store whose sequences are almost used up.
+// nearRollOver returns a store whose sequence numbers are almost used up.
 func (c *check) nearRollOver() (store driver.Connector) {
 	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store
 }
 
-// runHook calls a hook and records its failure. If the hook calls t.Fatal, the
-// calling goroutine exits. A case calls one hook at a time.
+// runHook calls a Config hook, one at a time, and records if it fails. If the
+// hook calls t.Fatal, the calling goroutine exits.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.hooks.Lock()
@@ -39,8 +39,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook is runHook for cleanup that must run even in an abandoned attempt,
-// such as healing a cut.
+// watchHook is like runHook, but also runs in an abandoned attempt. It is for
+// cleanup, such as reconnecting a session that was cut off.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -53,7 +53,8 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce makes a function returned by a hook safe to call repeatedly.
+// hookOnce wraps a function returned by a Config hook so that repeated calls do
+// nothing.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -92,7 +93,7 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 }
 
 func (c *check) reset(s driver.Session) {
-	c.expectEnd(s) // drivers may give up a session with its connection
+	c.expectEnd(s) // a driver may end the session when the connection breaks
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
@@ -100,7 +101,8 @@ func (c *check) silenceNotices(s driver.Session) {
 	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
 }
 
-// lose loses the next request for op or, if committed, only its reply.
+// lose makes the network lose the session's next request for op or, if
+// committed, only the reply.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Connections of an earlier case may close during a case. This must not hide
-// one that the case leaves open.
+// A connection that an earlier case opened may close during a later case. This
+// must not hide a connection that the later case leaks.
 func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
 	open := func() (closeBoth func()) {
 		r, w, err := os.Pipe()

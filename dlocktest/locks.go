@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// The cases in this file test the locks of package dlock with the driver.
+// The cases in this file use the driver through the locks of package dlock.
 
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
@@ -38,8 +38,8 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter uses atomics, because the race detector cannot see that a remote
-// lock orders the clients, and would report races.
+// oneWriter checks mutual exclusion. It uses atomics, because the race detector
+// cannot see that a lock in a store orders the goroutines.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -187,8 +187,8 @@ func givenUpWaits(c *check) {
 	c.together(4, func(i int) {
 		m := c.client().RWMutex(lockName)
 		for n := range 30 {
-			// End the call while it creates its node or, in every second round,
-			// while it waits.
+			// End the call's ctx while it creates its node or, in every second
+			// round, while it waits for the lock.
 			after := usual
 			if n%2 == 0 {
 				after = 5 * time.Millisecond
@@ -306,8 +306,9 @@ func lossByOperator(c *check) {
 	c.lostLock(l, "an operator removed the lock's node")
 }
 
-// removedWaiterQueuesAgain removes the first waiter's node just before an
-// unlock. The second waiter must get the lock, and the first must queue again.
+// removedWaiterQueuesAgain removes the first waiter's node as an operator
+// would, just before the holder unlocks. The second waiter must get the lock,
+// and the first must queue again.
 func removedWaiterQueuesAgain(c *check) {
 	s := c.session()
 	holder, first, second := c.client(), c.client(), c.client()

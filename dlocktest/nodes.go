@@ -8,22 +8,23 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Node prefixes in the form that locks use.
+// Node prefixes as locks form them, with W for writers and R for readers.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 	shared = "web1-R-" // writer's prefix after a downgrade
 )
 
-// nodeLike lists queue names that resemble node names, to catch drivers that
+// nodeLike lists queue names that look like node names, to catch drivers that
 // store nodes and queues under one parent. Some differ only at the end, to
-// catch drivers that encode two of them alike.
+// catch drivers that encode both to the same key.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
 }
 
-// probeQueue tests hooks; no case uses it.
+// probeQueue is the queue in which the hooks of Config are tried; no case uses
+// it.
 const probeQueue = "hook-probe"
 
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
@@ -33,11 +34,11 @@ func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (dri
 	return j.Place, err
 }
 
-// last is the NodeSpec.Predecessor of writers, which wait for the last node
+// last is a NodeSpec.Predecessor for writers: they wait for the last node
 // ahead.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// named strips the token from a place, as for a caller that knows only the
+// named returns p without its token, as known to a caller that has only the
 // node's name.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 

@@ -71,7 +71,8 @@ func readOwner(c *check) {
 	}
 }
 
-// readSessionLeft allows for stores that do not tell, which return zero.
+// readSessionLeft checks how much time driver.Read says is left to a node's
+// session. Stores that do not know return zero.
 func readSessionLeft(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -152,9 +153,9 @@ var describeCases = []testCase{
 		why: "an operator would not see before the first loss that the session timeout is too short", run: heartbeats},
 }
 
-// wantTimeout checks the session timeout that the driver reports. It may be as
-// short as half of Config.SessionTimeout, which includes the store's delay in
-// noticing an expired session.
+// wantTimeout checks the session timeout that driver.Describe reports. It may
+// be as short as half of Config.SessionTimeout, which includes the store's
+// delay in noticing that a session expired.
 func (c *check) wantTimeout(s driver.Session, when string) {
 	got, most := driver.Describe(s).Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {

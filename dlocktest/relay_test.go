@@ -7,8 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews handles the values of a relayed watch; open is false at its end. It
-// forwards what it likes to out, and closes out at most once.
+// onNews is called for each value received from a watch that is being relayed,
+// and at its end, when open is false. It may send on out, and closes out at
+// most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {
@@ -18,7 +19,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // rule 6: already ended if a node was gone
+	case cause, open := <-w.C: // a watch of a node that is gone has ended already (rule 6)
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -51,14 +52,15 @@ func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	}
 }
 
-// withoutReleased returns a watch that ends where w sends Released.
+// withoutReleased returns a watch that ends without a value when w sends
+// Released.
 func withoutReleased(w driver.Watch) driver.Watch {
 	var once sync.Once
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that misses the values and the end of w while heard
-// returns false. It still ends with the session.
+// passIf returns a watch that drops the values and the end of w while heard
+// returns false. It still ends when the session ends.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -72,8 +74,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged forwards w, and adds Released before its end if isRelease returns
-// true.
+// judged returns a watch that forwards w and, if isRelease returns true at its
+// end, sends Released first.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -93,8 +95,8 @@ func closedWatch() driver.Watch {
 
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
-// unarmed is a session whose Create arms no watch, so that the kit calls the
-// sabotaged Watch.
+// unarmed is a session whose Create arms no watch, so that the kit calls Watch,
+// which the broken driver overrides.
 type unarmed struct{ base }
 
 func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -102,8 +104,8 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.base.Create(ctx, queue, n)
 }
 
-// unknowing is a session whose Create returns only the place. It spares
-// sabotages of names from changing the nodes ahead, too.
+// unknowing is a session whose Create returns only the place. Drivers that
+// return wrong names wrap it, so that they need not change the nodes ahead.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

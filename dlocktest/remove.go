@@ -30,8 +30,8 @@ var removeCases = []testCase{
 	{name: "remove-refuses-a-bad-queue", why: "a name such as a/../b would remove a node of another lock", needs: needRemove, run: removeBadQueue},
 }
 
-// removeAny calls driver.Remove until the node is gone. After an unknown
-// outcome, the retry may find it gone.
+// removeAny removes a node, retrying while the store is unavailable. ErrGone is
+// an error only if no earlier attempt can have removed the node.
 func (c *check) removeAny(s driver.Session, queue string, p driver.Place) {
 	doubt := false
 	c.retry(fmt.Sprintf("Remove(%q, %q, token %d)", queue, p.Name, p.Token), func() error {
@@ -44,7 +44,8 @@ func (c *check) removeAny(s driver.Session, queue string, p driver.Place) {
 	})
 }
 
-// wantSpared calls driver.Remove for a place that no node of the queue has.
+// wantSpared calls driver.Remove for a place that does not exist. It must
+// return ErrGone and remove no other node.
 func (c *check) wantSpared(what string, s driver.Session, queue string, p driver.Place) {
 	before := c.listAfterWrite(s, queue)
 	c.wantGone("Remove with "+what, driver.Remove(c.ctx, s, queue, p))

@@ -35,8 +35,8 @@ var orderCases = []testCase{
 func sequentialOrder(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var want []driver.Node
-	// Sorting these nodes by name would change their order. There are enough
-	// for sequences of two digits.
+	// The prefixes descend, to catch drivers that sort nodes by name. There are
+	// enough nodes for two-digit sequences.
 	for i := range 27 {
 		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
 		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
@@ -53,9 +53,9 @@ func concurrentOrder(c *check) {
 	c.wantNodes("in the order of the tokens", c.listAfterWrite(s, "q"), nodesOf(places)...)
 }
 
-// nothingBeforeListed creates nodes without deleting any, so each list must
-// start with the one before it. Nodes of failed creates are ignored, because
-// they may briefly remain.
+// nothingBeforeListed checks that no node appears ahead of one that was already
+// listed. It deletes none, so each list must start with the one before it.
+// Nodes of failed creates are ignored, because they may briefly remain.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -104,8 +104,8 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue while goOn returns true, and requires new
-// nodes to appear behind all known ones.
+// wantNewNodesBehind lists the queue until goOn returns false. New nodes must
+// appear behind all known ones.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -189,8 +189,8 @@ func queuesAreSeparate(c *check) {
 	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
 }
 
-// longQueue creates more nodes than stores usually return in one page, and
-// fewer on a slow store. It uses only two goroutines, because an overloaded
+// longQueue creates more nodes than stores usually return in one page, or fewer
+// if the store is slow. It uses only two goroutines, because an overloaded
 // store would lose their sessions.
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}

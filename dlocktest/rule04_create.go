@@ -54,9 +54,9 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// createLosesList loses the list that a driver may send along with Create. The
-// Create may then fail, but must leave no node. If Create sends no list, the
-// session's next List is lost instead.
+// createLosesList checks that a Create leaves no node if it fails because a
+// list that it sends as well was lost. If the driver's Create sends no list,
+// the session's next List is lost instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -79,7 +79,7 @@ func createLosesList(c *check) {
 
 // createLost loses the requests of several Creates or, if committed, their
 // replies. The queue also holds nodes with the same prefix, which the driver
-// must not confuse with the lost ones.
+// must not mistake for the lost ones.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -107,8 +107,8 @@ func createLost(c *check, committed bool) {
 	}
 }
 
-// createSparesCopy adds another program's node with the data of a lost Create.
-// The driver must not mistake it for its own.
+// createSparesCopy adds a node of another program that has the same data as a
+// node whose Create was lost. The driver must not mistake it for its own.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -129,7 +129,7 @@ func createSparesCopy(c *check) {
 				c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", name)
 			}
 			want = append(want, j.Node)
-			slices.SortFunc(want, bySeq) // the new node may come before the foreign one
+			slices.SortFunc(want, bySeq) // the new node may precede the other program's
 		}
 		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
@@ -175,8 +175,7 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		// In every second round, give the driver time to reconnect and clean
-		// up.
+		// In every second round, let the driver reconnect and clean up first.
 		if i%2 == 1 {
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 				want = append(want, mine.Node)
@@ -189,8 +188,8 @@ func createLate(c *check) {
 	c.wantLoss("HoldRequest", anyFailed)
 }
 
-// createAfterExpiry calls Create in a session that may not yet know of its end
-// in the store.
+// createAfterExpiry calls Create in a session that the store has ended and that
+// may not know it yet.
 func createAfterExpiry(c *check) {
 	b := c.session()
 	theirs := c.create(b, "q", writer)
@@ -210,8 +209,8 @@ func createAfterExpiry(c *check) {
 	}
 }
 
-// wantLoss reports the hook if none of the Creates that it should have
-// disturbed failed.
+// wantLoss reports a Config hook as ineffective if it had to lose requests or
+// replies but no Create failed.
 func (c *check) wantLoss(hook string, failed bool) {
 	if !failed && !c.failed() && !c.config.Repeats {
 		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+

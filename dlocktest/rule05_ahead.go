@@ -60,7 +60,7 @@ func aheadAsListed(c *check) {
 	c.logf("%d of 12 creates knew the nodes ahead", known)
 }
 
-// aheadForeign adds a node of another program, which locks treat as a writer's.
+// aheadForeign adds another program's node, which locks treat as a writer's.
 func aheadForeign(c *check) {
 	s := c.session()
 	const foreign = "legacy-0000000000"
@@ -102,9 +102,9 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent creates nodes concurrently, so each Create must return all
-// nodes with smaller tokens. Nodes of failed creates may briefly appear as
-// well.
+// aheadConcurrent creates nodes concurrently. Each Create must return all nodes
+// with smaller tokens, and may return nodes of failed creates, which remain
+// briefly.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -131,9 +131,9 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant deletes a node while another is created. The new node's list
-// may include the deleted one, must include the one that stays, and must not
-// include one that was gone before.
+// aheadAtAnInstant deletes a node while another is created. The nodes that
+// Create returns may include the deleted one, must include the one that stays,
+// and must not include one that was gone before.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -155,8 +155,9 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes checks that only one contender at a time is told that it is
-// alone, because that contender is granted the lock without a further check.
+// aloneExcludes checks that Create tells only one contender at a time that no
+// node is ahead, because that contender is granted the lock without a further
+// check.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {
@@ -177,8 +178,9 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// predecessorGetsAhead checks that Predecessor is called, if at all, with the
-// nodes ahead or, if the driver does not know them, with none.
+// predecessorGetsAhead checks the argument with which Create calls Predecessor:
+// the nodes ahead or, if the driver does not know them, none. It need not be
+// called.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -215,8 +217,9 @@ func armedUnasked(c *check) {
 	}
 }
 
-// armedEndsWithChosen lets Predecessor choose each of three nodes in turn and
-// deletes the chosen one. A watch armed on a wrong node would stay open.
+// armedEndsWithChosen checks that Create watches the node chosen by
+// Predecessor. It chooses each of three nodes in turn and deletes the chosen
+// one; a watch of another node would stay open.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

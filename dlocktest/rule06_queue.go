@@ -3,7 +3,7 @@ package dlocktest
 import "github.com/dlock-go/dlock/driver"
 
 // queueSeesTheOnlySession watches a queue from the store's only session,
-// because requests of other sessions might alert the driver to a change.
+// because the requests of another session might alert the driver to the change.
 func queueSeesTheOnlySession(c *check) {
 	s := c.session()
 	for range 2 {

@@ -137,8 +137,8 @@ func watchOwnGone(c *check) {
 }
 
 // watchOwnNamesake watches a deleted node whose name another node has taken. In
-// the second round that node is already watched, to catch drivers that keep one
-// watch per name.
+// the second round, that new node is watched already, to catch drivers that
+// keep one watch per name.
 func watchOwnNamesake(c *check) {
 	a, b := c.twoSessions()
 	for _, before := range []bool{false, true} {
@@ -157,8 +157,8 @@ func watchOwnNamesake(c *check) {
 	}
 }
 
-// watchByName watches nodes by name alone. If the store reuses names, earlier
-// nodes had them as well.
+// watchByName watches nodes by name, without a token. If the store reuses
+// names, earlier nodes had the same names.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -186,8 +186,9 @@ func watchNameComesAgain(c *check) {
 	}
 }
 
-// watchAcrossCut deletes one node during a cut and one after it. Both watches
-// must end, even if the session does too.
+// watchAcrossCut deletes one watched node while the watching session is cut off
+// from the store, and one afterwards. Both watches must end, even if the
+// session does too.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -229,8 +230,8 @@ func watchAcrossReset(c *check) {
 	}
 }
 
-// watchInSilence deletes a node without a notice to the watching session. No
-// queue is watched, because that might make the driver poll.
+// watchInSilence deletes a watched node while the watching session gets no
+// notices. It watches no queue, because that might make the driver poll.
 func watchInSilence(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -241,9 +242,9 @@ func watchInSilence(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node ahead while no notice reached the watching session")
 }
 
-// armInSilence returns a case in which no notice tells a session of the node
-// ahead, neither of its creation nor of its deletion. The session has followed
-// the queue before in the first round only.
+// armInSilence returns a case in which a session gets no notice of the node
+// ahead, neither when it is created nor when it is deleted. The session has
+// used the queue before in the first round only.
 func armInSilence(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -280,8 +281,8 @@ func watchMany(c *check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call after the call
-// has armed watches, which must not end with it. Since watches may occasionally
-// end early, only a failure in every round counts.
+// has armed watches. The watches must outlive the ctx. Since they may
+// occasionally end early, only a failure in every round counts.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -329,9 +330,9 @@ func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node)
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// watchStopped stops one of several watches of the same node; the others must
-// still work. It tries several pauses, because a driver may free a stopped
-// watch later.
+// watchStopped stops one of several watches of the same node; the remaining
+// ones must still work. It tries several pauses, because a driver may free a
+// stopped watch later.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -381,7 +382,8 @@ func stopAnyTime(c *check) {
 	w.Stop()
 }
 
-// stopWhileCutOff requires Stop to return long before a cut-off session ends.
+// stopWhileCutOff checks that Stop does not wait for the store: in a session
+// that is cut off, it must return long before the session ends.
 func stopWhileCutOff(c *check) {
 	slow := inEveryTry(func() map[string]bool {
 		s := c.session()
@@ -403,7 +405,7 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// watchChain runs contenders that queue like locks, each waiting for the node
+// watchChain runs contenders that queue as locks do, each waiting for the node
 // ahead.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
@@ -454,7 +456,7 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 }
 
 // watchesEnd returns a case that ends a session by calling end, and requires
-// its watches to end too.
+// the session's watches to end too.
 func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *check) {
 	return func(c *check) {
 		s := c.session()

@@ -116,7 +116,7 @@ func repeatSparesNamesake(c *check) {
 }
 
 // knownGoneSparesNamesake deletes nodes that the session already saw disappear.
-// This must not remove newer nodes of the same names.
+// This must not remove newer nodes with the same names.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -156,8 +156,9 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake delivers a Delete late, when its retry has succeeded
-// and another node may have the name. That node must survive.
+// lateDeleteSparesNamesake lets the request of a Delete arrive late, when a
+// retry has already succeeded and a new node may have the same name. The new
+// node must survive.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -179,8 +180,8 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy replaces the session's node by another program's with the
-// same name and data. Delete must not remove that one.
+// deleteSparesCopy replaces the session's node by one of another program with
+// the same name and data. Delete must not remove that one.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

@@ -38,8 +38,8 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle may fail with a sound driver on a slow machine; runCase then retries
-// it.
+// endIdle checks that an idle session lives on. It may fail with a correct
+// driver on a slow machine; runCase then retries it.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -65,9 +65,10 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforeNodesGo requires a session to know of its end before others see its
+// endBeforeNodesGo checks that a session knows of its end before others see its
 // nodes disappear. Err reads the clocks and must always be right. Done needs a
-// timer, which may be late on a slow machine, so one of three tries suffices.
+// timer, which may be late on a slow machine, so one success in three tries is
+// enough.
 func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -100,11 +101,11 @@ func endWithMargin(c *check) {
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin requires a cut-off session to end at least a twentieth of the
-// session timeout before its node disappears.
+// wantMargin checks that a session that is cut off ends at least a twentieth of
+// the session timeout before its node disappears.
 //
-// It polls Err and uses the time before the last call that returned nil, so
-// that a slow machine causes no failure.
+// It polls Err and counts from the last call that returned nil, so that a slow
+// machine causes no failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -139,12 +140,12 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	}
 }
 
-// endAfterSlowReplies cuts a session off while replies are in flight. When they
-// arrive late, they must not prolong the lease by their delay. Slow replies may
-// end a session, which is no failure.
+// endAfterSlowReplies cuts a session off while replies are in flight. Late
+// replies must not prolong the lease by their delay. Slow replies may end a
+// session, which is no failure.
 //
 // Replies to heartbeats are delayed by less than a quarter of the timeout,
-// after which [driver.Lease.Keep] gives up. The test is conclusive only if a
+// after which [driver.Lease.Keep] gives up. The result is conclusive only if a
 // slow reply has renewed the lease, which is certain once the session has
 // outlived its timeout. If no session did, a shorter delay is tried, which more
 // drivers survive.
@@ -157,7 +158,7 @@ func endAfterSlowReplies(c *check) {
 		}
 	}
 	lives := false // whether a session survives without replies
-	// These functions mostly wait, so run them concurrently.
+	// These functions mostly wait, so they run concurrently.
 	waits := []func(){
 		func() { endAfterSlowLists(c, timeout/20) },
 		func() { endAfterSlowLists(c, timeout/4) },
@@ -180,8 +181,8 @@ func endAfterSlowReplies(c *check) {
 }
 
 // endAfterSlowLists cuts a session off while replies to List are in flight. The
-// pause before the cut lets the requests reach the store; a long pause also
-// leaves replies to heartbeats in flight.
+// pause before that lets the requests reach the store; a long pause also leaves
+// replies to heartbeats in flight.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -197,8 +198,8 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 }
 
 // endAfterSlowBeats delays the replies to an idle session and then cuts it off.
-// It reports whether a slow reply has certainly renewed the lease, because the
-// session had outlived its timeout.
+// It reports whether the session outlived its timeout, which proves that a slow
+// reply renewed the lease.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -246,8 +247,9 @@ func endPaused(c *check) {
 	c.wantAlive(b, "another session's process was paused")
 }
 
-// livesWithoutReplies delays replies by twice the session timeout, and reports
-// whether the session survives. If it does, DelayReplies has no effect.
+// livesWithoutReplies delays replies by twice the session timeout and reports
+// whether the session survives, in which case Config.DelayReplies has no
+// effect.
 func (c *check) livesWithoutReplies(s driver.Session) bool {
 	timeout := c.config.sessionTimeout()
 	c.delayReplies(s, 2*timeout)

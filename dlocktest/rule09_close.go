@@ -227,8 +227,8 @@ func closeAgain(c *check) {
 	c.wantNodes("after a Close that was repeated when the store could be reached again", c.listAfterWrite(b, "q"))
 }
 
-// closeRetrying closes a session. It retries, because the first attempts may
-// fail if the connection broke.
+// closeRetrying closes a session, retrying because the first attempts may fail
+// if the connection broke.
 func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {

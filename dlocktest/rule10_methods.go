@@ -76,8 +76,8 @@ func marks(c *check) {
 	c.wantName("List of a bad queue", err)
 }
 
-// endedCtx makes calls with an ended ctx. They must return, but may succeed if
-// they need not wait.
+// endedCtx calls every method with a ctx that has ended. The calls must return,
+// and may succeed if they need not wait.
 func endedCtx(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
@@ -115,7 +115,7 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	// Allow a moment for a session that wrongly ends with ctx.
+	// Give the session time to end if it wrongly depends on the ctx.
 	select {
 	case <-s.Done():
 		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
@@ -126,8 +126,9 @@ func connectCtx(c *check) {
 	c.wantAlive(s, "the end of the ctx of Connect")
 }
 
-// abilitiesAreStable repeats the optional methods, also with invalid arguments.
-// Each must be supported always or never, and change nothing if unsupported.
+// abilitiesAreStable repeats calls of optional methods, some with invalid
+// arguments. A method must be supported always or never, and must change
+// nothing if unsupported.
 func abilitiesAreStable(c *check) {
 	a, b := c.twoSessions()
 	for _, s := range []driver.Session{a, b} {
@@ -161,8 +162,9 @@ func abilitiesAreStable(c *check) {
 	}
 }
 
-// promptWhileCutOff ends the ctx of each call after a tenth of the session
-// timeout. A call that ignores it returns only when the session ends.
+// promptWhileCutOff checks that calls return soon after their ctx ends, even if
+// the session is cut off. The ctx ends after a tenth of the session timeout; a
+// call that ignores it returns only when the session ends.
 func promptWhileCutOff(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {

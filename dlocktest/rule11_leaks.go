@@ -24,8 +24,9 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks repeats do and fails if that leaves at least n more goroutines of one
-// kind. The limit tolerates goroutines that are started once per process.
+// leaks calls do the given number of times and fails if that leaves at least n
+// more goroutines of one kind. The limit tolerates goroutines that are started
+// once per process.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -68,8 +69,8 @@ func goroutines() map[string]group {
 	return groups
 }
 
-// startedBy identifies the kind of a goroutine, by its function and the
-// function that started it.
+// startedBy returns the kind of a goroutine, given its stack: its function and
+// the function that started it.
 func startedBy(stack string) string {
 	var calls []string
 	for _, line := range strings.Split(stack, "\n")[1:] {
@@ -85,8 +86,8 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// makeNodesAndWatches leaves nodes and open watches, like a program that closes
-// its client without unlocking.
+// makeNodesAndWatches leaves nodes and open watches behind, like a program that
+// closes its client without unlocking.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -135,9 +136,9 @@ func closeLeaksNoFile(c *check) {
 	}, "no connection stays open after Connect, use and Close")
 }
 
-// openFiles counts open descriptors by what they refer to, which differs for
-// each connection. Thus a connection of an earlier case that closes meanwhile
-// cannot hide a leak of this case.
+// openFiles counts the open file descriptors of the process by what they refer
+// to, which is unique to each connection. A connection of an earlier case that
+// closes meanwhile thus cannot hide a leak.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)
@@ -156,8 +157,9 @@ func added(before, after map[string]int) (n int) {
 	return n
 }
 
-// closeCutOffLeaksNothing closes sessions concurrently, because each Close may
-// take a session timeout.
+// closeCutOffLeaksNothing checks that closing a session leaks nothing even if
+// it is cut off. It closes several concurrently, because each Close may take a
+// session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {

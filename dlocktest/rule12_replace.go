@@ -92,8 +92,9 @@ func replaceTwice(c *check) {
 	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 }
 
-// deleteEveryPlace replaces nodes twice, because a driver may remember only one
-// old name.
+// deleteEveryPlace checks that a replaced node can be deleted by any place it
+// had. It replaces some nodes twice, because a driver may remember only one old
+// name.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

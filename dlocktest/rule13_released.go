@@ -47,9 +47,8 @@ func (c *check) twoWaiters() (a, b driver.Session) {
 	return a, b
 }
 
-// releaseWakes releases a node that is watched in all three ways: by a place
-// with a token, by name alone, and by Create. Each watch must send Released or
-// end.
+// releaseWakes releases a node that is watched in three ways: by a place with a
+// token, by name alone, and by Create. Each watch must send Released or end.
 func releaseWakes(c *check) {
 	a, b := c.twoWaiters()
 	var sent, all int
@@ -138,9 +137,9 @@ func releasedGoesOn(c *check) {
 }
 
 // wantNoOvertaking removes a contender's own node with removeOwn and then
-// releases the node ahead. The watch may still send Released, but must have
-// ended by the time that is received, or the contender would believe it holds
-// the lock.
+// releases the node ahead. The watch may still send Released, but it must have
+// ended by the time that this is received; otherwise the contender would
+// believe that it holds the lock.
 func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range n {
 		a, b := c.twoWaiters()
@@ -176,8 +175,8 @@ func releasedAfterOperator(c *check) {
 	c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
 }
 
-// releasedAfterOperatorInSilence has few rounds, because each may take most of
-// a session timeout.
+// releasedAfterOperatorInSilence runs only three rounds, because each may take
+// most of a session timeout.
 func releasedAfterOperatorInSilence(c *check) {
 	c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
 		c.silenceNotices(b)
@@ -251,7 +250,7 @@ func lateReleaseIsNotReleased(c *check) {
 	stay := createNamesakes(c, a, b, "q", p.Node)
 	q, w := c.waitFor(a, "q", stay[0])
 	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
-	time.Sleep(c.config.sessionTimeout() / 50) // time for a wrong Released to arrive
+	time.Sleep(c.config.sessionTimeout() / 50) // give a wrong Released time to arrive
 	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
 	c.close(b)
 	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")

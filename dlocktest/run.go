@@ -20,8 +20,8 @@ func Run(t *testing.T, config Config) {
 	tryOperator(t, config)
 	s := newSummary(have)
 	parallel := config.Parallel > 1
-	// One case that keeps the store busy runs at a time. More would starve the
-	// heartbeats of short sessions.
+	// Only one case that keeps the store busy runs at a time, because more
+	// would delay heartbeats until sessions with short timeouts end.
 	busy, waiting := make(chan struct{}, 1), make(chan struct{}, max(config.Parallel-1, 1))
 	runRules := func(parallel, alone bool) {
 		runEach(parallel, rules, func(r rule) {
@@ -46,8 +46,8 @@ func Run(t *testing.T, config Config) {
 	t.Log(s.String())
 }
 
-// runEach calls f for every item, in order or in parallel, and waits for the calls
-// to return.
+// runEach calls f for every item, in sequence or in parallel, and returns when
+// all calls have returned.
 func runEach[T any](parallel bool, items []T, f func(T)) {
 	var wg sync.WaitGroup
 	for _, item := range items {
@@ -82,7 +82,7 @@ var rules = []rule{
 	{0, "locks", lockCases},
 }
 
-// summary counts the outcomes of the cases, by the id of their rule.
+// summary counts the outcomes of cases for each rule, by the rule's id.
 type summary struct {
 	have need
 
@@ -92,7 +92,7 @@ type summary struct {
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  need // hooks and abilities whose absence skipped cases
+	missing  need // Config hooks and abilities whose absence made cases skip
 }
 
 func newSummary(have need) *summary {
@@ -103,7 +103,8 @@ func newSummary(have need) *summary {
 	return s
 }
 
-// run runs a case, unless it lacks a hook or an ability, and counts its outcome.
+// run runs a case and counts its outcome, or skips it if a hook or ability that
+// it needs is missing.
 func (s *summary) run(t *testing.T, config Config, r rule, k testCase) {
 	t.Helper()
 	if !s.canRun(t, r, k, config.Complete) {
@@ -122,8 +123,8 @@ func (s *summary) update(r rule, f func(o *outcomes)) {
 	f(s.of[r.id()])
 }
 
-// canRun reports whether a case has the hooks and abilities it needs. If not,
-// it skips t, or fails it if complete demands the missing hook.
+// canRun reports whether the hooks and abilities that a case needs exist. If
+// not, it skips t, or fails t if complete is set and a hook is missing.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	for _, n := range needs {
@@ -143,7 +144,7 @@ func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	return true
 }
 
-// String returns one line per rule that tells how much of it was checked.
+// String returns one line per rule that says how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
 	b.WriteString("dlocktest: summary, of sessions with the abilities ")
@@ -164,7 +165,8 @@ func (s *summary) abilities() string {
 	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
-// describe summarizes the outcomes of a rule with the given number of cases.
+// describe summarizes a rule's outcomes in words. all is the number of its
+// cases.
 func (o *outcomes) describe(all int) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

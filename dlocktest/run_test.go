@@ -18,8 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 
 type bare struct{ driver.Session }
 
-// configs are incomplete configurations, or ones with failing hooks. Each runs
-// in a child process, because the kit fails its test.
+// configs are configurations that lack hooks or have failing ones. Each runs in
+// a child process, because the kit fails its test.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -136,8 +136,8 @@ var configs = map[string]func() Config{
 	},
 }
 
-// losing returns a configuration whose first n sessions end when they create a
-// node, as on a machine that stalls.
+// losing returns a configuration in which the first n sessions that create a
+// node end, as on a machine that stalls.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -159,7 +159,8 @@ func (s *perishable) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return s.base.Create(ctx, queue, n)
 }
 
-// perishableInRelease ends before it releases a node.
+// perishableInRelease is a session that ends when it is asked to release a
+// node, while left is positive.
 type perishableInRelease perishable
 
 func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -169,8 +170,8 @@ func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// TestConfigured runs one of the configurations when started as a child
-// process.
+// TestConfigured runs the kit with one of the configs. It is for child
+// processes only.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {
@@ -179,7 +180,7 @@ func TestConfigured(t *testing.T) {
 	Run(t, configs[name]())
 }
 
-// runConfigured runs the kit with a configuration in a child process.
+// runConfigured runs the kit with one of the configs in a child process.
 func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
@@ -297,7 +298,7 @@ func TestMissingAbilityFails(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// On a slow store, a case runs fewer rounds instead of failing.
+// On a slow store, a case must run fewer rounds instead of failing.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
 	if !passed {
@@ -309,7 +310,7 @@ func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 func TestSessionLostByItselfIsNoFailureOfTheRule(t *testing.T) {
 	for config, of := range map[string]string{
 		"loses a session once":               "rule07/delete-removes",
-		"loses a session once, in a release": "rule13/released-does-not-overtake-an-operator$", // this case closes the session before its end
+		"loses a session once, in a release": "rule13/released-does-not-overtake-an-operator$", // this case closes the session before the session can end by itself
 	} {
 		out, passed := runConfigured(t, config, of)
 		if !passed {
@@ -327,8 +328,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// The session ends at each slow reply, so the case about slow replies proves
-// nothing and must say so.
+// With this driver, a session ends at each slow reply, so the case about slow
+// replies proves nothing. Run must report it as not checked.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a wrap whose Create reports wrong nodes ahead, as computed by
-// ahead.
+// tells wraps sessions so that Create returns the nodes ahead as changed by the
+// function ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -102,8 +102,8 @@ func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// guessesBehind watches the head of the queue instead of the node chosen by
-// Predecessor.
+// guessesBehind is a session whose Create watches the first node of the queue
+// instead of the node chosen by Predecessor.
 type guessesBehind struct{ base }
 
 func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -138,8 +138,8 @@ func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec)
 	return j, err
 }
 
-// armsLate arms the watch of Create some time after listing the queue, so that
-// it misses changes in between.
+// armsLate is a session whose Create lists the queue some time before it arms
+// the watch, so that it misses changes in between.
 type armsLate struct{ base }
 
 func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

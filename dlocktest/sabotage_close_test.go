@@ -51,8 +51,8 @@ func (s leavesNodes) Close() error {
 	return nil
 }
 
-// alwaysNil is a session whose Close returns nil at once while cut off,
-// although nothing was closed in the store.
+// alwaysNil is a session whose Close, while cut off, returns nil immediately
+// although the store has not closed it.
 type alwaysNil struct {
 	base
 	away atomic.Bool
@@ -174,13 +174,14 @@ func (s *closesOnceOnly) Close() error {
 
 var strayNode atomic.Int64
 
-// putStray adds a node that belongs to no session, like a Create that reaches
-// the store after the end of its session.
+// putStray adds a node that belongs to no session, as if a Create had reached
+// the store after its session ended.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose repeats Creates whose ctx had ended even after Close.
+// createsAfterClose is a session that keeps retrying Creates whose ctx has
+// ended, even after Close.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store
@@ -209,8 +210,8 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates lets a held Create that arrives after Close make a node,
-// which no session's end will remove.
+// takesLateCreates is a session for which the store still carries out a delayed
+// Create after Close. No session's end will remove the node.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

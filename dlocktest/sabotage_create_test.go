@@ -35,8 +35,8 @@ var createSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
 }
 
-// letsGo returns from Create when its ctx ends, and forgets the node that is
-// created later.
+// letsGo is a session whose Create returns when its ctx ends and ignores the
+// node that is created later.
 type letsGo struct{ base }
 
 func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -57,8 +57,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates supports the loss of Creates. After a loss, Create makes its
-// mistake by calling after.
+// losesCreates is a session that loses Creates when the kit asks it to, and
+// then makes its mistake by calling after.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -159,8 +159,8 @@ func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.Create(ctx, queue, n)
 }
 
-// failsWithList leaves the node in the queue if Create fails because its list
-// was lost.
+// failsWithList is a session whose Create, if it fails because its list was
+// lost, leaves its node in the queue.
 type failsWithList struct {
 	base
 	lost atomic.Bool
@@ -181,8 +181,8 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce leaves the node of a held Create that arrives after the
-// clean-up.
+// cleansUpOnce is a session that tries only once to remove the node of a failed
+// Create, so a delayed Create that arrives later leaves its node.
 type cleansUpOnce struct {
 	base
 	late lateRequests
@@ -197,7 +197,8 @@ func (s *cleansUpOnce) Create(ctx context.Context, queue string, n driver.NodeSp
 	return s.base.Create(ctx, queue, n)
 }
 
-// outlives still creates nodes after the store has ended its session.
+// outlives is a session that can still create nodes after the store has ended
+// it.
 type outlives struct {
 	base
 	store   *memdriver.Store

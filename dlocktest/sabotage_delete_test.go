@@ -88,8 +88,8 @@ func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, 
 	return nil
 }
 
-// forgetsItsDelete repeats a Delete whose reply was lost, and passes on the
-// second reply, which wrongly says that the node was gone.
+// forgetsItsDelete is a session that repeats a Delete whose reply was lost, and
+// returns the second reply, which wrongly says that the node was already gone.
 type forgetsItsDelete struct {
 	base
 	lost atomic.Bool
@@ -142,8 +142,8 @@ type hangs struct{ base }
 
 func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
 
-// deletesLate lets a held Delete remove whichever node has the name when it
-// arrives.
+// deletesLate is a session whose delayed Delete, when it arrives, removes
+// whichever node then has the name.
 type deletesLate struct {
 	base
 	store *memdriver.Store

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// diagnoser is a broken session that stands for the connector: it implements
-// Diagnose by means of the sound one.
+// diagnoser is a broken session that also provides Diagnose for its connector.
+// It may call sound, the correct implementation.
 type diagnoser interface {
 	diagnose(ctx context.Context, st store, sound func(context.Context, func(driver.Finding)) error, report func(driver.Finding)) error
 }

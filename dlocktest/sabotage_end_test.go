@@ -49,7 +49,8 @@ var endSabotages = []sabotage{
 
 type noHeart struct{ base }
 
-// asksTheStore learns of its end only when its connection has healed.
+// asksTheStore is a session that learns of its end only from the store, so not
+// while it is cut off.
 type asksTheStore struct {
 	lateEnd
 	cutState
@@ -87,8 +88,8 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession is the one session that all others share. It is replaced when it
-// has ended.
+// firstSession holds the store session that all sessions of a client share. It
+// is replaced after it has ended.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -103,8 +104,8 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon is a broken session that shares one session of the store with all
-// others, and closes that when it is closed itself.
+// inCommon is a session that shares one store session with all others, and
+// closes that one when it is closed itself.
 type inCommon struct {
 	base
 	own base
@@ -163,8 +164,8 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease replaces driver.Lease by a lease of its own, with overlapping
-// heartbeats.
+// ownLease is a session that does not use driver.Lease but a wrong lease of its
+// own, with overlapping heartbeats.
 type ownLease struct {
 	base
 	term     time.Duration
@@ -239,8 +240,8 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats wrongly counts its lease from the reply to a heartbeat, not from
-// the request.
+// lateBeats is a session whose lease wrongly counts from the reply to a
+// heartbeat instead of the request.
 type lateBeats struct {
 	base
 	lease *driver.Lease

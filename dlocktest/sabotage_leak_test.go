@@ -47,7 +47,8 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	}
 }
 
-// heldOpen keeps the garbage collector from closing leaked files.
+// heldOpen references leaked files, so that the garbage collector does not
+// close them.
 var heldOpen sync.Map
 
 type leavesConnection struct{ base }
@@ -66,7 +67,8 @@ func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// goesOnAfterClose is a session whose calls in flight keep waiting after Close.
+// goesOnAfterClose is a session in which calls that are in flight during Close
+// do not return.
 type goesOnAfterClose struct {
 	base
 	cutState

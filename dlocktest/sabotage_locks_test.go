@@ -2,8 +2,8 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// lockSabotages break single rules in ways that the cases for dlock's locks
-// must catch, too.
+// lockSabotages are broken drivers that the cases for dlock's locks must catch,
+// although each breaks a rule that has its own cases.
 var lockSabotages = []sabotage{
 	{"always says that no node is ahead; seen in locks", "see rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13",

@@ -80,7 +80,8 @@ func (s shortNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, nodes...)
 }
 
-// otherQueues renames queues before each request, as a faulty encoding would.
+// otherQueues is a session that renames queues before each request, as if it
+// encoded their names wrongly.
 type otherQueues struct {
 	base
 	name func(string) string
@@ -137,8 +138,8 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	return nodes, err
 }
 
-// mixed confuses queues with nodes: it also lists queues directly below the
-// queue if their names look like nodes.
+// mixed is a session that confuses queues with nodes: List also returns the
+// queues directly below the queue whose names look like nodes.
 type mixed struct{ base }
 
 func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
@@ -157,8 +158,8 @@ func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// markNodeLike escapes segments that look like nodes, but wrongly leaves those
-// alone that already end in the mark.
+// markNodeLike escapes path segments that look like nodes by adding a mark. It
+// wrongly leaves segments that already end in the mark unchanged.
 func markNodeLike(queue string) string {
 	if driver.CheckQueue(queue) != nil {
 		return queue

@@ -38,7 +38,7 @@ var orderSabotages = []sabotage{
 		of(func(s base) listsTwice { return listsTwice{s} })},
 }
 
-// uncommitted holds the nodes of open transactions.
+// uncommitted is the set of nodes whose transactions are still open.
 type uncommitted struct {
 	mu    sync.Mutex
 	nodes map[driver.Node]bool
@@ -68,7 +68,8 @@ func (s commitsLate) List(ctx context.Context, queue string) ([]driver.Node, err
 	return slices.DeleteFunc(nodes, func(n driver.Node) bool { return s.open.nodes[n] }), err
 }
 
-// stamps are the creation times of nodes, by the clocks of their sessions.
+// stamps records when nodes were created, by the clocks of their sessions,
+// which differ.
 type stamps struct {
 	sessions atomic.Int64
 	mu       sync.Mutex

@@ -53,8 +53,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData recognises the owner of a node by the node's data, which another
-// node may share.
+// ownerByData is a session that finds the owner of a node by the node's data,
+// which another node may share.
 type ownerByData struct {
 	base
 	owners *sync.Map

@@ -97,7 +97,8 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses sends Released for every removal that no session has announced.
+// guesses is a session whose watches send Released for every removal that no
+// session has announced as something else.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -143,7 +144,8 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 	}), err
 }
 
-// tellsOwn also sends Released to the watch of the released node itself.
+// tellsOwn is a session that sends Released also to the watch of the released
+// node itself.
 type tellsOwn struct {
 	base
 	released sync.Map
@@ -221,7 +223,8 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf waits briefly for the release of the node.
+// hearsOf reports whether the node is released, after waiting a short time for
+// that.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {
@@ -244,9 +247,9 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll watches each node ahead separately, so after Released from one
-// it still watches the others. If once is set, it forwards only the first
-// Released.
+// goesOnForAll is a session that watches each node ahead separately, so after
+// Released from one it still watches the remaining ones. If once is set, it
+// forwards only the first Released.
 type goesOnForAll struct {
 	base
 	once bool
@@ -286,8 +289,9 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly sends Released shortly before the node ahead is removed. board
-// has a channel per node that closes when the early notice is due.
+// announcesEarly is a session that sends Released shortly before the node ahead
+// is removed. For each node, board has a channel that is closed when the notice
+// is due.
 type announcesEarly struct {
 	base
 	board *sync.Map

@@ -109,12 +109,12 @@ func gone(removed bool) error {
 	return driver.ErrGone
 }
 
-// remover is a session with a method Remove of its own.
+// remover is a session with its own, wrong Remove method.
 type remover struct {
 	base
 	store  *memdriver.Store
 	owners *sync.Map // the sessions of all nodes of the store, by place
-	untold *sync.Map // nodes whose removal is not told, by queue and name
+	untold *sync.Map // nodes whose removal no watch reports, by queue and name
 	remove func(ctx context.Context, s *remover, queue string, p driver.Place) error
 }
 

@@ -28,8 +28,8 @@ var replaceSabotages = []sabotage{
 		of(func(s base) onceOnly { return onceOnly{s} })},
 }
 
-// showsBoth lists the new name of a replaced node while the old one is still
-// there.
+// showsBoth is a session that lists both the old and the new name of a node
+// while it is being replaced.
 type showsBoth struct {
 	base
 	mu   sync.Mutex
@@ -123,7 +123,8 @@ func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, wh
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// knowsTwoNames finds a node only by its current name and the previous one.
+// knowsTwoNames is a session that finds a node only by its current name and the
+// previous one.
 type knowsTwoNames struct {
 	base
 	mu    sync.Mutex

@@ -28,7 +28,7 @@ type sabotage struct {
 	wrap  wrap
 }
 
-// sabotages holds all sabotages by the rule that they break.
+// sabotages maps the id of each rule to the sabotages that break it.
 var sabotages = map[string][]sabotage{
 	"rule01":   orderSabotages,
 	"rule02":   nameSabotages,
@@ -66,15 +66,15 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// Broken sessions may implement these interfaces, to take part in the faults
-// injected into them.
+// Optional interfaces of broken sessions. Through them, the Config of these
+// tests tells a session of the faults that the kit injects.
 type (
-	// lossPlayer may implement the loss of a request or reply itself, and
-	// reports whether it does.
+	// lossPlayer can make its own request or reply get lost, and reports
+	// whether it did.
 	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
-	// requestHolder implements HoldRequest itself.
+	// requestHolder implements Config.HoldRequest itself.
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
@@ -82,7 +82,7 @@ type (
 	cutListener interface{ cut(bool) }
 	// resetListener is told when its connection breaks.
 	resetListener interface{ reset() }
-	// silenceListener is told when no more notices will reach it.
+	// silenceListener is told when notices from the store stop reaching it.
 	silenceListener interface{ silenced() }
 	// expiryListener is told when the store is about to end its session.
 	expiryListener interface{ expiring() }
@@ -119,15 +119,15 @@ func (l *cutState) healed() <-chan struct{} {
 	return l.whole
 }
 
-// lateRequests delays chosen requests of a session.
+// lateRequests lets a test delay requests that a session sends later.
 type lateRequests struct {
 	mu sync.Mutex
-	// next has an element for each request to be delayed. Once that is sent,
-	// the element is set to a function that delivers it.
+	// next has an element for each request that is still to be delayed. When
+	// that request is sent, the element is set to a function that delivers it.
 	next []*func()
 }
 
-// hold delays the next request until arrive is called.
+// hold delays the session's next request. Calling arrive delivers it.
 func (l *lateRequests) hold() (arrive func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +142,8 @@ func (l *lateRequests) hold() (arrive func()) {
 	}
 }
 
-// sent is called when the session sends a request, and reports whether the
-// request is delayed.
+// sent must be called for each request. It reports whether the request is
+// delayed, and if so keeps it for arrive.
 func (l *lateRequests) sent(request func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,10 +155,11 @@ func (l *lateRequests) sent(request func()) bool {
 	return true
 }
 
-// errReset is the error of a call whose connection broke.
+// errReset is returned by calls whose connection broke.
 var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
 
-// perStore returns a function that creates one T for each store.
+// perStore returns a function that returns one T per store, created on first
+// use.
 func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 	var all sync.Map
 	return func(st *memdriver.Store) *T {
@@ -169,12 +170,12 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// sabotageEnv is the environment variable that tells a child process of the
-// test which sabotage to run.
+// sabotageEnv is the environment variable by which the test tells a child
+// process which broken driver to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
-// sabotagedConfig sets short time limits, because a sabotaged driver may hang
-// in every case.
+// sabotagedConfig sets short time limits, because a broken driver may hang in
+// every case.
 func sabotagedConfig(wrap wrap) Config {
 	closeGrace = 500 * time.Millisecond
 	config := configOf(wrap)
@@ -182,7 +183,8 @@ func sabotagedConfig(wrap wrap) Config {
 	return config
 }
 
-// TestSabotaged runs one of the sabotages, in a child process.
+// TestSabotaged runs the kit on one broken driver. It is for child processes
+// only.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
 	if name == "" {
@@ -202,7 +204,7 @@ func TestSabotaged(t *testing.T) {
 }
 
 // errPlain returns an error that matches no error of package driver, as if the
-// driver's author had forgotten to wrap the right one.
+// driver did not wrap the right one.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }
 
 func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {

@@ -66,7 +66,8 @@ func (c *counts) next(queue string, anew bool) int64 {
 	return c.of[queue]
 }
 
-// renumbered returns wrong tokens. It keeps the right ones to find its nodes.
+// renumbered is a session that returns wrong tokens. It keeps the right ones to
+// find its nodes.
 type renumbered struct {
 	base
 	token func(queue string, p driver.Place) int64

@@ -76,14 +76,14 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements records the nodes whose sessions have announced their removal
-// or replacement. Operators and expiring sessions announce nothing.
+// announcements records nodes whose sessions announced that they would remove
+// or replace them. Operators and expiring sessions announce nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
 	base
 	told *announcements
-	mine sync.Map // nodes that Close announces
+	mine sync.Map // the session's nodes, which Close announces
 }
 
 type sequence struct {
@@ -117,8 +117,8 @@ func (s *announced) Close() error {
 	return s.base.Close()
 }
 
-// toldOf reports whether the removal or replacement of any of the nodes was
-// announced.
+// toldOf reports whether a session announced that it would remove or replace
+// any of these nodes.
 func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
 	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
 		_, told := s.told.nodes.Load(sequenceOf(queue, n))
@@ -134,8 +134,8 @@ func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome omits nodes from its watches: the own node if from is negative,
-// otherwise the nodes ahead from that index on.
+// forgetsSome is a session whose watches omit nodes: the own node if from is
+// negative, otherwise the nodes ahead from that index on.
 type forgetsSome struct {
 	base
 	from int
@@ -199,8 +199,8 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return w, err
 }
 
-// lastWatchOnly drops a watch when a newer one of the same node or queue is
-// armed.
+// lastWatchOnly is a session that drops a watch when a newer one of the same
+// node or queue is armed.
 type lastWatchOnly struct {
 	base
 	mu   sync.Mutex
@@ -231,8 +231,9 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx is a session whose watches stop working when the ctx of their
-// call ends. They end then if closes is set, and otherwise stay silent.
+// endsWithCtx is a session whose watches stop working when the ctx of the call
+// that armed them ends. They end then if closes is set, and otherwise stay
+// open.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -275,7 +276,8 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.until(ctx, w), err
 }
 
-// sharedFate stops all watches of a node ahead when one of them is stopped.
+// sharedFate is a session in which stopping one watch of a node ahead stops all
+// watches of that node.
 type sharedFate struct {
 	base
 	mu    sync.Mutex
@@ -313,8 +315,8 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.share(queue, w), nil
 }
 
-// stopsOnce hangs when a watch is stopped twice. A real driver would rather
-// panic, but that would end the kit.
+// stopsOnce is a session whose watches hang when stopped twice. A real driver
+// would rather panic, but that would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -331,7 +333,8 @@ func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahea
 	}), nil
 }
 
-// asksInStop is a session whose Stop waits until the store can be reached.
+// asksInStop is a session whose watches cannot be stopped while it is cut off:
+// Stop waits for the store.
 type asksInStop struct {
 	base
 	cutState
@@ -351,7 +354,8 @@ func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ah
 	}), nil
 }
 
-// forgetsWatches is a session whose watches fall silent after a cut or reset.
+// forgetsWatches is a session whose watches no longer report anything after a
+// cut or a reset of its connection.
 type forgetsWatches struct {
 	base
 	atCut  bool
@@ -376,7 +380,7 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// trustsSilence misses all changes while it gets no notices.
+// trustsSilence is a session that misses all changes while no notices reach it.
 type trustsSilence struct {
 	base
 	silent atomic.Bool
@@ -396,8 +400,8 @@ func (s *trustsSilence) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return passIf(s, w, s.heard), err
 }
 
-// trustsCopy notices what it missed in silence, except for nodes that it knows
-// only from a watch armed by Create.
+// trustsCopy is a session that notices changes even if no notice reached it,
+// except for nodes that it knows only from a watch armed by Create.
 type trustsCopy struct {
 	base
 	silent atomic.Bool
@@ -412,8 +416,8 @@ func (s *trustsCopy) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// pollsQueues watches a queue by polling it, and compares only a version of the
-// list.
+// pollsQueues is a session that watches a queue by polling it, and compares
+// only a version computed from the list.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64
@@ -446,7 +450,8 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 	}), nil
 }
 
-// seesOthers misses changes of a watched queue while it is the only session.
+// seesOthers is a session that misses changes of a watched queue while it is
+// the store's only session.
 type seesOthers struct {
 	base
 	live *atomic.Int64
@@ -493,7 +498,8 @@ func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return poll(s, missing), nil
 }
 
-// poll returns a watch that ends when over returns true, or with its session.
+// poll returns a watch that ends when over returns true, or when its session
+// ends.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {
@@ -509,8 +515,8 @@ func poll(s base, over func() bool) driver.Watch {
 	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
-// neverCloses sends Changed at the end of a watch instead of closing the
-// channel.
+// neverCloses is a session whose watches send Changed at their end instead of
+// closing the channel.
 type neverCloses struct{ base }
 
 func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {

@@ -24,13 +24,14 @@ type base interface {
 	driver.Remover
 }
 
-// A store is a memory store with optionally wrapped sessions.
+// A store is an in-memory store whose sessions are wrapped by wrap, unless it
+// is nil.
 type store struct {
 	*memdriver.Store
 	wrap func(base, *memdriver.Store) driver.Session
 }
 
-var owners sync.Map // the memory session and Faults behind each session
+var owners sync.Map // by session that the kit uses: the memory session behind it, and its Faults
 
 type owner struct {
 	memdriver.Faults
@@ -58,8 +59,8 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf returns a configuration with every hook for a memory store. If wrap
-// is not nil, it wraps the sessions.
+// configOf returns a configuration with an in-memory store and every hook. If
+// wrap is not nil, it wraps the sessions.
 func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	open := func(opts ...memdriver.Option) driver.Connector {
 		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
@@ -96,7 +97,8 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
-		// A correct session loses nothing here; a broken one may.
+		// This does nothing to a correct session, but a broken one may stop
+		// seeing notices.
 		SilenceNotices: func(_ *testing.T, s driver.Session) {
 			if l, ok := s.(silenceListener); ok {
 				l.silenced()
@@ -152,7 +154,7 @@ func TestSoundDriverPasses(t *testing.T) {
 	Run(t, config)
 }
 
-// running records the cases that have a store.
+// running records the cases that are running, that is, have a store.
 type running struct {
 	mu    sync.Mutex
 	cases map[string]testCase // by the name of their subtest
@@ -162,7 +164,7 @@ type running struct {
 func (r *running) begin(t *testing.T) {
 	_, name, isCase := strings.Cut(t.Name(), "/")
 	if !isCase {
-		return // a trial of an ability or a hook
+		return // it tries an ability or a hook, and is no case
 	}
 	rule, k := caseNamed(name)
 	r.mu.Lock()

@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The methods below make driver calls that must succeed. Like locks, they retry
-// while the store is unavailable.
+// The methods below make driver calls that must succeed. As locks do, they
+// retry while the store is unavailable.
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats call while the store is unavailable. Any other error fails the
-// case.
+// retry calls call until the store is available. An error other than
+// ErrUnavailable fails the case.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
 	for {
@@ -50,8 +50,8 @@ func (c *check) eventually(holds func() bool, what string, args ...any) {
 	}
 }
 
-// together runs f in n goroutines that start at the same time. If the case has
-// failed by their end, it exits the calling goroutine.
+// together runs f in n goroutines that start at the same time, and waits for
+// them. If the case has failed, it then exits the calling goroutine.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -68,10 +68,11 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
-// pauseBriefly keeps a loop of requests from starving heartbeats.
+// pauseBriefly slows down a loop of requests, which might otherwise starve
+// heartbeats.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
-// holdBriefly gives other contenders time to arrive during a hold.
+// holdBriefly delays a holder so that other contenders arrive meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
 func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
@@ -110,8 +111,8 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 	c.wantEnded("Err", s.Err())
 }
 
-// join creates a node. With a predecessor function, the driver may also arm a
-// watch.
+// join creates a node and returns all that Create returns. With a predecessor
+// function, the driver may also arm a watch.
 func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: predecessor})
@@ -138,8 +139,8 @@ func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver
 	return p, text
 }
 
-// createMany creates 2n nodes from each of three sessions concurrently, and
-// returns them by token.
+// createMany creates 2n nodes from each of three sessions concurrently and
+// returns their places, sorted by token.
 func createMany(c *check, queue string, n int) []driver.Place {
 	var sessions [3]driver.Session
 	for i := range sessions {
@@ -162,7 +163,7 @@ func createMany(c *check, queue string, n int) []driver.Place {
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
 	// A driver may count any name that ends in ten digits as a contender, so
-	// none of these does.
+	// these names do not.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}
@@ -178,8 +179,8 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 }
 
 // listAfterWrite returns the current state of a queue. A server that lags may
-// answer List with old state, but always includes the session's own latest
-// write, so it writes first.
+// answer List with old state, but must include the session's own latest write,
+// so listAfterWrite creates and deletes a node as well.
 func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -211,7 +212,8 @@ func (c *check) release(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node. After an unknown outcome, the retry may find it gone.
+// remove deletes a node, retrying while the store is unavailable. ErrGone is an
+// error only if no earlier attempt can have deleted the node.
 func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	doubt := false
 	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {

@@ -20,7 +20,8 @@ func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
 	}
 }
 
-// wantAhead checks the nodes ahead returned by Create, which drivers may omit.
+// wantAhead checks the nodes ahead that Create returned, unless the driver does
+// not know them.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -74,8 +75,9 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls returns a call of every method that asks the store, by name. For
-// unsupported optional methods, it returns the session's Err instead.
+// calls maps the name of each method that asks the store to a function that
+// calls it. The call of an unsupported optional method returns the session's
+// Err instead.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {

@@ -46,7 +46,7 @@ func (c *check) waitOnce(s, other driver.Session, queue string) {
 	c.delete(s, queue, p)
 }
 
-// waitGone waits until a node is gone, by the same protocol as locks.
+// waitGone waits until a node is gone, as locks wait for their predecessor.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
@@ -107,7 +107,8 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 	}
 }
 
-// wantUnreleasedEnd waits for a watch to end. It must not send Released.
+// wantUnreleasedEnd waits for a watch to end and fails if it sends Released
+// first.
 func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	if c.awaitEnd(w, after, args...) {
 		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
@@ -120,8 +121,8 @@ func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	})
 }
 
-// wantEndedWatch requires that w has already ended. If a node is not in the
-// queue, its watch must end before Watch returns.
+// wantEndedWatch fails if the watch that Watch has just returned is open. If a
+// watched node is not in the queue, the watch must end before Watch returns.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
@@ -138,8 +139,8 @@ func (c *check) endsEarly(w driver.Watch) bool {
 	}
 }
 
-// nodeWithWatches creates a node that is watched in every role: as its owner's
-// own node, as a node ahead, and as part of the queue.
+// nodeWithWatches creates a node that is watched in every way: as the own node
+// of a session, as a node ahead, and as part of the queue.
 func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -150,7 +151,8 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 }
 
 // The cases below remove a watched node without releasing it. Every watch must
-// end (rule 6), and none may send Released (rule 13).
+// end (rule 6: watches end when a node goes), and none may send Released (rule
+// 13: only for releases).
 
 func watchOwnerCloses(c *check) {
 	a, b := c.twoSessions()
@@ -198,8 +200,8 @@ func watchReplaced(c *check) {
 	}
 }
 
-// watchMeetsDelete deletes a node while watches of it are being armed, by its
-// own session and by the one behind it.
+// watchMeetsDelete deletes a node while two sessions are arming watches of it:
+// the node's own and that of the node behind it.
 func watchMeetsDelete(why driver.Cause) func(c *check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -232,7 +234,7 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 }
 
 // queueSees returns a case in which two sessions watch a queue. Both watches
-// must end after the change.
+// must end after change is called.
 func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
 	return func(c *check) {
 		a, b := c.twoSessions()

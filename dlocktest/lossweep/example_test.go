@@ -32,7 +32,7 @@ func ship(ctx context.Context, client *dlock.Client, db database) (err error) {
 	return nil
 }
 
-// fakeDB tells the sweep of each write.
+// fakeDB reports each write to the sweep instead of storing it.
 type fakeDB struct{ *lossweep.Sweep }
 
 func (db fakeDB) Save(ctx context.Context, row string, token int64) error {

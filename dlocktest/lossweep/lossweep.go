@@ -41,7 +41,8 @@ func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 	}
 }
 
-// moment is when and how locks are lost in one run. The zero moment never comes.
+// moment is when and how locks are lost in one run. With the zero moment, none
+// is lost.
 type moment struct {
 	name           string
 	request, write int // before this request, or at this write; counted from 1
@@ -61,17 +62,17 @@ type Sweep struct {
 	writes   int // calls of Write and WriteToken
 	made     int // writes that were not refused or late
 	holds    map[int64]*hold
-	lost     bool     // the moment has come
-	hit      bool     // a lock was held then
-	regained bool     // a lock was granted afterwards
+	lost     bool     // whether the locks have been lost
+	hit      bool     // whether a lock was held when they were lost
+	regained bool     // whether a lock was granted after the loss
 	problems []string // for the report
 	err      error    // what work returned
 }
 
-// hold is a grant of a lock, by its token.
+// hold is the state of one grant. Holds are kept by token.
 type hold struct {
 	held, lost bool
-	told       chan struct{} // closed when the client knows of the end
+	told       chan struct{} // closed when the client knows that the lock is no longer held
 }
 
 // play runs work once.
@@ -84,7 +85,8 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 	return s
 }
 
-// moments returns when locks can be lost in a run like this one.
+// moments returns all moments at which another run that makes the same requests
+// and writes can lose its locks.
 func (s *Sweep) moments() (all []moment) {
 	for _, how := range []string{"expired", "paused"} {
 		for i, op := range s.requests {
@@ -97,7 +99,7 @@ func (s *Sweep) moments() (all []moment) {
 	return all
 }
 
-// Client returns a new client with these options. It is closed when work has
+// Client returns a new client with these options. It is closed after work has
 // returned.
 func (s *Sweep) Client(opts ...dlock.Option) *dlock.Client {
 	c := dlock.NewClient(s.wire, append(slices.Clip(opts), dlock.WithTrace(s.trace()))...)
@@ -105,7 +107,7 @@ func (s *Sweep) Client(opts ...dlock.Option) *dlock.Client {
 	return c
 }
 
-// trace follows which locks are held.
+// trace returns callbacks that keep track of which locks are held.
 func (s *Sweep) trace() *dlock.Trace {
 	type node struct {
 		lock string
@@ -136,7 +138,8 @@ func (s *Sweep) trace() *dlock.Trace {
 	}
 }
 
-// plan loses the locks before a request. It does not count Connect and Close.
+// plan is called for each request and makes the locks be lost before the chosen
+// one. It does not count Connect and Close.
 func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 	if r.Stage != faults.StageRequest || r.Op == faults.OpConnect || r.Op == faults.OpClose {
 		return faults.Fault{}
@@ -151,8 +154,8 @@ func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 	return faults.Fault{}
 }
 
-// lose makes all clients lose their locks. It returns channels that close when
-// the program has been told.
+// lose makes all clients lose their locks. The returned channels are closed
+// when the program has been told.
 func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Lock()
 	s.lost = true
@@ -224,8 +227,7 @@ func (s *Sweep) WriteToken(token int64, what string) error {
 	return nil
 }
 
-// problem notes a write that should not have been made. It is called with mu
-// held.
+// problem records a write that should not have been made. s.mu must be held.
 func (s *Sweep) problem(what, why string) {
 	text := fmt.Sprintf("write %d, %q, %s (%s)", s.writes, what, why, callers())
 	if s.hit {
@@ -234,7 +236,8 @@ func (s *Sweep) problem(what, why string) {
 	s.problems = append(s.problems, text)
 }
 
-// callers returns the lines that led to a call of Write or WriteToken.
+// callers returns the source lines of the program that led to a call of Write
+// or WriteToken.
 func callers() string {
 	_, here, _, _ := runtime.Caller(0)
 	pcs := make([]uintptr, 32)
@@ -246,8 +249,8 @@ func callers() string {
 	return strings.Join(lines, ", called from ")
 }
 
-// report fails t if the program has made mistakes. base is the run without a
-// loss, or nil for that run itself.
+// report fails t if the program made mistakes. base is the run without a loss,
+// or nil if s is that run.
 func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
 	for _, p := range s.problems {
 		t.Error("lossweep: " + p)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// recorder keeps what a sweep reports.
+// recorder records the errors and logs that a sweep reports to its test.
 type recorder struct {
 	testing.TB
 	errors, logs []string
@@ -24,7 +24,8 @@ func (r *recorder) Error(args ...any)                 { r.errors = append(r.erro
 func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
 
-// found returns what Run would report, by moment.
+// found returns the failures and logs that Run would report for work, by the
+// name of the moment.
 func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
 	t.Helper()
 	failures, logs = make(map[string]string), make(map[string]string)
@@ -56,8 +57,8 @@ func names(of map[string]string) (all []string) {
 	return all
 }
 
-// steps is a function that writes three times under a lock and asks check before
-// each write.
+// steps returns a function to be swept: it writes three times under a lock and
+// calls check before each write.
 func steps(check func(ctx context.Context, l *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) (err error) {
 		l, err := s.Client().RWMutex("stock").Lock(t.Context())
@@ -162,7 +163,8 @@ func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
 	assert.Empty(t, logs)
 }
 
-// Requests between two writes are moments, too: here those of another lock.
+// Run must also lose locks at requests between two writes, such as those for
+// another lock here.
 func TestALossBeforeARequestIsReported(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		c := s.Client()
@@ -222,8 +224,8 @@ func TestAMomentThatDoesNotComeIsReported(t *testing.T) {
 	assert.Contains(t, failures["paused-at-write-1"], "this moment never came")
 }
 
-// A fake may hold its mutex while it calls Write, and goroutines may wait for
-// that mutex.
+// A fake database may hold its mutex while it calls Write, and goroutines may
+// wait for that mutex.
 func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context) error {
