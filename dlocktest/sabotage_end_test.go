@@ -88,8 +88,8 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession holds the store session that all sessions of a client share. It
-// is replaced after it has ended.
+// firstSession holds the store session that all inCommon sessions share. It is
+// replaced after it has ended.
 type firstSession struct {
 	mu sync.Mutex
 	s  base

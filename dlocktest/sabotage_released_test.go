@@ -98,7 +98,7 @@ func (s *releasesAtEnd) Close() error {
 }
 
 // guesses is a session whose watches send Released for every removal that no
-// session has announced as something else.
+// session has announced.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The greatest lengths of lines, in which a tab counts as four columns. Lines with
-// addresses and links may be longer.
+// Length limits of lines, where a tab counts as four columns. Lines with URLs
+// or links may be longer.
 const (
 	commentColumns  = 88
 	markdownColumns = 100
@@ -38,8 +38,8 @@ func TestLinesAreNotTooLong(t *testing.T) {
 	assert.Greater(t, checked, 100)
 }
 
-// longLines returns the numbers of the lines of prose that are too long: comments
-// of Go, and Markdown outside of tables and blocks of code.
+// longLines returns the numbers of the lines that are too long: comments in Go
+// files, and lines of Markdown outside tables and code blocks.
 func longLines(kind, text string) map[int]bool {
 	found := make(map[int]bool)
 	block := false

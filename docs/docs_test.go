@@ -27,8 +27,8 @@ import (
 
 const root = ".."
 
-// pages returns the text of each page of the documentation, by its path from the
-// root.
+// pages returns the text of each documentation page, by its path from the
+// repository root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{
@@ -54,7 +54,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// block is a fenced block of code.
+// block is a fenced code block of a page.
 type block struct {
 	page, info, text string
 	line             int
@@ -62,7 +62,7 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// blocks returns the blocks of one language, in all pages.
+// blocks returns all code blocks in the given language, of all pages.
 func blocks(t *testing.T, language string) (found []block) {
 	t.Helper()
 	for page, text := range pages(t) {
@@ -111,7 +111,8 @@ func TestEveryBlockOfGoIsExcerptOrProgram(t *testing.T) {
 	}
 }
 
-// occurs reports whether text is part of a file, in whole lines.
+// occurs reports whether text is part of a file and begins at the start of a
+// line.
 func occurs(file, text string) bool { return strings.Contains("\n"+file, "\n"+text) }
 
 func TestAnExcerptIsFoundInWholeLinesOnly(t *testing.T) {
@@ -126,7 +127,7 @@ func compiles(t *testing.T, b block) {
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(b.text), 0o600))
 	vet := exec.Command("go", "vet", file)
-	vet.Dir, vet.Env = root, append(os.Environ(), "GOWORK=") // the workspace has all drivers
+	vet.Dir, vet.Env = root, append(os.Environ(), "GOWORK=") // use the workspace, which has all drivers
 	out, err := vet.CombinedOutput()
 	assert.NoError(t, err, "%v: go vet: %s", b, out)
 	formatted, err := exec.Command("gofmt", "-l", file).CombinedOutput()
@@ -134,7 +135,8 @@ func compiles(t *testing.T, b block) {
 	assert.Empty(t, string(formatted), "%v is not as gofmt has it", b)
 }
 
-// TestTheQuickStartRuns runs the program of README.md on a store in memory.
+// TestTheQuickStartRuns runs the program of README.md, with an in-memory store
+// instead of Redis.
 func TestTheQuickStartRuns(t *testing.T) {
 	all := blocks(t, "go")
 	at := slices.IndexFunc(all, func(b block) bool { return b.page == "README.md" })
@@ -185,7 +187,8 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors of a page's headings, as links name them.
+// anchors returns the anchors that GitHub derives from a page's headings, as
+// links name them.
 func anchors(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		heading, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -199,7 +202,7 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// word is a word of a command; quotes keep spaces in it.
+// word matches a word of a shell command. Double quotes keep spaces in a word.
 var word = regexp.MustCompile(`[^\s"]*"[^"]*"|\S+`)
 
 func TestEveryCommandExists(t *testing.T) {
@@ -244,8 +247,8 @@ func TestEveryCommandExists(t *testing.T) {
 	}
 }
 
-// hasTests checks a command that runs tests: the package exists, has tests that the
-// patterns match, and knows the flags after its name.
+// hasTests checks a go test command of a page: the package exists, has tests
+// that the patterns match, and defines the flags that follow its name.
 func hasTests(t *testing.T, b block, words []string) {
 	t.Helper()
 	module := ""
@@ -262,7 +265,7 @@ func hasTests(t *testing.T, b block, words []string) {
 	if strings.Contains(source, "mistakes.Run(t") {
 		source += readAll(t, "internal/mistakes")
 	}
-	for _, flag := range words[at+1:] { // the package's own flags
+	for _, flag := range words[at+1:] { // these flags are defined by the package's tests
 		name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
 		assert.Contains(t, source, `"`+name+`",`, "%v: %s has no flag %s", b, dir, flag)
 	}
@@ -274,8 +277,8 @@ func hasTests(t *testing.T, b block, words []string) {
 	}
 }
 
-// patterns returns the regular expressions by which a command selects tests, benchmarks
-// and fuzz targets. It leaves out ^$, which selects none.
+// patterns returns the regular expressions with which a go test command selects
+// tests, benchmarks and fuzz targets. It omits ^$, which selects none.
 func patterns(words []string) (found []string) {
 	for i, word := range words {
 		name, pattern, joined := strings.Cut(word, "=")
@@ -285,7 +288,7 @@ func patterns(words []string) (found []string) {
 		if !joined {
 			pattern = words[i+1]
 		}
-		pattern, _, _ = strings.Cut(strings.Trim(pattern, `'"`), "/") // the rest names subtests
+		pattern, _, _ = strings.Cut(strings.Trim(pattern, `'"`), "/") // the part after the slash selects subtests
 		if pattern != "^$" {
 			found = append(found, pattern)
 		}
@@ -295,8 +298,8 @@ func patterns(words []string) (found []string) {
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`)
 
-// hasTest reports whether the source has a test, benchmark, example or fuzz target
-// whose name matches the pattern.
+// hasTest reports whether the source code has a test, benchmark, example or
+// fuzz target whose name matches the pattern.
 func hasTest(source, pattern string) bool {
 	matches, err := regexp.Compile(pattern)
 	return err == nil && slices.ContainsFunc(testFunc.FindAllStringSubmatch(source, -1), func(m []string) bool {
@@ -313,7 +316,7 @@ func TestPatternsSelectTestsThatExist(t *testing.T) {
 	assert.False(t, hasTest(source, "("))
 }
 
-// hasBenchFlags checks that bench knows each flag among the words.
+// hasBenchFlags checks that package bench defines each flag among the words.
 func hasBenchFlags(t *testing.T, b block, words []string) {
 	for _, flag := range words {
 		if name, is := strings.CutPrefix(flag, "-"); is {
@@ -322,7 +325,7 @@ func hasBenchFlags(t *testing.T, b block, words []string) {
 	}
 }
 
-// readAll returns the Go files of a package.
+// readAll returns the concatenated Go files of a package.
 func readAll(t *testing.T, dir string) string {
 	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	require.NoError(t, err)
@@ -335,7 +338,8 @@ func readAll(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// hasFlags runs the program and checks that its help names each flag.
+// hasFlags runs a dlock command with -h and checks that the help names each
+// flag that a page uses.
 func hasFlags(t *testing.T, b block, command string, args []string) {
 	t.Helper()
 	help := exec.Command("go", "run", "./cmd/dlock", command, "-h")
@@ -344,7 +348,7 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 	require.NoError(t, err, "%v: dlock %s -h: %s", b, command, out)
 	for _, arg := range args {
 		if arg == "--" {
-			break // a command of the user's follows
+			break // the user's own command follows, as for dlock run
 		}
 		if strings.HasPrefix(arg, "-") {
 			assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(arg)+`\b`, string(out), "%v: dlock %s has no flag %s", b, command, arg)
@@ -376,8 +380,8 @@ func TestTroubleshootingNamesEveryError(t *testing.T) {
 	}
 }
 
-// TestEveryParameterIsTaken compares the parameters that zkdriver takes with those that
-// the comment of the package lists.
+// TestEveryParameterIsTaken checks that zkdriver accepts exactly the parameters
+// that its package comment lists.
 func TestEveryParameterIsTaken(t *testing.T) {
 	values := map[string]string{
 		"session_timeout": "20s", "connect_timeout": "5s", "lease_margin": "2s", "acl": "open", "tls": "true",
@@ -393,7 +397,7 @@ func TestEveryParameterIsTaken(t *testing.T) {
 	taken := regexp.MustCompile(`(?m)^\t\t"([a-z_]+)": +(?:dsn\.|func)`).FindAllStringSubmatch(read(t, "zkdriver/dsn.go"), -1)
 	require.Greater(t, len(taken), 5)
 	for _, m := range taken {
-		if m[1] != "heartbeat" { // an error says that it is gone
+		if m[1] != "heartbeat" { // a removed parameter, for which there is only an error
 			assert.Contains(t, documented, m[1], "a parameter that zkdriver/doc.go does not name")
 		}
 	}
@@ -401,7 +405,7 @@ func TestEveryParameterIsTaken(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// readTree returns the text of the files below dir that want selects by name.
+// readTree returns the concatenated files below dir whose names want accepts.
 func readTree(t *testing.T, dir string, want func(name string) bool) string {
 	t.Helper()
 	var all strings.Builder
@@ -416,8 +420,8 @@ func readTree(t *testing.T, dir string, want func(name string) bool) string {
 	return all.String()
 }
 
-// TestEveryTestThatIsNamedExists finds the tests that the pages name by their full
-// names.
+// TestEveryTestThatIsNamedExists checks that tests exist which a page mentions
+// by their full names.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	named := 0
@@ -430,12 +434,14 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	assert.NotZero(t, named)
 }
 
-// caseOfKit finds the names of cases of the conformance kit in a page: words of three
-// parts or more, in code style or behind the double slash of a -run pattern.
+// caseOfKit matches the names of conformance kit cases in a page: at least
+// three words joined by hyphens, in code style or after the double slash of a
+// -run pattern.
 var caseOfKit = regexp.MustCompile("(?:`|//)([a-z][a-z']*(?:-[a-z']+){2,})(?:`|')")
 
-// TestEveryCaseThatIsNamedExists finds the cases of the conformance kit that the two
-// pages for authors of drivers name. Other pages name settings that look alike.
+// TestEveryCaseThatIsNamedExists checks that the conformance kit has the cases
+// named by the two pages for authors of drivers. It skips other pages, which
+// name settings that look like cases.
 func TestEveryCaseThatIsNamedExists(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\bname: "([^"]+)"`).FindAllStringSubmatch(readAll(t, "dlocktest"), -1) {
@@ -451,8 +457,8 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 	}
 }
 
-// TestEveryNameForDriversExists finds names such as driver.NewLease in the text of
-// docs/contribute/writing-a-driver.md. The package has to export each of them.
+// TestEveryNameForDriversExists checks that packages export the names, such as
+// driver.NewLease, that docs/contribute/writing-a-driver.md mentions.
 func TestEveryNameForDriversExists(t *testing.T) {
 	page := read(t, "docs/contribute/writing-a-driver.md")
 	for dir, names := range map[string]string{
@@ -476,7 +482,8 @@ func TestEveryNameForDriversExists(t *testing.T) {
 	}
 }
 
-// TestALinkToATestLeadsToItsFile looks at links whose text is the name of a test.
+// TestALinkToATestLeadsToItsFile checks links whose text is the name of a test:
+// the linked file must contain that test.
 func TestALinkToATestLeadsToItsFile(t *testing.T) {
 	links := 0
 	for page, text := range pages(t) {
@@ -488,9 +495,9 @@ func TestALinkToATestLeadsToItsFile(t *testing.T) {
 	assert.NotZero(t, links)
 }
 
-// TestReliabilityCountsTheFaults counts the patches that put a fault into the lock,
-// those that the simulation detects, and the others. The page reliability.md must state
-// these three numbers.
+// TestReliabilityCountsTheFaults checks three numbers in reliability.md: the
+// patches that put a fault into the lock, those that the simulation detects,
+// and the remaining ones.
 func TestReliabilityCountsTheFaults(t *testing.T) {
 	patches, err := filepath.Glob(filepath.Join(root, "internal/simulation/faults/*.patch"))
 	require.NoError(t, err)
@@ -517,12 +524,12 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 	}
 }
 
-// TestTheWorkflowRunsTheTwoCommands checks that the GitHub workflow runs the two
-// commands at the beginning of README.md: the demo and make test.
+// TestTheWorkflowRunsTheTwoCommands checks that the GitHub workflow runs the
+// two commands from the start of README.md: the demo and make test.
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	workflow := read(t, ".github/workflows/ci.yml")
 	for _, line := range []string{
-		"run: go run ./cmd/dlock demo\n", "run: .ci/run\n", // .ci/run runs make test
+		"run: go run ./cmd/dlock demo\n", "run: .ci/run\n", // .ci/run includes make test
 		"go-version-file: go.mod\n", "permissions:\n  contents: read\n",
 	} {
 		assert.Contains(t, workflow, line)
@@ -534,8 +541,8 @@ func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	}
 }
 
-// packages returns the directories that hold Go files which are no tests, by their
-// paths from the root.
+// packages returns the directories with Go files other than tests, by their
+// paths from the repository root.
 func packages(t *testing.T) []string {
 	t.Helper()
 	found := make(map[string]bool)
@@ -556,14 +563,14 @@ func packages(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// isPublic reports whether other modules can import the package.
+// isPublic reports whether other modules can import the package in dir.
 func isPublic(t *testing.T, dir string) bool {
 	return !strings.Contains("/"+dir+"/", "/internal/") && !strings.Contains("\n"+readAll(t, dir), "\npackage main\n")
 }
 
-// TestTheMapNamesEveryPackage compares the map of CONTRIBUTING.md with the
-// directories. The row of a directory stands for the packages below it, too, except
-// for packages that other modules can import.
+// TestTheMapNamesEveryPackage checks that the map in CONTRIBUTING.md lists
+// every package. A row also covers the packages below its directory, except
+// those that other modules can import.
 func TestTheMapNamesEveryPackage(t *testing.T) {
 	_, table, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Map of the packages\n")
 	require.True(t, found)
@@ -585,14 +592,14 @@ func TestTheMapNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestTheArrowsOfTheMapAreTheImports compares the diagram of CONTRIBUTING.md with
-// what the packages in it import.
+// TestTheArrowsOfTheMapAreTheImports checks that the arrows of the diagram in
+// CONTRIBUTING.md are the imports of the packages in it.
 func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	_, diagram, found := strings.Cut(read(t, "CONTRIBUTING.md"), "```mermaid\nflowchart TD\n")
 	require.True(t, found)
 	diagram, _, _ = strings.Cut(diagram, "```")
 	const module = "github.com/dlock-go/dlock"
-	ids := make(map[string]string) // the id that the diagram gives to each package, by import path
+	ids := make(map[string]string) // ids of the packages in the diagram, by import path
 	for _, m := range regexp.MustCompile(`(\w+)\["([^"]+)"\]`).FindAllStringSubmatch(diagram, -1) {
 		ids[module+"/"+m[2]] = m[1]
 	}
@@ -616,9 +623,9 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	assert.ElementsMatch(t, imports, arrows)
 }
 
-// TestDriversOfContribImportPublicPackages checks that the drivers below contrib use
-// nothing that the driver of another project cannot use. Packages whose names end in
-// test are for tests only, and no driver may import them.
+// TestDriversOfContribImportPublicPackages checks that the drivers below
+// contrib import nothing that another project's driver could not import. It
+// skips packages whose names end in test, but no driver may import them.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	imports := 0
 	for _, dir := range packages(t) {
@@ -648,8 +655,9 @@ func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	require.Greater(t, imports, 20)
 }
 
-// TestThePathsOfContributingExist looks at the tables that say where a change and
-// where a test belongs. Each name in code style is a path.
+// TestThePathsOfContributingExist checks the two tables of CONTRIBUTING.md that
+// say where a change and where a test belongs. Each name in code style must be
+// a path.
 func TestThePathsOfContributingExist(t *testing.T) {
 	_, tables, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where a change belongs\n")
 	require.True(t, found)
@@ -664,8 +672,9 @@ func TestThePathsOfContributingExist(t *testing.T) {
 	}
 }
 
-// TestEveryPublicPackageHasADocFileAndAnExample looks for doc.go, which holds the
-// package comment, and for an example that runs as a test.
+// TestEveryPublicPackageHasADocFileAndAnExample checks that every public
+// package has a doc.go with the package comment, and an example that runs as a
+// test.
 func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
 	for _, dir := range packages(t) {
 		if !isPublic(t, dir) {

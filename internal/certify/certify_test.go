@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// broken is a store that lists each queue backwards.
+// broken is a store that lists each queue in reverse order.
 type broken struct{ *memdriver.Store }
 
 func (b broken) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
@@ -87,7 +87,7 @@ func TestAMistypedCaseIsSaid(t *testing.T) {
 	assert.ErrorContains(t, err, `-run "rule99"`)
 }
 
-// recording is a store that records which parts are removed.
+// recording is a connector that records which parts of its store are removed.
 type recording struct {
 	driver.Connector
 	removed *[]string

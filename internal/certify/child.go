@@ -21,17 +21,18 @@ import (
 	"github.com/dlock-go/dlock/internal/faultnet"
 )
 
-// Environment of the child process.
+// Environment variables of the child process.
 const (
-	partsVariable   = "DLOCK_CERTIFY_PARTS"   // the file to which it appends the names of parts
+	partsVariable   = "DLOCK_CERTIFY_PARTS"   // file to which the child appends the names of parts that it makes or removes
 	casesVariable   = "DLOCK_CERTIFY_CASES"   // the cases to run, as a pattern of go test -run
 	timeoutVariable = "DLOCK_CERTIFY_TIMEOUT" // the session timeout
 )
 
-// IsChild reports whether this process has to call [Child].
+// IsChild reports whether this process was started by [Run], and so must call
+// [Child].
 func IsChild() bool { return os.Getenv(partsVariable) != "" }
 
-// Child runs the kit and ends the process.
+// Child runs the conformance kit on the store and ends the process.
 func Child(store driver.Connector) {
 	timeout, err := time.ParseDuration(os.Getenv(timeoutVariable))
 	if err != nil {
@@ -39,7 +40,7 @@ func Child(store driver.Connector) {
 		os.Exit(2)
 	}
 	os.Args = []string{os.Args[0], "-test.v", "-test.timeout=0", "-test.run=" + os.Getenv(casesVariable)}
-	if flag.Lookup("test.v") == nil { // a test binary has these flags already
+	if flag.Lookup("test.v") == nil { // a test binary has already defined these flags
 		flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 		testing.Init()
 	}
@@ -47,7 +48,8 @@ func Child(store driver.Connector) {
 	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "Certify", F: k.run}}, nil, nil)
 }
 
-// kit makes the configuration of the conformance kit.
+// kit runs the conformance kit on a store and provides the hooks for its
+// configuration.
 type kit struct {
 	store   driver.Connector
 	timeout time.Duration
@@ -68,7 +70,8 @@ func (k *kit) run(t *testing.T) {
 	}
 	config := dlocktest.Config{
 		New: func(t *testing.T) driver.Connector { return k.open(t) },
-		// A store notices the end of a session late.
+		// Allow for the delay with which a store notices that a session has
+		// expired.
 		SessionTimeout: timeout * 3 / 2,
 		Repeats:        true,
 	}
@@ -89,7 +92,7 @@ func (k *kit) run(t *testing.T) {
 	dlocktest.Run(t, config)
 }
 
-// removeNode removes a node as an operator does.
+// removeNode is the hook that removes a node as an operator would.
 func removeNode(t *testing.T, c driver.Connector, queue, name string) {
 	s, err := c.Connect(t.Context())
 	if err != nil {
@@ -105,7 +108,7 @@ func removeNode(t *testing.T, c driver.Connector, queue, name string) {
 	}
 }
 
-// leased is a session that shows its lease.
+// leased is implemented by sessions that give access to their lease.
 type leased interface{ Lease() *driver.Lease }
 
 func (k *kit) network(s driver.Session) *faultnet.Network {
@@ -114,14 +117,14 @@ func (k *kit) network(s driver.Session) *faultnet.Network {
 	return k.networks[s]
 }
 
-// part is a connector to a separate part of the store. Each session has a
-// network of its own.
+// part is a connector to a separate part of the user's store. Each session gets
+// its own faultnet.Network.
 type part struct {
 	kit  *kit
 	name string
 }
 
-// open returns a part that is removed when t ends.
+// open returns a new part of the store, which is removed when t ends.
 func (k *kit) open(t *testing.T) driver.Connector {
 	p := &part{kit: k, name: "c" + strings.ToLower(rand.Text()[:12])}
 	if err := note(p.name); err != nil {
@@ -138,14 +141,15 @@ func (k *kit) open(t *testing.T) driver.Connector {
 			t.Logf("the part %q of the store stays for now: %v", p.name, err)
 			return
 		}
-		_ = note("-" + p.name) // otherwise the parent removes it again
+		_ = note("-" + p.name) // so that the parent does not remove it again
 	})
 	return p
 }
 
 const removeTimeout = 30 * time.Second
 
-// note tells the parent process of a part, or that it was removed.
+// note tells the parent process that a part was made or, with a leading "-",
+// removed.
 func note(name string) error {
 	f, err := os.OpenFile(os.Getenv(partsVariable), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Options say what [Run] does.
+// Options configure [Run].
 type Options struct {
 	Driver, DSN    string
 	Cases          string        // rules and cases, such as "rule07"; empty means all
-	SessionTimeout time.Duration // of the sessions of the kit
-	Verbose        bool          // print all that the kit prints
+	SessionTimeout time.Duration // session timeout of the kit's sessions
+	Verbose        bool          // print the kit's whole output
 }
 
-// Run runs the kit in a child process, which has to call [Child], and writes
-// its findings to out. It removes what the child has left in the store, even if
-// ctx ends. It reports whether no rule is broken.
+// Run runs the conformance kit in a child process, which has to call [Child],
+// and writes its findings to out. It removes what the child has left in the
+// store, even if ctx ends. It reports whether no rule is broken.
 func Run(ctx context.Context, store driver.Connector, o Options, out io.Writer) (passed bool, err error) {
 	if _, _, err := driver.Isolate(store, driver.Isolation{Name: "c"}); errors.Is(err, errors.ErrUnsupported) {
 		return false, errors.New("this driver cannot separate a part of the store for the kit")
@@ -43,7 +43,7 @@ func Run(ctx context.Context, store driver.Connector, o Options, out io.Writer) 
 }
 
 func runChild(ctx context.Context, o Options, parts string, out io.Writer) (passed bool, err error) {
-	out = &locked{Writer: out} // the child has two outputs
+	out = &locked{Writer: out} // the child writes to it from two outputs
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
@@ -95,8 +95,8 @@ var (
 	noise   = regexp.MustCompile(`^(=== |--- (PASS|SKIP|FAIL): Certify \(| *--- (PASS|SKIP)|PASS$|FAIL$|testing: warning)`)
 )
 
-// show copies what matters of the output of go test -v. It reports whether a
-// case has run.
+// show copies the relevant part of the output of go test -v, or all of it if
+// verbose. It reports whether any case was run.
 func show(in io.Reader, out io.Writer, verbose bool) (checked bool) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
@@ -113,11 +113,12 @@ func show(in io.Reader, out io.Writer, verbose bool) (checked bool) {
 			fmt.Fprintln(out, line)
 		}
 	}
-	_, _ = io.Copy(io.Discard, in) // after an overlong line
+	_, _ = io.Copy(io.Discard, in) // if a line was too long to scan
 	return checked
 }
 
-// removeRest removes the parts that the child has not removed.
+// removeRest removes the parts of the store that the child has not removed
+// itself.
 func removeRest(store driver.Connector, file io.ReadSeeker) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -73,8 +73,8 @@ func certifyUsage(stderr io.Writer, s *store, args []string, err error) int {
 	return usageStatus
 }
 
-// hiding removes passwords and control characters from each line that is
-// written.
+// hiding is a writer that removes passwords and control characters from each
+// line.
 type hiding struct {
 	io.Writer
 	store *store

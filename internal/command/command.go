@@ -26,7 +26,7 @@ const (
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
-	ownSignals    bool // main decides what signals do
+	ownSignals    bool // main handles signals itself
 }
 
 var commands = []command{
@@ -50,7 +50,7 @@ func Main() {
 			os.Exit(c.main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
 		}
 	}
-	signal.Ignore(syscall.SIGPIPE) // makes writes to stdout return EPIPE instead
+	signal.Ignore(syscall.SIGPIPE) // so that writes to stdout return EPIPE instead
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	ctx, _ = signal.NotifyContext(ctx, endings()...)
@@ -59,15 +59,15 @@ func Main() {
 	status := Run(ctx, os.Args[1:], stdout, os.Stderr)
 	if err := stdout.failure(); err != nil {
 		status = max(status, failedStatus)
-		if !errors.Is(err, syscall.EPIPE) { // a reader that has exited wants no more output
+		if !errors.Is(err, syscall.EPIPE) { // not an error: the reader of the output has exited
 			fmt.Fprintf(os.Stderr, "dlock: %v\n", err)
 		}
 	}
 	os.Exit(status)
 }
 
-// endings returns the signals that end the program besides an interrupt. Under
-// nohup SIGHUP is ignored and must stay so.
+// endings returns the signals, besides an interrupt, that end the program.
+// Under nohup SIGHUP is ignored, and must stay so.
 func endings() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{syscall.SIGTERM}

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// shells are the shells that dlock completion knows.
+// shells lists the shells for which dlock completion prints a script.
 var shells = []string{"bash", "zsh", "fish"}
 
 const completionHelp = `Prints a script that completes the commands and flags of dlock.
@@ -18,12 +18,13 @@ const completionHelp = `Prints a script that completes the commands and flags of
   fish  dlock completion fish | source, in ~/.config/fish/config.fish
 `
 
-// writeCompletion writes the script for a shell.
+// writeCompletion writes the completion script for a shell.
 func writeCompletion(w io.Writer, shell string) {
 	map[string]func(io.Writer, []manual){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shell](w, readManuals())
 }
 
-// values returns the values of a flag that are known.
+// values returns the values that a flag accepts, or nil if they cannot be
+// listed.
 func (o option) values() []string {
 	if o.name == "driver" {
 		return dlock.Drivers()
@@ -33,8 +34,8 @@ func (o option) values() []string {
 
 func (o option) isFile() bool { return o.value == "file" }
 
-// completeBash writes a function that is called with the command, the word to
-// complete, and the word before it.
+// completeBash writes a Bash function for complete -F, which Bash calls with
+// the command, the word to complete, and the word before it.
 func completeBash(w io.Writer, all []manual) {
 	var names []string
 	for _, m := range all {
@@ -76,7 +77,8 @@ complete -o default -F _dlock dlock
 `, strings.Join(dlock.Drivers(), " "))
 }
 
-// inBrackets leaves out what has a meaning in a specification of _arguments.
+// inBrackets removes characters that have a meaning inside the brackets of a
+// Zsh _arguments specification.
 var inBrackets = strings.NewReplacer("[", "", "]", "", ":", "", "'", "", "\\", "", "`", "")
 
 func completeZsh(w io.Writer, all []manual) {

@@ -26,14 +26,15 @@ func printed(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// script writes a completion script to a file.
+// script writes a shell's completion script to a file and returns its name.
 func script(t *testing.T, shell string) string {
 	name := filepath.Join(t.TempDir(), "_dlock")
 	require.NoError(t, os.WriteFile(name, []byte(printed(t, "completion", shell)), 0o600))
 	return name
 }
 
-// in runs a script in a shell, if the shell is installed.
+// in runs a shell with these arguments and returns its output. It skips the
+// test if the shell is not installed.
 func in(t *testing.T, shell string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(shell)
@@ -90,7 +91,7 @@ func TestCompletionInBash(t *testing.T) {
 		"dlock demo -s":          "-seed -shared-ratio -svg",
 		"dlock demo -driver ":    strings.Join(dlock.Drivers(), " "),
 		"dlock demo -driver me":  "mem",
-		"dlock demo -svg -":      "", // a file may have that name
+		"dlock demo -svg -":      "", // "-" may be the name of a file
 		"dlock demo x":           "",
 		"dlock unknown -":        "",
 		"dlock version -":        "",
@@ -127,7 +128,8 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// Zsh completes in a terminal only. The test runs the script up to there.
+// Zsh completes only in a terminal, so this test replaces the Zsh functions
+// that need one.
 func TestCompletionInZsh(t *testing.T) {
 	file := script(t, "zsh")
 	in(t, "zsh", "-n", file)

@@ -77,7 +77,7 @@ func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// finding formats a finding, with the advice on lines of their own.
+// finding formats a finding, with its advice on separate lines.
 func finding(f driver.Finding) string {
 	var b strings.Builder
 	first, rest, _ := strings.Cut(strings.TrimSpace(f.Text), "\n")
@@ -87,7 +87,8 @@ func finding(f driver.Finding) string {
 	return b.String()
 }
 
-// indented writes each line of a text, the first one behind a prefix.
+// indented writes a text with the prefix before its first line and spaces of
+// the same width before the other lines.
 func indented(b *strings.Builder, text, prefix string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(b, "%s%s\n", prefix, escape(strings.TrimRight(line, "\n")))
@@ -95,8 +96,8 @@ func indented(b *strings.Builder, text, prefix string) {
 	}
 }
 
-// escape replaces what a terminal might take for a command. The text may come
-// from the server.
+// escape quotes characters that a terminal might obey as a command, because the
+// text may come from a server.
 func escape(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

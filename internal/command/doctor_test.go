@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// diagnosed is a driver whose connectors report the findings that it has.
+// diagnosed is a driver whose connectors report these findings.
 type diagnosed []driver.Finding
 
 func (d diagnosed) OpenConnector(string) (driver.Connector, error) {

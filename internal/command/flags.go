@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// manual is what a command says about itself with -h. The man page and the
-// completions are made of it, so that they name every flag there is.
+// manual is the text that a command prints with -h, split into parts. The man
+// page and the completion scripts are generated from it, so that they include
+// every flag.
 type manual struct {
 	command
 	synopsis string // without "dlock"
@@ -16,13 +17,13 @@ type manual struct {
 	flags    []option
 }
 
-// option is a flag as flag.PrintDefaults shows it.
+// option is a flag as formatted by flag.PrintDefaults.
 type option struct {
 	name, value string // value is empty for a boolean flag
 	usage       string
 }
 
-// brief is the first line of the usage.
+// brief returns the first line of the flag's usage.
 func (o option) brief() string {
 	line, _, _ := strings.Cut(o.usage, "\n")
 	return line

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Variables of the command's environment.
+// Environment variables by which the command learns of its lock.
 const (
 	lockVariable  = "DLOCK_LOCK"
 	nodeVariable  = "DLOCK_NODE"
@@ -32,53 +32,57 @@ const (
 )
 
 const (
-	// longestMargin limits the time that depends on the margin, if a session
-	// timeout is very long.
+	// longestMargin limits the margin of the lease, from which other times are
+	// derived, if the session timeout is very long.
 	longestMargin = 20 * time.Second
-	// sayAfter is how long a command waits before it says what for.
+	// sayAfter is how long dlock run waits before it tells the user what it
+	// waits for.
 	sayAfter = time.Second
-	// closeFor limits how long it takes to end the session.
+	// closeFor limits how long closing the session may take.
 	closeFor = 5 * time.Second
 )
 
-// keeper is the process that holds the lock of a dlock run.
+// keeper is the part of a dlock run in the process that holds the lock.
 type keeper struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
 	margin   time.Duration // set before the command starts
 
-	ctx      context.Context // of the wait for the lock, and of the time after the command
+	ctx      context.Context // for the wait for the lock, and for what follows the command
 	cancel   context.CancelCauseFunc
 	orphaned chan struct{} // closed when dlock has died
 	exited   chan syscall.WaitStatus
 	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
 
 	session   atomic.Pointer[dlock.SessionInfo] // the latest session
-	lastError atomic.Pointer[error]             // of the latest attempt to connect
+	lastError atomic.Pointer[error]             // error of the latest attempt to connect
 	lock      atomic.Pointer[dlock.Lock]        // nil until granted
 
 	mu      sync.Mutex
 	command int // guarded by mu; process id while the command runs, else 0
-	group   int // process id of the command; its process group, unless settings has one
+	group   int // process id of the command, which is also its process group unless settings has one
 
 	sending sync.Mutex
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cause of a wait that a signal has ended.
+// interrupted is the cause of k.ctx after a signal that came while no command
+// was running.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
 
-// errOrphaned is the cause of a wait that ends because dlock has died.
+// errOrphaned is the cause of k.ctx after dlock, the parent process, has died.
 var errOrphaned = errors.New("dlock has died")
 
-// keep runs the keeper with the socket of this number.
+// keep is the main function of the keeper process. socket is the file
+// descriptor of its socket.
 func keep(socket string) int {
-	// The kernel kills the command if the thread that has started it ends.
+	// Keep this thread alive: the kernel kills the command when the thread that
+	// started it ends.
 	runtime.LockOSThread()
-	signal.Notify(make(chan os.Signal, 1), forwarded()...) // dlock passes on what is meant for the command
+	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught and dropped: dlock passes on those meant for the command
 	catchBrokenPipes()
 	adoptOrphans()
 	fd, err := strconv.Atoi(socket)
@@ -95,15 +99,15 @@ func keep(socket string) int {
 	}
 	go k.listen(orders)
 	log.SetFlags(0)
-	log.SetOutput(k) // of warnings that a driver writes to slog.Default
+	log.SetOutput(k) // for warnings that a driver writes to slog.Default
 	status := k.run()
 	k.send(notice{Status: &status})
 	k.close()
 	return 0
 }
 
-// close ends the session, but does not wait long for a store that is cut off:
-// by now the lock is released, or the reason for which it is not has been said.
+// close ends the session. It stops waiting after closeFor, because the lock has
+// been released by now, or the user knows why not.
 func (k *keeper) close() {
 	if k.client == nil {
 		return
@@ -137,8 +141,8 @@ func (k *keeper) listen(orders *json.Decoder) {
 	}
 }
 
-// take passes a signal on to the command, if it runs. Otherwise the signal ends
-// the wait.
+// take passes a signal on to the command if it is running. Otherwise the signal
+// ends k.ctx, and so the current wait.
 func (k *keeper) take(o order) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,7 +157,8 @@ func (k *keeper) take(o order) {
 	}
 }
 
-// send ignores errors, because listen notices that dlock has died.
+// send sends a notice to dlock. It ignores errors, because listen notices when
+// dlock has died.
 func (k *keeper) send(n notice) {
 	k.sending.Lock()
 	defer k.sending.Unlock()
@@ -162,13 +167,15 @@ func (k *keeper) send(n notice) {
 
 func (k *keeper) say(format string, args ...any) { k.send(notice{Say: fmt.Sprintf(format, args...)}) }
 
-// Write says a line of the log.
+// Write sends a line of the log to dlock, which prints it. It makes the keeper
+// a log output.
 func (k *keeper) Write(line []byte) (int, error) {
 	k.say("%s", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// run returns the exit status of dlock run.
+// run acquires the lock, runs the command, and returns the exit status of dlock
+// run.
 func (k *keeper) run() int {
 	lock, err := k.acquire()
 	if err != nil {
@@ -235,8 +242,8 @@ func (k *keeper) connected(_ context.Context, info dlock.ConnectedInfo) {
 	k.session.Store(&info.Session)
 }
 
-// explain says what the command waits for, if it waits for long, until stop is
-// called.
+// explain tells the user what dlock run waits for if the wait is long. It ends
+// when stop is called.
 func (k *keeper) explain(ctx context.Context, m *dlock.RWMutex) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -277,7 +284,7 @@ func (k *keeper) sayHolder(ctx context.Context, m *dlock.RWMutex) {
 	}
 }
 
-// refused says why the lock was not granted, and returns the exit status.
+// refused prints why the lock was not granted, and returns the exit status.
 func (k *keeper) refused(err error) int {
 	if context.Cause(k.ctx) != nil {
 		return k.interruptedStatus()
@@ -290,7 +297,8 @@ func (k *keeper) refused(err error) int {
 	return lockedStatus
 }
 
-// holder says who has the lock, if that is the error and does not say so.
+// holder describes the lock's holder if err says only that the lock is held.
+// Otherwise it returns "".
 func (k *keeper) holder(err error) string {
 	if !errors.Is(err, dlock.ErrLocked) {
 		return ""
@@ -304,16 +312,17 @@ func (k *keeper) holder(err error) string {
 	return fmt.Sprintf(": %v", queue[0])
 }
 
-// interruptedStatus returns the exit status after the end of ctx.
+// interruptedStatus returns the exit status after a signal or the death of
+// dlock has ended k.ctx.
 func (k *keeper) interruptedStatus() int {
 	if sig := interrupted(0); errors.As(context.Cause(k.ctx), &sig) {
 		return signalBaseStatus + int(sig)
 	}
-	return storeStatus // nobody is left to see it
+	return storeStatus // dlock has died, so nobody sees the status
 }
 
-// marginOfLease returns for how long after the end of the lease the store gives
-// the lock to nobody else.
+// marginOfLease returns for how long after the end of the lease the store is
+// sure to give the lock to nobody else.
 func (k *keeper) marginOfLease() time.Duration {
 	info := k.session.Load()
 	return min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)
@@ -321,8 +330,8 @@ func (k *keeper) marginOfLease() time.Duration {
 
 var errNotStarted = errors.New("the command did not start")
 
-// start starts the command. If it does not, it returns errNotStarted and an
-// exit status.
+// start starts the command. If that fails, it returns errNotStarted and an exit
+// status.
 func (k *keeper) start(lock *dlock.Lock) (status int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -330,7 +339,7 @@ func (k *keeper) start(lock *dlock.Lock) (status int, err error) {
 		return k.interruptedStatus(), errNotStarted
 	}
 	process, err := k.exec(lock, k.settings.Path, k.settings.Command...)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, which a shell would run
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, which a shell would run itself
 		process, err = k.exec(lock, "/bin/sh", append([]string{"sh", k.settings.Path}, k.settings.Command[1:]...)...)
 	}
 	if err != nil {
@@ -350,7 +359,7 @@ func (k *keeper) exec(lock *dlock.Lock, path string, args ...string) (*os.Proces
 	return cmd.Process, err
 }
 
-// reap reaps the command and adopted processes until none is left.
+// reap reaps the command and any adopted processes until none is left.
 func (k *keeper) reap(command int) {
 	defer close(k.alone)
 	for {
@@ -377,8 +386,8 @@ func (k *keeper) isAlone() bool {
 	}
 }
 
-// await returns the exit status of the command, when neither it nor a process
-// that it started is left. If the lock is lost meanwhile, it ends them and
+// await waits until the command and all processes that it started have ended,
+// and returns the exit status. If the lock is lost meanwhile, it ends them and
 // returns the loss; if dlock dies, it kills them.
 func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(k.margin/8, 1))
@@ -400,7 +409,7 @@ func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 			if grace := k.margin/2 - since(seen); errors.Is(err, driver.ErrExpired) && grace > 0 {
 				lost = k.lostBy(err, ": ending the command")
 				k.end(grace, nil)
-			} else { // another contender may hold the lock already
+			} else { // no grace: another contender may already hold the lock
 				lost = k.lostBy(err, ": killing the command")
 				k.end(0, nil)
 			}
@@ -410,7 +419,8 @@ func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 	}
 }
 
-// lostBy says that the lock is lost, if err is not nil, and returns err.
+// lostBy tells the user that the lock is lost, unless err is nil, and returns
+// err.
 func (k *keeper) lostBy(err error, consequence string) error {
 	if err != nil {
 		k.say("%v%s", err, consequence)
@@ -418,15 +428,17 @@ func (k *keeper) lostBy(err error, consequence string) error {
 	return err
 }
 
-// since returns the time since t, which includes a sleep of the machine.
+// since returns the time since t, including the time for which the machine was
+// asleep.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
 // end ends all processes that the command has started, and the command if it is
-// still running: by SIGTERM, and after grace by SIGKILL. The grace is over early
-// when lost closes or dlock dies. end returns when none is left.
+// still running: by SIGTERM, and after the grace period by SIGKILL. The grace
+// period ends early when lost is closed or dlock dies. end returns when no
+// process is left.
 func (k *keeper) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {
@@ -460,8 +472,8 @@ func exitStatus(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// hold keeps the lock for d, until a signal comes or dlock dies. It returns an
-// error if the lock is lost.
+// hold keeps the lock for d, or until a signal arrives or dlock dies. It
+// returns an error if the lock is lost.
 func (k *keeper) hold(lock *dlock.Lock, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -49,7 +49,8 @@ func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// lockName is what -json prints. Do not rename the field.
+// lockName is the JSON that dlock ls -json prints. Do not rename the field,
+// because programs read it.
 type lockName struct {
 	Lock string `json:"lock"`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// writeManual writes the manual page in the macros of man(7).
+// writeManual writes the manual page in the format of man(7).
 func writeManual(w io.Writer) {
 	all := readManuals()
 	fmt.Fprint(w, `.TH DLOCK 1 "" dlock "User Commands"
@@ -41,7 +41,7 @@ The drivers of this program are: %s.
 `, failedStatus, usageStatus)
 }
 
-// roff escapes text, so that no line of it is a request.
+// roff escapes text so that man(7) interprets none of its lines as a request.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\t", "    ").Replace(text)
 	lines := strings.Split(text, "\n")

@@ -6,7 +6,7 @@ import (
 )
 
 // output is the program's standard output. The first failed write ends the
-// command.
+// command, by calling end.
 type output struct {
 	file *os.File
 	end  func()

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// The commands that only print. They are added here because some of them read
-// the table.
+// These commands are added in init because some of them read the table
+// commands, which would otherwise be an initialization cycle.
 func init() {
 	commands = append(commands,
 		printer("completion", "print a script that completes commands and flags in a shell", completionHelp, shells, writeCompletion),
@@ -25,8 +25,8 @@ func init() {
 		printer("version", "print the version of this program, and its drivers", "Prints the version, the commit, the version of Go, and the drivers.\n", nil, func(w io.Writer, _ string) { writeVersion(w) }))
 }
 
-// printer returns a command without flags. If there are choices, its argument is
-// one of them.
+// printer returns a command that only prints and has no flags. If choices is
+// not nil, the command takes one of them as its argument.
 func printer(name, summary, help string, choices []string, print func(w io.Writer, choice string)) command {
 	usage := name
 	if choices != nil {
@@ -62,7 +62,7 @@ func writeVersion(w io.Writer) {
 		info = new(debug.BuildInfo)
 	}
 	fmt.Fprintf(w, "dlock %s\n", cmp.Or(info.Main.Version, "of unknown version"))
-	for _, dep := range info.Deps { // if the program is in a module of its own
+	for _, dep := range info.Deps { // in case the program belongs to another module
 		if dep.Path == module && dep.Version != "" {
 			fmt.Fprintf(w, "library: %s\n", dep.Version)
 		}

@@ -44,10 +44,10 @@ Ctrl-C.
 Flags:
 `
 
-// lookEvery is how often -watch looks at the queue.
+// lookEvery is how often dlock queue -watch lists the queue.
 const lookEvery = time.Second
 
-// queue runs "dlock queue".
+// queue implements "dlock queue".
 func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("queue", queueHelp, "the name of one lock", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")
@@ -75,8 +75,8 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 	return lock.Queue(ctx)
 }
 
-// watch shows the queue at each change until ctx is done. While the store does
-// not answer, it goes on looking.
+// watch prints the queue after each change until ctx is done. It continues
+// while the store does not reply.
 func (t *tool) watch(ctx context.Context, lock *dlock.RWMutex, shown []dlock.Contender) {
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
@@ -112,7 +112,7 @@ func sameState(a, b dlock.Contender) bool {
 	return a.Node == b.Node && a.Token == b.Token && a.Holds == b.Holds && a.Mode == b.Mode
 }
 
-// isTerminal reports whether w is the terminal of a person.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	if o, ok := w.(*output); ok {
 		w = o.file
@@ -146,8 +146,8 @@ func (t *tool) show(lock string, contenders []dlock.Contender) {
 	}
 }
 
-// queueState and contenderState are what -json prints. Do not rename the
-// fields, because programs read them.
+// queueState and contenderState are the JSON that dlock queue -json prints. Do
+// not rename the fields, because programs read them.
 type queueState struct {
 	Lock       string           `json:"lock"`
 	Time       time.Time        `json:"time"`
@@ -189,8 +189,8 @@ func stateName(c dlock.Contender) string {
 	return "waits"
 }
 
-// sinceOf returns when the contender joined the queue, by the clock of its
-// process if the store does not tell.
+// sinceOf returns when the contender joined the queue, by the store's clock or,
+// if the store does not tell, by the clock of the contender's process.
 func sinceOf(c dlock.Contender) time.Time {
 	since := c.Created
 	if since.IsZero() {
@@ -204,7 +204,7 @@ func sinceOf(c dlock.Contender) time.Time {
 
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
-// table formats contenders, one on a line.
+// table formats contenders as a table, one per row.
 func table(contenders []dlock.Contender, now time.Time) string {
 	rows := [][]string{columns}
 	for _, c := range contenders {
@@ -253,11 +253,11 @@ func table(contenders []dlock.Contender, now time.Time) string {
 	return b.String()
 }
 
-// isNumber has the columns to align on the right.
+// isNumber is the set of columns that are aligned on the right.
 var isNumber = map[string]bool{"PID": true, "TOKEN": true, "SINCE": true, "FOR": true, "LEFT": true}
 
-// moment formats a time by the clock of this machine: without the date if it is
-// today's, and without seconds if not.
+// moment formats a time by the clock of this machine: today's without the date,
+// others without seconds.
 func moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch {

@@ -57,7 +57,8 @@ func release(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// remove removes the contender with that node if ask agrees.
+// remove removes the contender's node from the queue if ask, which asks the
+// user, returns true.
 func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask func(question string) bool) error {
 	c, err := t.contender(ctx, lock, node)
 	if err != nil {
@@ -91,9 +92,9 @@ func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask
 	return nil
 }
 
-// contender returns the contender of a lock with that node, which may be quoted
-// as in a table. No name looks like the quoted form of another, because names end
-// in digits.
+// contender returns the contender with this node name, which may be quoted as
+// in a table. The forms cannot be confused, because no node name ends in a
+// quote.
 func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) (c dlock.Contender, err error) {
 	contenders, err := t.look(ctx, lock)
 	if err != nil {
@@ -106,8 +107,8 @@ func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) 
 	return contenders[i], nil
 }
 
-// confirm asks a question and reports whether the answer is yes. The end of ctx
-// means no.
+// confirm asks a question and reports whether the user answers yes. It returns
+// false if ctx ends first.
 func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) bool {
 	fmt.Fprint(out, question)
 	answers := make(chan string, 1)

@@ -50,10 +50,11 @@ const (
 	signalBaseStatus = 128
 )
 
-// tryFor is how long -n tries to reach the store, unless -w says otherwise.
+// tryFor is how long dlock run -n tries to reach the store, unless -w sets
+// another time.
 const tryFor = 10 * time.Second
 
-// runSettings are the arguments of dlock run, which dlock sends to its keeper.
+// runSettings are the arguments of dlock run, which dlock passes to its keeper.
 type runSettings struct {
 	Driver, DSN string
 	Name        string
@@ -98,7 +99,8 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// parseRun returns flag.ErrHelp, or an error that says which argument is wrong.
+// parseRun parses the arguments of dlock run. It returns flag.ErrHelp, or an
+// error that says which argument is wrong.
 func parseRun(args []string) (*runSettings, error) {
 	r := &runSettings{args: args}
 	f := r.flags()
@@ -131,11 +133,11 @@ func parseRun(args []string) (*runSettings, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, client.Close() // no I/O, as there is no session
+	return r, client.Close() // does no I/O, because there is no session
 }
 
-// Run implements dlock run. It ignores ctx, because the command decides what
-// signals do.
+// runMain implements dlock run. It ignores ctx, because the command decides
+// what signals do.
 func runMain(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 2 && args[0] == keeperArgument {
 		return keep(args[1])
@@ -159,7 +161,7 @@ func runMain(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	return supervise(r, stderr)
 }
 
-// say prints a message without the passwords of the store.
+// say prints a message, without the passwords of the store.
 func (r *runSettings) say(w io.Writer, text string) {
 	text = strings.TrimPrefix(text, "dlock: ")
 	text = strings.ReplaceAll(text, ": dlock: ", ": ")

@@ -74,7 +74,8 @@ Flags come first, then the environment, then the config file.
 %s
 `
 
-// withLocal and withoutLocal say which store is used if none is named.
+// withLocal and withoutLocal say which store dlock run uses if none is named,
+// in a program with or without the SQLite driver.
 const (
 	withLocal = `Without any of them, the lock is in a SQLite file in the user's state directory.
 It needs no server, and excludes only commands of this user on this machine.

@@ -14,54 +14,56 @@ import (
 	"time"
 )
 
-// keeperArgument makes the program the keeper of a dlock run. The number of its
-// socket follows.
+// keeperArgument makes this program the keeper process of a dlock run. The file
+// descriptor of the keeper's socket follows.
 const keeperArgument = "keeper of dlock run"
 
-// order is a message to the keeper.
+// order is a message from dlock to its keeper.
 type order struct {
-	Signal    syscall.Signal // to pass on, or to end the wait
-	Delivered bool           // the terminal has sent Signal to the command already
+	Signal    syscall.Signal // to pass on to the command, or to end the wait for the lock
+	Delivered bool           // the terminal has already sent Signal to the command
 	Ping      bool           // asks for a Pong
 }
 
-// notice is a message of the keeper. Each has one of its fields.
+// notice is a message from the keeper to dlock. One of its fields is set.
 type notice struct {
 	Say     string
-	Granted time.Duration // the lock is granted; the margin of its lease
+	Granted time.Duration // the lock is granted; value is the margin of its lease
 	Started int           // the process id of the command
-	Pong    bool          // the lease was running after the Ping
-	Lost    bool          // the lock is lost, and the keeper ends the command
-	Over    bool          // no process of the command is left
+	Pong    bool          // the lease was valid after the Ping arrived
+	Lost    bool          // the lock is lost, and the keeper is killing the command
+	Over    bool          // all processes of the command have ended
 	Status  *int          // the exit status; the lock is released
 }
 
-// supervisor is the process dlock of a dlock run. It runs on one goroutine.
+// supervisor is the part of a dlock run in the process that the user started.
+// It passes signals to the keeper and checks that the keeper is alive. It uses
+// only one goroutine.
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer
 	keeper   *exec.Cmd
 	socket   *os.File
 	orders   *json.Encoder
-	notices  chan notice // closed when the keeper has gone
+	notices  chan notice // closed when the keeper has exited
 
 	granted bool
 	command int // process id; 0 until started
 	lost    bool
 	status  *int // nil until known
 
-	watch    *time.Ticker // of the pings; nil unless a command may run
+	watch    *time.Ticker // when to ping the keeper; nil unless a command may be running
 	margin   time.Duration
-	answered time.Time // when the latest ping that was answered was sent
-	sent     time.Time // when the ping in flight was sent; zero if there is none
-	silent   bool      // whether the answer is overdue
+	answered time.Time // time at which the latest answered ping was sent
+	sent     time.Time // time at which the unanswered ping was sent; zero if there is none
+	silent   bool      // whether the answer was overdue at the last check
 
 	signals chan os.Signal
 	asked   bool // whether a signal was sent to the keeper
-	killed  int  // exit status after a signal for which the keeper was killed; 0: none
+	killed  int  // exit status if a signal made dlock kill the keeper; otherwise 0
 }
 
-// supervise runs the command by a keeper, and returns the exit status.
+// supervise runs the command in a keeper process and returns the exit status.
 func supervise(r *runSettings, stderr io.Writer) int {
 	s := &supervisor{settings: r, stderr: stderr, notices: make(chan notice), signals: make(chan os.Signal, 16)}
 	signal.Notify(s.signals, forwarded()...)
@@ -79,8 +81,8 @@ func supervise(r *runSettings, stderr io.Writer) int {
 	return s.run()
 }
 
-// forwarded returns the signals to pass on to the command. Those that are
-// ignored, as SIGHUP is under nohup, stay ignored.
+// forwarded returns the signals to pass on to the command. Signals that are
+// ignored, such as SIGHUP under nohup, stay ignored.
 func forwarded() (all []os.Signal) {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2} {
 		if !signal.Ignored(s) {
@@ -91,7 +93,7 @@ func forwarded() (all []os.Signal) {
 }
 
 // catchBrokenPipes makes writes to a closed standard error fail instead of
-// killing the process. The command does not inherit that.
+// killing the process. The command does not inherit this.
 func catchBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func (s *supervisor) start() error {
@@ -105,15 +107,15 @@ func (s *supervisor) start() error {
 	}
 	defer its.Close()
 	s.socket, s.orders = ours, json.NewEncoder(ours)
-	// The socket keeps its number, so that the command inherits the open files
-	// of this process under theirs.
+	// Do not renumber the socket, as ExtraFiles would: the command must inherit
+	// the user's open files under their own numbers.
 	s.keeper = exec.Command(program, "run", keeperArgument, strconv.Itoa(int(its.Fd())))
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = os.Stdin, os.Stdout, os.Stderr
-	s.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of reach of the terminal
+	s.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the keeper
 	if err := s.keeper.Start(); err != nil {
 		return err
 	}
-	_ = s.orders.Encode(s.settings) // if it fails, the keeper has gone
+	_ = s.orders.Encode(s.settings) // it fails only if the keeper has exited
 	go func() {
 		defer close(s.notices)
 		lines := json.NewDecoder(ours)
@@ -128,8 +130,8 @@ func (s *supervisor) start() error {
 	return nil
 }
 
-// socketPair returns a socket that closes when this process dies, and its other
-// end, which a child inherits.
+// socketPair returns two connected sockets. The first is closed when this
+// process dies, even by a kill; a child process inherits the second.
 func socketPair() (ours, its *os.File, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -188,10 +190,10 @@ func (s *supervisor) stopWatching() {
 	}
 }
 
-// forward passes a signal on. While the keeper takes the lock, the signal ends
-// that, and a second interrupt does not wait for it. Other signals do, because
-// programs such as timeout send them twice. A signal that comes while the keeper
-// closes its session does not wait either.
+// forward passes a signal on to the keeper. Before the grant, the signal makes
+// the keeper stop waiting, and a second interrupt kills the keeper. Other
+// signals do not, because programs such as timeout send them twice. While the
+// keeper closes its session, any signal kills it.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
@@ -202,9 +204,10 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	_ = s.orders.Encode(order{Signal: sig, Delivered: s.settings.Group != 0 && fromTerminal(sig)})
 }
 
-// checkKeeper asks the keeper whether the lease is running, and kills the
-// command if there was no answer for too long. If this process itself was
-// stopped, the answer may have come meanwhile, so it waits for another tick.
+// checkKeeper asks the keeper whether the lease is still valid, and kills the
+// command if there was no answer for too long. It gives up only at the second
+// check that finds the answer overdue: if this process was stopped, the answer
+// may have arrived meanwhile.
 func (s *supervisor) checkKeeper() {
 	switch {
 	case s.sent.IsZero():
@@ -217,7 +220,7 @@ func (s *supervisor) checkKeeper() {
 		s.stopWatching()
 		keeper := s.keeper.Process
 		killAll(keeper.Pid, s.command, func() bool { return true }, s.say)
-		if !s.lost { // else the keeper is about to end by itself
+		if !s.lost { // if it is lost, the keeper is about to exit by itself
 			s.say("lost the lock: the process that holds it did not answer for " + time.Since(s.answered).Round(time.Millisecond).String())
 			s.lost = true
 			_ = keeper.Kill()
@@ -227,7 +230,7 @@ func (s *supervisor) checkKeeper() {
 
 func (s *supervisor) say(text string) { s.settings.say(s.stderr, text) }
 
-// end is called when the keeper has gone, and returns the exit status.
+// end cleans up after the keeper has exited, and returns the exit status.
 func (s *supervisor) end() int {
 	s.stopWatching()
 	err := s.keeper.Wait()
@@ -248,7 +251,8 @@ func (s *supervisor) end() int {
 	return lostStatus
 }
 
-// reapOne reaps children that have ended. It returns whether none is left.
+// reapOne reaps the children that have ended, without blocking. It reports
+// whether none is left.
 func reapOne() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
@@ -262,9 +266,9 @@ func reapOne() bool {
 	}
 }
 
-// killAll kills the processes below root, where the system can list them, and
-// otherwise the process group, until none is left. alone reports whether root
-// has no children any more.
+// killAll kills all descendants of root or, where the system cannot list those,
+// the process group. It returns when none is left. alone reports whether root
+// has no more children.
 func killAll(root, group int, alone func() bool, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// Variables of the environment that name the store.
+// Environment variables that name the store.
 const (
 	driverVariable = "DLOCK_DRIVER"
 	dsnVariable    = "DLOCK_DSN"
@@ -25,30 +25,31 @@ const (
 )
 
 const (
-	localDriver = "sqlite" // needs no server, and has a default file
+	localDriver = "sqlite" // used if no driver is named; needs no server and has a default file
 	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 )
 
-// store says which store a command uses. The flags win over the environment,
-// and the environment wins over the config file.
+// store tells which store a command uses. Flags override the environment, which
+// overrides the config file.
 type store struct {
 	driver, dsn string // as given by the flags until resolve, then in effect
 	config      string // path of the config file; empty means the default path
 }
 
-// flags registers the flags by which a command names its store.
+// flags defines the flags that name the store.
 func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: "+driverVariable+" of the environment, then the config file)")
 	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there: every user of this machine can see arguments)")
 	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ... and dsn = ...\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
 }
 
-// source is one place that may name the store.
+// source is what one place, such as the environment, says about the store.
 type source struct{ driver, dsn string }
 
-// resolve finds the store. A data source name counts only if it comes from the
-// same place as the driver, or from one that names no other driver. Without a
-// driver, the store is a SQLite file, by default in the user's state directory.
+// resolve determines which store to use. A data source name is ignored if it
+// comes from another place than the driver, unless that place names no other
+// driver. Without a driver, the store is a SQLite file, by default in the
+// user's state directory.
 func (s *store) resolve() error {
 	file, err := s.readConfig()
 	if err != nil {
@@ -72,18 +73,18 @@ func (s *store) resolve() error {
 		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s\n(without them %s uses a file)", driverVariable, dsnVariable, allDrivers)
 	case s.driver == "mem":
 		return errors.New("-driver mem excludes nobody, because each process has a memory of its own")
-	case !known: // the name may be a data source name in the wrong place, so s.hide has to see it
+	case !known: // the driver's name may be a misplaced data source name; keep it in s so that s.hide removes its password
 		return fmt.Errorf("unknown driver %q: this program has the drivers %s, and %s has all", s.driver, strings.Join(dlock.Drivers(), ", "), allDrivers)
 	}
 	s.driver = cmp.Or(s.driver, localDriver)
 	return nil
 }
 
-// isPath reports whether a data source name is surely the path of a file.
+// isPath reports whether a data source name is certainly a file path.
 func isPath(dsn string) bool { return filepath.IsAbs(dsn) || strings.HasPrefix(dsn, ".") }
 
-// readConfig reads the config file. A missing file is an error only if it was
-// named.
+// readConfig reads the config file. A missing file is an error only if the user
+// named that file.
 func (s *store) readConfig() (source, error) {
 	path := cmp.Or(s.config, os.Getenv(configVariable))
 	named := path != ""
@@ -104,8 +105,8 @@ func (s *store) readConfig() (source, error) {
 	return found, nil
 }
 
-// readConfigFile never repeats a line in an error, because it may hold a
-// password.
+// readConfigFile reads a config file. Its errors never repeat a line, because
+// the line may contain a password.
 func readConfigFile(path string) (source, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -138,14 +139,14 @@ func readConfigFile(path string) (source, error) {
 	return found, checkMode(file, found)
 }
 
-// checkMode returns an error if any user of the machine can change the store,
-// or read its password.
+// checkMode returns an error if other users of the machine could change which
+// store is used, or could read its password.
 func checkMode(file *os.File, found source) error {
 	info, err := file.Stat()
 	if err != nil {
 		return withoutPath(err)
 	}
-	if runtime.GOOS == "windows" { // has no such mode
+	if runtime.GOOS == "windows" { // Windows has no such mode bits
 		return nil
 	}
 	switch mode := info.Mode().Perm(); {
@@ -157,7 +158,8 @@ func checkMode(file *os.File, found source) error {
 	return nil
 }
 
-// withoutPath removes the path that the error of a file repeats.
+// withoutPath removes the path from a file error, for callers that print the
+// path themselves.
 func withoutPath(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err
@@ -165,12 +167,13 @@ func withoutPath(err error) error {
 	return err
 }
 
-// open opens a client of the store. It does no I/O.
+// open returns a client of the store. It does no I/O.
 func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
 }
 
-// hide removes passwords of the command line and of the store from a text.
+// hide removes passwords from a text that may repeat the command line or the
+// data source name.
 func (s *store) hide(text string, args []string) string {
 	return secret.Hide(text, slices.Concat(args, []string{s.driver, s.dsn}))
 }

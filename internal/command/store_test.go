@@ -14,15 +14,15 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// These stand for drivers that the program may have.
+// Stand-ins for the drivers that a program may have registered.
 func init() {
 	for _, name := range []string{"zk", "redis", localDriver} {
 		dlock.Register(name, memdriver.Driver{})
 	}
 }
 
-// withoutStore clears the environment, and returns the path of the default
-// config file, which does not exist yet.
+// withoutStore clears the environment variables that name a store. It returns
+// the path of the default config file, which does not exist yet.
 func withoutStore(t *testing.T) (config string) {
 	for _, name := range []string{driverVariable, dsnVariable, configVariable} {
 		t.Setenv(name, "")

@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// openTerminal returns both ends of a new pseudoterminal.
+// openTerminal opens a pseudoterminal and returns the person's and the
+// program's end.
 func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

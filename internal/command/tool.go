@@ -16,11 +16,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// tool is a command that inspects a store: its flags, and where it prints.
+// tool is one run of a command that inspects a store. It has the command's
+// flags and outputs.
 type tool struct {
 	name    string // such as "queue"
 	help    string
-	needs   string // the arguments in words; the first one is the name of a lock
+	needs   string // describes the arguments; the first one is the name of a lock
 	flags   *flag.FlagSet
 	store   store
 	json    bool
@@ -39,8 +40,8 @@ func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) 
 	return t
 }
 
-// open parses the command line, whose flags may stand behind arguments, and
-// opens a client. If client is nil, the command ends with the status.
+// open parses the command line, in which flags may follow arguments, and opens
+// a client. If client is nil, the command must exit with the status.
 func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, status int) {
 	arguments, err := t.parse()
 	if errors.Is(err, flag.ErrHelp) {
@@ -91,18 +92,19 @@ func (t *tool) parse() (arguments []string, err error) {
 	}
 }
 
-// limit returns a context for requests to the store.
+// limit returns a context with the timeout for requests to the store.
 func (t *tool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, t.timeout)
 }
 
-// failed reports an error and returns the exit status for it.
+// failed prints an error and returns the exit status for it.
 func (t *tool) failed(err error) int {
 	t.say(t.explain(err))
 	return failedStatus
 }
 
-// explain adds to an error which store has not answered.
+// explain returns the text of an error. If the store could not be reached in
+// time, it adds which store that was.
 func (t *tool) explain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "dlock: ")
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -113,8 +115,9 @@ func (t *tool) explain(err error) string {
 	return fmt.Sprintf("%s (the store is %s %s)", text, t.store.driver, t.store.dsn)
 }
 
-// say prints a message to standard error, without passwords, and without what a
-// terminal might take for a command: errors may repeat names of other programs.
+// say prints a message to standard error. It removes passwords, and control
+// characters that the terminal would obey, because errors may repeat names
+// chosen by other programs.
 func (t *tool) say(text string) {
 	text = t.store.hide(text, t.args)
 	text = strings.Map(func(r rune) rune {
@@ -129,8 +132,8 @@ func (t *tool) say(text string) {
 	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, text)
 }
 
-// cell returns untrusted text for a table. It quotes text that a terminal would
-// not show as it is, or that would look like several columns.
+// cell formats untrusted text as a table cell. It quotes text that a terminal
+// would not show unchanged, or that would look like several columns.
 func cell(text string) string {
 	quoted := strconv.Quote(text)
 	switch {
@@ -142,7 +145,7 @@ func cell(text string) string {
 	return text
 }
 
-// short is cell for text that need not be complete.
+// short is like cell, but truncates the text to the given length.
 func short(text string, most int) string {
 	text = cell(text)
 	if utf8.RuneCountInString(text) <= most {

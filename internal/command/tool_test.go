@@ -19,7 +19,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// shared is a driver of one store in memory, which each test replaces.
+// shared is the in-memory store behind the driver "shared". Each test replaces
+// it.
 var shared driver.Connector
 
 type sharedDriver struct{}
@@ -28,7 +29,8 @@ func (sharedDriver) OpenConnector(string) (driver.Connector, error) { return sha
 
 func init() { dlock.Register("shared", sharedDriver{}) }
 
-// onStore runs a test in virtual time, with a store that the commands use.
+// onStore runs a test in virtual time. The commands that it runs use the store
+// that f gets.
 func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Helper()
 	t.Setenv("DLOCK_DRIVER", "shared")
@@ -43,7 +45,7 @@ func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	})
 }
 
-// client returns a client of the store, which is closed after the test.
+// client returns a client of the store, which is closed when the test ends.
 func client(t *testing.T, store driver.Connector, host string) *dlock.Client {
 	c := dlock.NewClient(store, dlock.WithHostname(host))
 	t.Cleanup(func() { _ = c.Close() })
@@ -127,7 +129,8 @@ func TestQueueAsJSON(t *testing.T) {
 	})
 }
 
-// safeBuffer is a buffer that a command and its test share.
+// safeBuffer is a buffer for output that a test reads while the command is
+// still running.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -139,7 +142,7 @@ func (b *safeBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// next returns what was written since the last call.
+// next returns the text written since the last call of next.
 func (b *safeBuffer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +228,7 @@ func TestReleaseWithoutATerminalNeedsYes(t *testing.T) {
 	})
 }
 
-// What was shown and agreed to is removed, and nothing else.
+// The command must remove only what it has shown and the user has agreed to.
 func TestReleaseRefusesWhatHasChangedSinceTheQuestion(t *testing.T) {
 	tests := map[string]struct {
 		shown  int // index in the queue
@@ -335,7 +338,7 @@ func TestAStoreThatDoesNotAnswerEndsTheCommand(t *testing.T) {
 	}
 }
 
-// silent is a store that does not answer.
+// silent is a store that never replies.
 type silent struct{}
 
 func (silent) Connect(ctx context.Context) (driver.Session, error) {

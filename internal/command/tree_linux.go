@@ -9,13 +9,14 @@ import (
 	"unsafe"
 )
 
-// adoptOrphans makes this process the parent of descendants whose parent dies.
+// adoptOrphans makes this process the parent of its descendants whose own
+// parent dies, so that it can find and reap them.
 func adoptOrphans() {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER, since Linux 3.4
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
 }
 
-// processes returns the living descendants of root.
+// processes returns the ids of the living descendants of root.
 func processes(root, _ int) []int {
 	entries, _ := os.ReadDir("/proc")
 	children := make(map[int][]int)
@@ -33,14 +34,16 @@ func processes(root, _ int) []int {
 	return below
 }
 
-// parentOf returns false if the process has ended. If only the first thread of a
-// process has ended, its state is that of a zombie, too.
+// parentOf returns the id of a process's parent. It returns false if the
+// process has ended. A state of zombie is not enough to tell: it also occurs if
+// only the first thread has ended.
 func parentOf(pid string) (parent int, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0, false
 	}
-	// The name, which may contain anything, is in parentheses.
+	// The program's name is in parentheses and may contain anything, even
+	// parentheses.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const state, ppid, threads = 0, 1, 17
 	if len(fields) <= threads || bytes.ContainsAny(fields[state], "ZX") && string(fields[threads]) == "1" {
@@ -50,14 +53,15 @@ func parentOf(pid string) (parent int, ok bool) {
 	return parent, err == nil
 }
 
-// attributes puts the command into a process group. If dlock and its keeper die
-// at once, the kernel kills the command.
+// attributes puts the command into a process group and lets the kernel kill it
+// when the keeper dies, in case dlock dies at the same time.
 func attributes(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group, Pdeathsig: syscall.SIGKILL}
 }
 
 // terminalGroup returns the process group of this process if it has a terminal,
-// so that the command, in the same group, can read it, and 0 otherwise.
+// so that the command can join the group and read from the terminal. Otherwise
+// it returns 0.
 func terminalGroup() int {
 	terminal, err := controllingTerminal()
 	if err != nil {
@@ -67,8 +71,8 @@ func terminalGroup() int {
 	return syscall.Getpgrp()
 }
 
-// fromTerminal reports whether the terminal probably sent a signal, and so sent
-// it to the whole process group.
+// fromTerminal reports whether a signal probably came from the terminal, which
+// sends it to the whole process group.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

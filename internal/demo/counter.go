@@ -10,17 +10,17 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// counter shows whether the lock excludes. Two simultaneous writers overwrite
-// each other's value, but never lose a count in writes. Both numbers must be
-// equal whenever a holder reads them.
+// counter shows whether the lock excludes. It has a value, of which two
+// simultaneous writers lose an increment, and a number of writes, which is
+// never wrong. They must be equal whenever a holder reads them.
 type counter interface {
 	read() (value, writes int64, err error)
 	write(value int64) error
 	close()
 }
 
-// fileCounter keeps the value in one file. The size of the other file is the
-// number of writes.
+// fileCounter keeps the value in one file. The number of writes is the size of
+// another file, to which each write appends a byte.
 type fileCounter struct{ value, writes *os.File }
 
 func openCounter(name string) (_ counter, err error) {
@@ -29,7 +29,7 @@ func openCounter(name string) (_ counter, err error) {
 		c.writes, err = os.OpenFile(name+".writes", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	}
 	if err != nil {
-		c.close() // closing no file is a no-op
+		c.close() // closing a nil file is a no-op
 		return nil, err
 	}
 	return c, nil
@@ -94,7 +94,8 @@ func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	}
 }
 
-// read returns false if the lock is lost or the counter cannot be read.
+// read reads the counter. It returns false if that fails or if the lock is
+// lost.
 func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	value, writes, err := w.counter.read()
 	if err != nil {
@@ -110,8 +111,8 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	return value, true
 }
 
-// noteAnomaly records the first anomaly only, because later ones follow from
-// it.
+// noteAnomaly records that the lock did not exclude others. It keeps only the
+// first anomaly, because later ones follow from it.
 func (t *attempt) noteAnomaly(format string, args ...any) {
 	if t.Anomaly == "" {
 		t.Anomaly = fmt.Sprintf(format, args...)

@@ -13,12 +13,12 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// cut is a connection to the store that a scene can cut. Nothing passes between
-// begin and end.
+// cut controls a connection to the store. Nothing passes on the connection
+// between calls of begin and end.
 type cut struct{ begin, end, close func() }
 
-// openThroughCut returns an opener whose clients share a connection that can be
-// cut.
+// openThroughCut returns an opener whose clients share one connection to the
+// store, and a cut that interrupts it.
 func (s *settings) openThroughCut() (opener, cut, error) {
 	if s.Driver == inMemory {
 		return s.openMemory()
@@ -40,7 +40,7 @@ func (s *settings) openThroughCut() (opener, cut, error) {
 	return through.open, cut{p.cut, p.heal, p.close}, nil
 }
 
-// openMemory is openThroughCut for a store in memory.
+// openMemory is openThroughCut for an in-memory store.
 func (s *settings) openMemory() (opener, cut, error) {
 	connector, err := memdriver.Driver{}.OpenConnector(s.DSN)
 	if err != nil {
@@ -70,7 +70,8 @@ func (s *settings) openMemory() (opener, cut, error) {
 	}, nil
 }
 
-// remembered is a connector that remembers its last session.
+// remembered is a connector that keeps its last session, so that it can be cut
+// off.
 type remembered struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -98,8 +99,8 @@ var (
 	inBrackets  = regexp.MustCompile(`^(?:[^/]*@)?tcp\(([^()]+)\)/`)
 )
 
-// serverInDSN returns where the data source name has the address of its only
-// server.
+// serverInDSN returns the start and end of the server address in the data
+// source name. It returns an error unless there is exactly one server.
 func (s *settings) serverInDSN() (at [2]int, err error) {
 	e := examples[s.Driver]
 	if e.port == "" {
@@ -113,7 +114,7 @@ func (s *settings) serverInDSN() (at [2]int, err error) {
 	return at, fmt.Errorf("-fault cut: the demo cuts the connection to one server, so -dsn must have the form '%s'", e.dsn)
 }
 
-// proxy forwards connections to a server, unless it is cut.
+// proxy forwards connections to a server, except while it is cut.
 type proxy struct {
 	net.Listener
 	server string
@@ -162,7 +163,8 @@ func (p *proxy) forward(c net.Conn) {
 	p.pass(s, c)
 }
 
-// pass forwards one direction, and closes both connections at its end.
+// pass copies data in one direction until an error, and then closes both
+// connections.
 func (p *proxy) pass(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -179,7 +181,8 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// keep notes a connection for close, and reports whether the proxy is open.
+// keep registers a connection so that close closes it. It returns false if the
+// proxy is already closed.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +208,7 @@ func (p *proxy) heal() {
 	}
 }
 
-// close waits until no goroutine of the proxy is left.
+// close closes all connections and waits for the proxy's goroutines.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.heal()

@@ -52,15 +52,16 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
-// run is Main with a replaceable lock. Child processes ignore open.
+// run is Main with a replaceable lock, for tests. Child processes ignore open.
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	fail := func(status int, err error) int {
-		// The data source name may come from the environment.
+		// The error may repeat the data source name, which has a password if it
+		// comes from the environment.
 		text := secret.Hide(err.Error(), slices.Concat(s.args, []string{s.DSN}))
 		fmt.Fprintf(stderr, "dlock demo: %s\n", clean(text))
 		return status
 	}
-	probe, err := open(s.Host, nil) // checks the data source name, without I/O
+	probe, err := open(s.Host, nil) // no I/O; checks the data source name
 	if err != nil {
 		return fail(statusUsage, err)
 	}
@@ -122,7 +123,7 @@ func (s *settings) finish(v *verdict, log *journal, stdout io.Writer, fail func(
 	return v.status()
 }
 
-// runFault is run with -fault.
+// runFault runs the demo with -fault.
 func runFault(ctx context.Context, s *settings, stdout io.Writer, fail func(int, error) int) int {
 	introduceScene(stdout, s)
 	connecting(stdout, s)

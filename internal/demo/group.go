@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// endWithin is how long a child may take to exit before it is killed.
+// endWithin is how long a child process may take to exit before it is killed.
 const endWithin = 30 * time.Second
 
 // group runs the workers in child processes. The parent prints all events,
-// kills one child on purpose, and judges the outcome.
+// kills one child on purpose, and judges the run.
 type group struct {
 	log      reporter
-	scene    *scene // nil unless the children play one
+	scene    *scene // nil unless the run has a fault, see scene
 	opened   func() // called once all children have opened the counter
 	children []*child
 
 	mu      sync.Mutex
 	ready   int    // children whose workers have sessions
-	failure error  // of the first child that failed; later ones follow from it
+	failure error  // error of the first child that failed; later errors follow from it
 	dead    *child // the child that was killed on purpose, if any
 	victim  string // worker that held the lock in the killed child
 	died    time.Duration
@@ -42,7 +42,7 @@ type child struct {
 	orders  *json.Encoder // guarded by sending
 }
 
-// victim returns the number of the process to kill.
+// victim returns the number of the child process to kill.
 func (s *settings) victim() int { return 1 + int(s.Seed%uint64(s.Processes)) }
 
 // run runs all children until they exit. If one fails or ctx ends, it stops the
@@ -96,8 +96,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// start starts the process. Its settings go through a pipe, because any user of
-// the machine can see arguments.
+// start starts the child process. Its settings go through a pipe, because any
+// user of the machine can see arguments.
 func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 		return os.ErrProcessDone // a child that exits by itself has not failed
 	}
 	c.cmd.WaitDelay = endWithin
-	c.cmd.Stderr = os.Stderr // for a panic only
+	c.cmd.Stderr = os.Stderr // the child writes to it only when it panics
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	return out, nil
 }
 
-// send ignores errors: they mean that the child has exited, which follow
-// reports.
+// send sends a JSON value to the child. It ignores errors: they mean that the
+// child has exited, which follow reports.
 func (c *child) send(line any) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -191,7 +191,7 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 		}
 		c.log.finished(t)
 		if c.scene != nil {
-			c.tellAll(doGoOn) // in case that the holder has not got as far
+			c.tellAll(doGoOn) // if the holder did not get that far, let the next worker go on
 		}
 	}
 	return c.log.now()
@@ -203,7 +203,7 @@ func (g *group) tellAll(do string) {
 	}
 }
 
-// strike begins the fault of a scene, and heal ends it.
+// strike begins the fault of a scene: it pauses or kills the holder's process.
 func (g *group) strike() {
 	holder := g.children[0]
 	if g.scene.fault == faultPause {
@@ -222,7 +222,8 @@ func (g *group) heal() {
 	}
 }
 
-// report tells how long the killed process blocked the others.
+// report adds to the verdict how long the killed process kept the others from
+// the lock.
 func (g *group) report(v *verdict) {
 	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > g.died })
 	switch {

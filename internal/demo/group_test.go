@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each process has its own in-memory store, so that the processes do not
-// exclude each other.
+// Without a data source name, each process has its own in-memory store, so the
+// processes do not exclude each other.
 func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := parse([]string{"-workers", "4", "-rounds", "3", "-shared-ratio", "0", "-seed", "1"})

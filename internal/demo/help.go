@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// examples are the stores for which this repository has a driver.
+// examples describe the drivers of this repository, by name, for the help text.
 var examples = map[string]struct {
 	title, dsn string
-	port       string // where the server listens, unless dsn says it; empty if there is no server
+	port       string // the server's default port; empty if there is no server
 	optional   bool   // the driver needs no data source name
 }{
 	inMemory:   {title: "a store within this process", optional: true},
@@ -23,7 +23,7 @@ var examples = map[string]struct {
 	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379", port: "2379"},
 }
 
-// allDrivers is the import path of the program that includes every driver.
+// allDrivers is the import path of a dlock program that includes every driver.
 const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 
 func available() string { return strings.Join(dlock.Drivers(), ", ") }

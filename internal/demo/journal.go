@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// attempt records how a worker acquired and used the lock. Times count from the
-// start of the run.
+// attempt records one attempt of a worker to acquire and use the lock. Times
+// count from the start of the run.
 type attempt struct {
 	Worker     string
 	Mode       dlock.Mode
@@ -22,17 +22,17 @@ type attempt struct {
 	Asked      time.Duration
 	Granted    time.Duration // after Lock has returned
 	Ended      time.Duration // before Unlock, or when the lock was last known to be held
-	Held       bool          // also false if the lock was lost at once
+	Held       bool          // false if the lock was not granted, or was lost before it was used
 	Token      int64
 	Outcome    outcome
 	Err        string // why the attempt ended early
 	Increments int
-	Anomaly    string // first sign in the counter that the lock did not exclude
-	Mark       string // what the picture says at Ended; empty for the outcome
-	Notes      []note // what else the picture says
+	Anomaly    string // first sign in the counter that the lock did not exclude others
+	Mark       string // label in the picture at Ended; empty for one derived from Outcome
+	Notes      []note // further labels in the picture
 }
 
-// note is something that happened to a worker at a time.
+// note is a label in the picture at the time of an event.
 type note struct {
 	At   time.Duration
 	Text string
@@ -44,7 +44,7 @@ const (
 	served      outcome = iota
 	timedOut            // the wait took longer than -timeout
 	interrupted         // the user interrupted the run
-	lost                // the store or an operator took the lock away
+	lost                // the session ended or an operator removed the node
 	failed              // the store or the counter's file gave an error
 	killed              // the process was killed during the hold
 )
@@ -58,7 +58,8 @@ func kind(m dlock.Mode) string {
 
 func (t *attempt) label() string { return t.Worker + " " + kind(t.Mode) }
 
-// reporter prints and keeps what workers do. It is safe for concurrent use.
+// reporter prints what workers do and records it. It is safe for concurrent
+// use.
 type reporter interface {
 	// begin waits until all workers have sessions. It returns false if that
 	// will never happen.
@@ -66,11 +67,12 @@ type reporter interface {
 	now() time.Duration
 	// say prints an event and returns its time.
 	say(who, verb, what string) time.Duration
-	// finished keeps an attempt that has ended.
+	// finished records an attempt that has ended.
 	finished(t *attempt)
 }
 
-// journal is the reporter of the process that prints.
+// journal is the reporter that prints to out. Child processes report to their
+// parent's journal.
 type journal struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -108,8 +110,8 @@ func (j *journal) finished(t *attempt) {
 	j.attempts = append(j.attempts, t)
 }
 
-// clean makes foreign text, such as a node name, safe to print on one line of a
-// terminal.
+// clean makes text from elsewhere, such as a node name, safe to print on one
+// line of a terminal.
 func clean(text string) string {
 	const most = 2048
 	text = strings.Join(strings.Fields(text), " ")

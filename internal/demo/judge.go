@@ -10,24 +10,25 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// verdict is the result of a run.
+// verdict is the outcome of a run of the demo.
 type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
 	counts      [killed + 1]int
 	checks      []check
-	anomalies   []string // what workers saw that the lock should exclude
+	anomalies   []string // what workers saw that shows that the lock did not exclude
 	errs        []string // errors of the store and of the run itself
 	note        string
 	interrupted bool
 }
 
-// check is the result of checking one rule.
+// check is the outcome of checking one rule, such as mutual exclusion.
 type check struct {
 	name, fine string
 	faults     []string
 }
 
-// judge checks all rules. It also reports the errors of failed attempts.
+// judge checks the rules of the lock and that the counter lost no increment. It
+// also reports the errors of failed attempts.
 func judge(attempts []*attempt, count counter) *verdict {
 	v := judgeLock(attempts)
 	var made int64
@@ -44,7 +45,7 @@ func judge(attempts []*attempt, count counter) *verdict {
 	return v
 }
 
-// judgeLock is judge without the counter.
+// judgeLock is judge without the check of the counter.
 func judgeLock(attempts []*attempt) *verdict {
 	v := new(verdict)
 	for _, t := range attempts {
@@ -70,9 +71,9 @@ func judgeLock(attempts []*attempt) *verdict {
 	return v
 }
 
-// conflicts calls check for each hold and the conflicting earlier hold with the
-// greatest key. It returns the faults that check finds. A reader conflicts with
-// writers, a writer with all.
+// conflicts compares each hold with one earlier hold that conflicts with it:
+// the one with the greatest key. It returns the faults that check finds. A
+// reader conflicts with writers only, a writer with every holder.
 func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier *attempt) string) (faults []string) {
 	var writer, last *attempt
 	for _, t := range order {
@@ -95,7 +96,7 @@ func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier
 	return faults
 }
 
-// overlaps describes holds that began before a conflicting one had ended.
+// overlaps describes each hold that began before a conflicting hold had ended.
 func overlaps(held []*attempt) []string {
 	return conflicts(held, func(t *attempt) int64 { return int64(t.Ended) }, func(t, earlier *attempt) string {
 		if t.Granted >= earlier.Ended {
@@ -106,7 +107,7 @@ func overlaps(held []*attempt) []string {
 	})
 }
 
-// queueJumps describes holds that began before a conflicting hold that was
+// queueJumps describes each hold that began before a conflicting hold that was
 // ahead in the queue. Sequences of different epochs are not comparable.
 func queueJumps(held []*attempt) (faults []string) {
 	queues := make(map[int64][]*attempt)
@@ -126,8 +127,8 @@ func queueJumps(held []*attempt) (faults []string) {
 	return faults
 }
 
-// staleTokens describes tokens that are not above those of all earlier writers.
-// A resource could not use them to refuse a late write.
+// staleTokens describes each token that is not greater than those of all
+// earlier writers. A resource could not use it to refuse a late write.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range held {
@@ -147,8 +148,8 @@ func (v *verdict) violated() bool {
 	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// status is not OK if no worker held the lock, because nothing was checked
-// then.
+// status returns the exit status. A run in which no worker held the lock is
+// bad, because nothing was checked.
 func (v *verdict) status() int {
 	if v.violated() || len(v.errs) > 0 || len(v.held) == 0 {
 		return statusBad

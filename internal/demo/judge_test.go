@@ -14,7 +14,7 @@ import (
 )
 
 // hold returns an attempt that held the lock, with times in milliseconds. Its
-// place in the queue is also its token.
+// place in the queue is also its fencing token.
 func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 	t := &attempt{Worker: "w" + string(rune('0'+place)), Mode: mode, Held: true, Token: place}
 	t.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(t.Worker+"-"+kind(mode)+"-", place), Seq: place, Epoch: 1}, Token: place}
@@ -113,7 +113,7 @@ func TestAReaderMayPassAReader(t *testing.T) {
 
 func TestSequencesOfDifferentEpochsAreNotCompared(t *testing.T) {
 	first, second := hold(dlock.Exclusive, 7, 0, 10, 20), hold(dlock.Exclusive, 0, 30, 40, 50)
-	second.Place.Epoch, second.Place.Token, second.Token = 0, 9, 9 // an epoch may be smaller than the one before
+	second.Place.Epoch, second.Place.Token, second.Token = 0, 9, 9 // a later epoch may be the smaller number
 	assert.Empty(t, faultsOf(judge([]*attempt{first, second}, counted(20))))
 }
 

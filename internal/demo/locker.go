@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. Tests replace it by locks that do not exclude,
-// which the demo must notice.
+// locker is a worker's client. Tests replace it by one whose locks do not
+// exclude, which the demo must notice.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)
@@ -24,7 +24,7 @@ type held interface {
 	Unlock() error
 }
 
-// opener opens a worker's client. It does no I/O.
+// opener opens a client for a worker with this host name. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
 type client struct {
@@ -34,7 +34,7 @@ type client struct {
 
 var stores atomic.Int64
 
-// open opens a client of the real lock.
+// open is the opener of real clients.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.Driver == inMemory && (s.DSN == "" || strings.HasPrefix(s.DSN, "?")) {
 		// Clients share an in-memory store by name.

@@ -15,46 +15,48 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// childArgument is the only argument of "dlock demo" in a child process.
+// childArgument is the argument of "dlock demo" that makes it a child process
+// of another demo.
 const childArgument = "child-process"
 
 // A child and its parent exchange JSON values, one per line. The parent first
 // sends the settings, and then answers each message with the time.
 
-// message is what a child sends. An empty one asks for the time.
+// message is sent by a child to its parent. An empty message asks for the time.
 type message struct {
 	Event    *event    `json:",omitempty"` // to print
-	Attempt  *attempt  `json:",omitempty"` // has ended
-	Question *question `json:",omitempty"` // to the scene
+	Attempt  *attempt  `json:",omitempty"` // an attempt that has ended
+	Question *question `json:",omitempty"` // for the scene
 	Kill     bool      `json:",omitempty"` // asks to be killed, because the attempt holds the lock
 	Ready    bool      `json:",omitempty"` // all workers have sessions
-	Failed   string    `json:",omitempty"` // why the child ends
+	Failed   string    `json:",omitempty"` // why the child gives up
 }
 
 type event struct{ Who, Verb, What string }
 
-// order is the parent's answer.
+// order is sent by the parent to a child, in reply to a message or on its own.
 type order struct {
 	Do     string        `json:",omitempty"`
-	At     time.Duration `json:",omitempty"` // of the event, or the present
+	At     time.Duration `json:",omitempty"` // time of the event, or the current time
 	Answer answer        `json:",omitzero"`
 }
 
 const (
 	doBegin = "begin" // all workers of all children have sessions
 	doStop  = "stop"
-	doGoOn  = "go on" // the victim is dead, or the holder has begun its work
+	doGoOn  = "go on" // the process to be killed is dead, or the holder has begun its work
 )
 
-// parent is the reporter in a child process. All times come from the parent's
-// clock, so that holds in different processes are comparable.
+// parent is the reporter in a child process: it forwards everything to the
+// parent process. All times come from the parent's clock, so that holds in
+// different processes are comparable.
 type parent struct {
-	mu      sync.Mutex // held from a message to its answer
+	mu      sync.Mutex // serializes messages; held until the reply arrives
 	out     *json.Encoder
 	answers chan order
 	begun   chan struct{} // closed by doBegin
 	goOn    chan struct{} // closed by doGoOn
-	paused  *os.Process   // cannot notice that the parent has gone; nil if there is none
+	paused  *os.Process   // the process that a fault has paused, to be continued if the parent dies; or nil
 }
 
 // runChild is the main function of a child process.
@@ -92,7 +94,7 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	return statusOK
 }
 
-// exit ends the process after the parent has gone.
+// exit ends the child process, because the parent has died.
 func (p *parent) exit() {
 	if p.paused != nil {
 		continueProcess(p.paused)
@@ -100,7 +102,8 @@ func (p *parent) exit() {
 	os.Exit(statusBad)
 }
 
-// obey exits the process when the parent has gone.
+// obey carries out the parent's orders. It exits the process when the parent
+// has died.
 func (p *parent) obey(orders *json.Decoder, stop func()) {
 	goOn := sync.OnceFunc(func() { close(p.goOn) })
 	for {
@@ -121,7 +124,8 @@ func (p *parent) obey(orders *json.Decoder, stop func()) {
 	}
 }
 
-// send returns the answer. It exits the process if the parent has gone.
+// send sends a message and returns the parent's reply. It exits the process if
+// the parent has died.
 func (p *parent) send(m message) order {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +157,7 @@ func (p *parent) ask(_ context.Context, q question) answer {
 	return p.send(message{Question: &q}).Answer
 }
 
-// play plays the part of this process in a scene.
+// play runs this child's worker of a scene.
 func (p *parent) play(ctx context.Context, s *settings) error {
 	next := p.goOn
 	if s.Holder {

@@ -9,6 +9,6 @@ import (
 
 const canPause = true
 
-// Both fail only if the process has exited.
+// Both signals fail only if the process has exited.
 func pauseProcess(p *os.Process)    { _ = p.Signal(syscall.SIGSTOP) }
 func continueProcess(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

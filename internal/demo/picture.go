@@ -15,22 +15,23 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Sizes in the picture, in pixels.
+// Dimensions of the picture, in pixels.
 const (
 	pictureWidth = 880
 	rowsTop      = 118
 	rowHeight    = 26
 	barHeight    = 16
 	waitHeight   = 6
-	letterWidth  = 7 // of a label, about
+	letterWidth  = 7 // approximate width of a label's letter
 	longestLabel = 40
 )
 
 // maxDrawn limits the attempts in the picture.
 const maxDrawn = 2000
 
-// pictureTarget returns the file that the name stands for. It may be missing.
-// Another thing than a file, such as /dev/null, must not be replaced.
+// pictureTarget returns the path of the file that name refers to, following
+// links. The file may be missing. Anything but a regular file, such as
+// /dev/null, is an error, because it must not be replaced.
 func pictureTarget(name string) (string, error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
@@ -47,7 +48,8 @@ func pictureTarget(name string) (string, error) {
 	return name, nil
 }
 
-// checkPicture returns an error if writePicture could not write the file.
+// checkPicture returns an error if writePicture would not be able to write the
+// file.
 func checkPicture(name string) error {
 	name, err := pictureTarget(name)
 	if err != nil {
@@ -68,7 +70,8 @@ func checkPicture(name string) error {
 
 const temporary = ".dlock-demo-*.svg"
 
-// writePicture replaces the file in one step, so that nobody sees half of it.
+// writePicture replaces the file atomically, so that nobody sees an incomplete
+// picture.
 func writePicture(name, picture string) error {
 	name, err := pictureTarget(name)
 	if err != nil {
@@ -89,12 +92,13 @@ func writePicture(name, picture string) error {
 	return nil
 }
 
-// handOver is an arrow of the picture: to was granted the lock because from had
-// ended, or because the session of from had ended later.
+// handOver is the passing of the lock between two attempts, drawn as an arrow:
+// to was granted the lock because from had ended, or because the session of
+// from had ended later.
 type handOver struct{ from, to *attempt }
 
-// handOvers returns the hand-overs in the order of the grants. A hold that
-// ended last among those that to had to wait for is the one that handed over.
+// handOvers returns the hand-overs, sorted by the time of the grant. Each comes
+// from the conflicting hold that ended last before the grant.
 func handOvers(attempts []*attempt) (all []handOver) {
 	var held []*attempt
 	for _, t := range attempts {
@@ -127,7 +131,7 @@ func handOvers(attempts []*attempt) (all []handOver) {
 	return all
 }
 
-// picture is the time line as an SVG.
+// picture is the timeline of a run, as an SVG.
 type picture struct {
 	strings.Builder
 	left  float64 // where the time axis begins
@@ -138,8 +142,8 @@ type picture struct {
 	fell, marked bool // whether a hold was not released; whether there are marks
 }
 
-// drawPicture returns the time line of a run as an SVG, with one row per
-// worker. Rows are in the order of the workers' first places in the queue.
+// drawPicture returns the timeline of a run as an SVG, with one row per worker.
+// Rows are sorted by the workers' first places in the queue.
 func drawPicture(s *settings, attempts []*attempt) string {
 	drawn := slices.Clone(attempts)
 	slices.SortStableFunc(drawn, inQueueOrder)
@@ -260,14 +264,14 @@ func (p *picture) axis() {
 	}
 }
 
-// x returns the position of a time.
+// x returns the horizontal position of a time.
 func (p *picture) x(d time.Duration) float64 {
 	return p.left + float64(d)/float64(p.end)*(pictureWidth-40-p.left)
 }
 
 func middleOf(row int) int { return rowsTop + row*rowHeight + rowHeight/2 }
 
-// attempt draws the wait and the hold. Even a short hold must be visible.
+// attempt draws an attempt's wait and hold. Even a short hold must be visible.
 func (p *picture) attempt(t *attempt) {
 	y := middleOf(p.rows[t.Worker])
 	waited := t.Ended
@@ -292,8 +296,9 @@ func (p *picture) attempt(t *attempt) {
 	}
 }
 
-// arrow draws a hand-over from the end of one bar to the beginning of another.
-// It is dashed if nobody released the lock, so that its session had to end.
+// arrow draws a hand-over, from the end of one bar to the beginning of another.
+// The arrow is dashed if the lock was passed on because a session ended, not
+// because it was released.
 func (p *picture) arrow(h handOver) {
 	from, to := middleOf(p.rows[h.from.Worker]), middleOf(p.rows[h.to.Worker])
 	half := barHeight / 2
@@ -310,12 +315,14 @@ func (p *picture) arrow(h handOver) {
 	fmt.Fprintf(p, `<path class="%s" d="M%.1f %dL%.1f %d" marker-end="url(#head)"/>`+"\n", class, p.x(h.from.Ended), from, p.x(h.to.Granted)+1, to)
 }
 
-// fell reports whether the lock was taken from the holder.
+// fell reports whether the hold ended without a release, because the lock was
+// lost or the process was killed.
 func (t *attempt) fell() bool { return t.Held && (t.Outcome == lost || t.Outcome == killed) }
 
 var ends = map[outcome]string{timedOut: "gave up", lost: "lost", failed: "failed", killed: "killed"}
 
-// marks draws how an attempt ended, unless it released the lock, and its notes.
+// marks draws how an attempt ended, unless it released the lock, and the
+// attempt's notes.
 func (p *picture) marks(t *attempt) {
 	y := middleOf(p.rows[t.Worker])
 	if text := cmp.Or(t.Mark, ends[t.Outcome]); text != "" {
@@ -331,7 +338,7 @@ func (p *picture) marks(t *attempt) {
 	}
 }
 
-// mark draws a symbol with a text beside it, on the side that has room.
+// mark draws a symbol with a label beside it, on the side that has room.
 func (p *picture) mark(x float64, y int, symbol, text string) {
 	anchor, at := "start", 10
 	if x+10+float64(len(text)*letterWidth) > pictureWidth {
@@ -351,6 +358,6 @@ func shortened(text string) string {
 
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder does not fail
+	_ = xml.EscapeText(&b, []byte(text)) // writes to a strings.Builder do not fail
 	return b.String()
 }

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures that the pages show")
 
-// TestThePicturesOfTheDocumentation compares the pictures in docs/use with runs
-// in virtual time.
+// TestThePicturesOfTheDocumentation checks that the demo, run in virtual time,
+// draws the pictures in docs/use.
 func TestThePicturesOfTheDocumentation(t *testing.T) {
 	for shown, args := range map[string][]string{
 		"../../docs/use/demo.svg":       {"-seed", "5"},
@@ -90,7 +90,7 @@ func TestThePictureHasABarForEachHoldAndAnArrowForEachHandOver(t *testing.T) {
 
 func TestAHandOverComesFromTheLastHoldThatWasInTheWay(t *testing.T) {
 	var found []string
-	late := hold(dlock.Shared, 7, 9, 460, 470) // the readers before it were not in its way
+	late := hold(dlock.Shared, 7, 9, 460, 470) // the earlier readers did not delay this one
 	for _, h := range handOvers(append(right(), late)) {
 		found = append(found, h.from.Worker+" "+h.to.Worker)
 	}

@@ -17,26 +17,28 @@ const (
 	faultKill  = "kill"
 )
 
-// The stock that both workers of a scene sell from.
+// The initial stock, and how many items each of the two workers of a scene
+// sells.
 const (
 	inStock     = 10
 	holderSells = 1
 	nextSells   = 4
 )
 
-// scene shows why locks have tokens. A fault hits the holder between reading
-// the stock and writing it. Its session ends, the next worker gets the lock and
-// writes, and then the holder's write arrives. The stock refuses it, because its
-// token is smaller than one that the stock has seen.
+// scene is the run with -fault, which shows why locks have tokens. A fault hits
+// the holder after it has read the stock and before it writes it. Its session
+// ends, the next worker gets the lock and writes, and then the holder's write
+// arrives. The stock refuses that write, because its token is smaller than one
+// that the stock has seen.
 //
 // The workers are goroutines of this process, or child processes if the fault
-// is one of a process. Both reach the scene by ask.
+// is a paused or killed process. Both call ask to take part.
 type scene struct {
 	*journal
 	fault  string
-	beat   time.Duration // between the steps, so that one can see them in the picture
+	beat   time.Duration // pause between events, so that the picture shows them apart
 	strike func()        // begins the fault
-	heal   func()        // ends it; may be called more than once
+	heal   func()        // ends the fault; may be called more than once
 
 	begun   moment // the holder has begun its work
 	waiting moment // the next worker waits
@@ -47,17 +49,18 @@ type scene struct {
 	mu        sync.Mutex
 	stock     int           // guarded by mu
 	seen      int64         // guarded by mu; the greatest token that the stock has seen
-	unchecked int           // guarded by mu; another stock, which checks no tokens
+	unchecked int           // guarded by mu; what the stock would be if it did not check tokens
 	arrived   bool          // guarded by mu; whether the late write has arrived
 	refused   bool          // guarded by mu; whether it was refused
 	struck    time.Duration // guarded by mu; when the fault began
 }
 
-// beat is the pause between two steps. It is no multiple of the time between two
-// heartbeats, so that a run in virtual time is always the same.
+// beat is the pause between two events of a scene. It is no multiple of the
+// time between two heartbeats, so that runs in virtual time are deterministic.
 func (s *settings) beat() time.Duration { return s.Hold * 3 / 10 }
 
-// moment is a point of the scene that others wait for.
+// moment is an event of the scene that goroutines wait for. Calling come
+// announces it.
 type moment struct {
 	c    chan struct{}
 	come func() // may be called more than once
@@ -68,7 +71,7 @@ func newMoment() moment {
 	return moment{c, sync.OnceFunc(func() { close(c) })}
 }
 
-// await returns false if ctx or the scene ends first.
+// await waits for m. It returns false if ctx or the scene ends first.
 func (sc *scene) await(ctx context.Context, m moment) bool {
 	select {
 	case <-m.c:
@@ -86,10 +89,12 @@ func newScene(s *settings, log *journal) *scene {
 	}
 }
 
-// stage is how a worker of a scene reaches it.
+// stage is the interface between a worker and its scene, which may be in
+// another process.
 type stage interface {
 	reporter
-	// ask waits for the answer. It is not OK if ctx ends first.
+	// ask sends a question to the scene and waits for the answer, which is not
+	// OK if ctx ends first.
 	ask(ctx context.Context, q question) answer
 }
 
@@ -102,11 +107,11 @@ type question struct {
 	Attempt *attempt // of the holder
 }
 
-// What a worker asks for.
+// What a worker can ask the scene to do: see question.Do.
 const (
 	askRead   = "read"
 	askWrite  = "write"
-	askFault  = "fault"  // in the middle of the work; answered when the holder may go on
+	askFault  = "fault"  // hit the asking holder with the fault; answered when the holder may go on
 	askArrive = "arrive" // answered when the late write may arrive
 	askJudged = "judged" // answered when the late write has arrived
 )
@@ -115,10 +120,11 @@ type answer struct {
 	OK    bool
 	Value int
 	At    time.Duration // of the event
-	Note  note          // on the late write
+	Note  note          // for the picture, about the late write
 }
 
-// say notices that the next worker waits.
+// say prints an event. If the event is that the next worker waits, it also
+// announces waiting.
 func (sc *scene) say(who, verb, what string) time.Duration {
 	at := sc.journal.say(who, verb, what)
 	if verb == "waits" {
@@ -127,12 +133,13 @@ func (sc *scene) say(who, verb, what string) time.Duration {
 	return at
 }
 
-// finished ends the scene if a worker has not played its part to the end.
+// finished records an attempt. It ends the scene if the worker gave up or
+// failed, because the other worker would wait forever.
 func (sc *scene) finished(t *attempt) {
 	sc.journal.finished(t)
 	if t.Outcome != served && !t.fell() {
 		sc.over.come()
-		sc.begun.come() // the next worker need not wait for the other
+		sc.begun.come() // the next worker waits for this before it starts
 	}
 }
 
@@ -160,8 +167,8 @@ func (sc *scene) read(q question) answer {
 	return answer{OK: true, Value: sc.stock, At: sc.say(q.Who, "reads", fmt.Sprintf("%d in stock", sc.stock))}
 }
 
-// write refuses a token that is smaller than one that the stock has seen. A real
-// resource also compares and stores in one step.
+// write stores a value, or refuses it if its token is smaller than one that the
+// stock has seen. A real resource must also compare and store atomically.
 func (sc *scene) write(q question) (a answer) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -187,8 +194,9 @@ func (sc *scene) write(q question) (a answer) {
 	return a
 }
 
-// hit lets the fault hit the holder when the next worker waits. After a cut it
-// returns at once; a killed holder does not get the answer.
+// hit lets the fault hit the holder as soon as the next worker waits for the
+// lock. A cut-off holder gets the answer at once, a paused one when it wakes
+// up, and a killed one never.
 func (sc *scene) hit(ctx context.Context, q question) answer {
 	sc.begun.come()
 	if !sc.await(ctx, sc.waiting) || !pause(ctx, sc.beat, nil) {
@@ -227,7 +235,8 @@ func (sc *scene) hit(ctx context.Context, q question) answer {
 	return answer{OK: ok, At: at}
 }
 
-// cast returns a worker of the scene that is not connected yet.
+// cast returns a worker of the scene, which is not connected yet. It is the
+// holder if next is nil; otherwise it asks for the lock when next is closed.
 func (s *settings) cast(name string, open opener, st stage, next <-chan struct{}) (w *worker, err error) {
 	w = &worker{name: name, hold: s.Hold, log: st}
 	trace := w.trace()
@@ -243,7 +252,7 @@ func (s *settings) cast(name string, open opener, st stage, next <-chan struct{}
 	return w, err
 }
 
-// play runs the workers of this process.
+// play runs the workers of a scene in this process.
 func (all workers) play(ctx context.Context, s *settings, st stage) error {
 	if err := all.connect(ctx, s.ConnectTimeout); err != nil {
 		return err
@@ -277,7 +286,8 @@ func (w *worker) sellAsHolder(ctx context.Context, st stage, t *attempt, h held,
 			return
 		}
 	}
-	// A careful program stops here, but its last write may be on its way.
+	// A careful program stops here, but the write that it sent last may still
+	// be in flight.
 	if cut && !st.ask(ctx, question{Do: askArrive}).OK {
 		return
 	}
@@ -301,7 +311,8 @@ func (w *worker) sellAsNext(ctx context.Context, st stage, t *attempt, h held) {
 	}
 }
 
-// runScene plays the scene in this process, or in child processes if s says so.
+// runScene runs the scene with workers in this process, or in child processes
+// if s.Processes says so.
 func runScene(ctx context.Context, s *settings, log *journal) (*scene, error) {
 	sc := newScene(s, log)
 	if s.Processes > 1 {
@@ -327,12 +338,12 @@ func runScene(ctx context.Context, s *settings, log *journal) (*scene, error) {
 			return sc, err
 		}
 		all = append(all, w)
-		open = s.open // only the holder is cut off
+		open = s.open // the next worker has its own connection; only the holder is cut off
 	}
 	return sc, all.play(ctx, s, sc)
 }
 
-// judge adds to a verdict what became of the late write.
+// judge adds a check to the verdict: the late write must have been refused.
 func (sc *scene) judge(v *verdict) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -352,7 +363,7 @@ func (sc *scene) judge(v *verdict) {
 	}
 }
 
-// story tells the scene in plain words. It is called with mu held.
+// story explains in plain words what happened in the scene. sc.mu must be held.
 func (sc *scene) story(holder, next *attempt) string {
 	what := map[string]string{
 		faultPause: "its process was paused.",

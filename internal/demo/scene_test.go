@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// inThisOrder reports whether the texts occur in out one after the other.
+// inThisOrder reports whether out contains the texts, one after the other.
 func inThisOrder(out string, texts ...string) bool {
 	for _, text := range texts {
 		_, after, found := strings.Cut(out, text)
@@ -52,7 +52,7 @@ func TestTheTokenKeepsALateWriteOut(t *testing.T) {
 func TestALateWriteThatIsNotRefusedBreaksARule(t *testing.T) {
 	sc := newScene(&settings{Fault: faultPause}, newJournal(new(strings.Builder)))
 	sc.write(question{Who: "w2", Token: 2, Value: 6})
-	sc.write(question{Who: "w1", Token: 2, Value: 9, Late: true}) // a store that repeats a token
+	sc.write(question{Who: "w1", Token: 2, Value: 9, Late: true}) // as if the store had issued a token twice
 	v := judgeLock([]*attempt{hold(dlock.Exclusive, 1, 0, 0, 10), hold(dlock.Exclusive, 2, 0, 20, 30)})
 	sc.judge(v)
 	assert.Equal(t, statusBad, v.status())

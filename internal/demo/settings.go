@@ -17,7 +17,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// settings come from the command line, or in a child process from its parent.
+// settings are the arguments of the demo. A child process gets them from its
+// parent.
 type settings struct {
 	Driver, DSN, Lock string
 	Host              string // prefix of the workers' host names
@@ -31,8 +32,8 @@ type settings struct {
 	SVG               string // file for the picture; empty for none
 	Fault             string // the fault of a scene; empty for a run of workers
 	Victim            bool   // this process will be killed while it holds the lock
-	Holder            bool   // this process is the one that a fault hits
-	Paused            int    // id of the process that a fault pauses; for the other one
+	Holder            bool   // the fault hits a worker of this process
+	Paused            int    // in the other process, the id of the process that a fault pauses
 
 	args []string // as typed
 }
@@ -40,7 +41,7 @@ type settings struct {
 const dsnVariable = "DLOCK_DSN"
 
 const (
-	defaultProcesses = 3 // on a store that processes can share
+	defaultProcesses = 3 // if the store can be shared by processes
 	maxProcesses     = 100
 	maxWorkers       = 1000
 	maxRounds        = 1000
@@ -66,7 +67,8 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// parse returns flag.ErrHelp, or an error that says which argument is wrong.
+// parse parses the command line. It returns flag.ErrHelp, or an error that says
+// which argument is wrong.
 func parse(args []string) (*settings, error) {
 	s := &settings{args: args}
 	f := s.flags()
@@ -92,7 +94,7 @@ func parse(args []string) (*settings, error) {
 
 var notInHost = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// setDefaults sets the defaults that depend on other settings or on the machine.
+// setDefaults sets defaults that depend on other settings or on the machine.
 func (s *settings) setDefaults() {
 	for s.Seed == 0 {
 		s.Seed = uint64(rand.Uint32())
@@ -109,8 +111,8 @@ func (s *settings) setDefaults() {
 	s.Host = fmt.Sprintf("%.20s-%d", notInHost.ReplaceAllString(cmp.Or(name, "host"), "_"), os.Getpid())
 }
 
-// setScene sets the defaults of a scene. It has two workers, each in a process of
-// its own if the fault is one of a process.
+// setScene sets the defaults of a run with -fault. It has two workers, each in
+// its own process if the fault is a paused or killed process.
 func (s *settings) setScene(hold bool) {
 	s.Workers, s.Processes = 2, 2
 	if s.Driver == inMemory || s.Fault == faultCut {
@@ -152,7 +154,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("-processes %d: there are only %d workers; raise -workers", s.Processes, s.Workers)
 	case s.Rounds < 1 || s.Rounds > maxRounds:
 		return fmt.Errorf("-rounds %d: must be from 1 to %d", s.Rounds, maxRounds)
-	case !(s.SharedRatio >= 0 && s.SharedRatio <= 1): // written so that NaN is refused
+	case !(s.SharedRatio >= 0 && s.SharedRatio <= 1): // negated so that it also refuses NaN
 		return fmt.Errorf("-shared-ratio %v: must be from 0 to 1", s.SharedRatio)
 	case s.Hold < 0:
 		return fmt.Errorf("-hold %v: must not be negative", s.Hold)

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// The marks in the columns of a row.
+// The marks that show the state of an attempt in the columns of its row.
 const (
 	markWaits     = '.'
 	markShared    = 'r'
@@ -23,8 +23,8 @@ const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up
 
 const maxRows = 200
 
-// timeline maps times to columns. A column shows the state at the middle of its
-// time span, so that consecutive holds never share one.
+// timeline maps times to columns of text. A column shows the state at the
+// middle of its time span, so that consecutive holds never share a column.
 type timeline struct {
 	columns int
 	column  time.Duration
@@ -52,8 +52,9 @@ func drawTimeline(w io.Writer, attempts []*attempt, width int) {
 	fmt.Fprintf(w, "\n%s\n\n", legend)
 }
 
-// inQueueOrder compares attempts by their places in the queue. Attempts without
-// a place come last, because a token of 0 wraps around.
+// inQueueOrder compares attempts by their tokens, that is, by their places in
+// the queue. Attempts without a place come last, because their token 0 minus 1
+// wraps around.
 func inQueueOrder(a, b *attempt) int {
 	return cmp.Or(cmp.Compare(uint64(a.Place.Token-1), uint64(b.Place.Token-1)), cmp.Compare(a.Asked, b.Asked))
 }
@@ -67,7 +68,7 @@ func newTimeline(attempts []*attempt, columns int) timeline {
 	return timeline{columns: min(columns, int(end/column)+1), column: column}
 }
 
-// roundUp returns the next round time: 1, 1.5, 2, 3, 5 or 7 times a power of ten.
+// roundUp rounds up to 1, 1.5, 2, 3, 5 or 7 times a power of ten microseconds.
 func roundUp(d time.Duration) time.Duration {
 	for unit := time.Microsecond; ; unit *= 10 {
 		for _, half := range []time.Duration{2, 3, 4, 6, 10, 14} {
@@ -98,8 +99,8 @@ func (l timeline) row(t *attempt) string {
 	return strings.TrimRight(string(marks), " ")
 }
 
-// fill marks the columns whose middle lies between two times, and reports
-// whether there are any.
+// fill sets the mark of all columns whose middle lies between two times, and
+// reports whether there are any.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune) (some bool) {
 	for i := range marks {
 		if middle := l.column*time.Duration(i) + l.column/2; from <= middle && middle < to {
@@ -111,7 +112,7 @@ func (l timeline) fill(marks []rune, from, to time.Duration, mark rune) (some bo
 
 func (l timeline) at(d time.Duration) int { return min(l.columns-1, int(d/l.column)) }
 
-// axis returns a line with a time every ten columns or so.
+// axis returns the time axis, with a time at about every tenth column.
 func (l timeline) axis() string {
 	const apart = 10
 	step := roundUp(l.column * apart)

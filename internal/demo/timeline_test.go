@@ -19,7 +19,7 @@ func drawn(attempts []*attempt, terminal int) string {
 
 func TestTheTimeLineShowsEachHold(t *testing.T) {
 	attempts := []*attempt{
-		hold(dlock.Shared, 3, 10, 200, 290), // rows are in queue order, so this comes after w1 and w2
+		hold(dlock.Shared, 3, 10, 200, 290), // rows are in queue order, so this one comes after w1 and w2
 		hold(dlock.Shared, 1, 0, 0, 100),
 		hold(dlock.Exclusive, 2, 20, 100, 200),
 		{Worker: "w9", Mode: dlock.Exclusive, Asked: ms(150), Ended: ms(250), Outcome: timedOut},
@@ -40,7 +40,7 @@ Holds in order of arrival; a column is 10ms
 
 func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 	long := hold(dlock.Exclusive, 1, 0, 0, 5_000)
-	long.Worker = strings.Repeat("h", 31) + "-p1-01" // the longest in practice
+	long.Worker = strings.Repeat("h", 31) + "-p1-01" // as long as a name gets in practice
 	for _, width := range []int{80, 100, 120, 200} {
 		for _, end := range []time.Duration{0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Hour} {
 			long.Ended = end

@@ -48,8 +48,8 @@ func TestAWriterMakesTenIncrements(t *testing.T) {
 	})
 }
 
-// contested is a counter that another worker changes during the third read,
-// when the lock is lost.
+// contested is a counter that another worker changes while it is read for the
+// third time, because the lock was lost.
 type contested struct {
 	memoryCounter
 	lost  chan struct{}
@@ -75,7 +75,7 @@ func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
 	})
 }
 
-// broken is a counter that cannot be written, because the disk is full.
+// broken is a counter that cannot be written, as if the disk were full.
 type broken struct{ memoryCounter }
 
 func (*broken) write(int64) error { return errors.New("disk full") }

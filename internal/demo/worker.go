@@ -16,10 +16,11 @@ import (
 
 const betweenTries = 50 * time.Millisecond
 
-// longestPause limits the random pauses that keep workers from arriving all at once.
+// longestPause limits the random pauses before attempts. Without them, all
+// workers would ask for the lock at once.
 const longestPause = 100 * time.Millisecond
 
-// intent is a planned attempt of a worker.
+// intent is an attempt that a worker will make.
 type intent struct {
 	mode    dlock.Mode
 	after   time.Duration
@@ -27,7 +28,7 @@ type intent struct {
 	holding func(t *attempt) // called before the release, unless nil
 }
 
-// worker acquires the lock with its own client and host name.
+// worker is one contender of the demo, with its own client and host name.
 type worker struct {
 	name    string
 	hold    time.Duration
@@ -41,8 +42,9 @@ type worker struct {
 
 type workers []*worker
 
-// runWorkers runs the workers of this process. Afterwards the first worker
-// takes the steps in last. It returns an error if the workers could not begin.
+// runWorkers runs the workers of this process until all have made their planned
+// attempts. Then the first worker makes those in last. An error means that the
+// workers could not begin.
 func runWorkers(ctx context.Context, s *settings, open opener, count counter, log reporter, last ...intent) error {
 	all, err := newWorkers(s, open, count, log)
 	defer all.close()
@@ -59,8 +61,8 @@ func runWorkers(ctx context.Context, s *settings, open opener, count counter, lo
 	return nil
 }
 
-// newWorkers returns workers with random plans, even after an error. It does no
-// I/O.
+// newWorkers returns workers with random plans. After an error it returns those
+// created so far, for the caller to close. It does no I/O.
 func newWorkers(s *settings, open opener, count counter, log reporter) (all workers, err error) {
 	random := rand.New(rand.NewPCG(s.Seed, s.Seed))
 	digits := max(2, len(strconv.Itoa(s.Workers)))
@@ -130,7 +132,8 @@ func (all workers) close() {
 	}
 }
 
-// each calls f for all workers concurrently and returns the first error.
+// each calls f for all workers concurrently and returns the first error, if
+// any.
 func (all workers) each(f func(*worker) error) error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -141,7 +144,8 @@ func (all workers) each(f func(*worker) error) error {
 	return cmp.Or(errs...)
 }
 
-// run carries out a plan, until ctx ends or an attempt fails.
+// run makes the planned attempts one after another, until ctx ends or an
+// attempt fails.
 func (w *worker) run(ctx context.Context, plan []intent) {
 	for _, next := range plan {
 		if next.await != nil {
@@ -193,8 +197,8 @@ func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	}
 }
 
-// stillHeld reports whether the lock is still held. If so, it was held until
-// at, a time in the past.
+// stillHeld reports whether the lock is still held. If so, it records that the
+// lock was held until at, a time in the past.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.stop(t, lost, err)
@@ -204,8 +208,8 @@ func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	return true
 }
 
-// stop records why an attempt ends early and returns the time. After a loss it
-// is a no-op.
+// stop records why an attempt ends early and returns the time of its end. After
+// a loss it is a no-op.
 func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	if t.Outcome == lost {
 		return t.Ended
@@ -215,7 +219,8 @@ func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 	return w.log.say(t.label(), verb, clean(t.Err))
 }
 
-// trace returns hooks that print what happens during Lock.
+// trace returns callbacks that print what happens while the worker waits for
+// the lock.
 func (w *worker) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Queued: func(_ context.Context, i dlock.QueuedInfo) { w.attempt.Place = i.Place },

@@ -14,7 +14,7 @@ import (
 )
 
 // actor is a goroutine that uses a client's locks. It has its own random
-// source, so that other actors do not influence its actions.
+// source, so that its actions do not depend on other actors.
 type actor struct {
 	run    *run
 	id     int
@@ -24,14 +24,14 @@ type actor struct {
 
 	mu      sync.Mutex
 	calls   int
-	calling bool // one of these calls is in flight
+	calling bool // whether one of these calls is in flight
 	want    want
 }
 
 func newActor(r *run, c *client, id int) *actor {
 	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
-	// In every third seed all actors share a host name. If an operator
-	// removes a queue, its nodes then come back under the same names.
+	// In every third seed all actors share a host name, so that their nodes get
+	// the same names again after an operator removes a queue.
 	if a.host = "h"; r.seed%3 != 0 {
 		a.host = []string{"h", "h", "a", "b"}[c.number]
 	}
@@ -65,8 +65,9 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// wait draws a way of waiting. Repeatable runs use Poll without pauses, because
-// it draws the jitter of pauses from an unseeded source.
+// wait returns a random way of waiting. Repeatable runs use Poll without
+// pauses, because the jitter of its pauses comes from an unseeded random
+// source.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -138,12 +139,13 @@ func (a *actor) tryRepeatedly() {
 	}
 }
 
-// slack is how long a call may outlast its timeout or cancellation. It may
-// spend 50 ms on cleaning up its node, or wait for a connection attempt.
+// slack is how long a call may take to return after its timeout or
+// cancellation. It may spend 50 ms on cleaning up its node, or wait for a
+// connection attempt.
 const slack = 110 * time.Millisecond
 
-// acquire makes a call and judges its result. It returns nil if the lock was
-// not granted.
+// acquire makes a locking call and checks its result. It returns nil if the
+// lock was not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
 	a.begin(t.queue, t.mode)
@@ -169,10 +171,10 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
-	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try does not retry failed requests
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // a Try call does not retry failed requests
 		a.run.count("try: store unavailable")
-		// Two errors are allowed for: Create fails while a queue has
-		// used up its sequences, and a try gives up if an operator
+		// Two errors are allowed without a fault: Create fails while a queue
+		// has used up its sequences, and a Try call gives up if an operator
 		// removes its node twice.
 		usedUp := strings.Contains(err.Error(), "sequences are used up")
 		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
@@ -197,7 +199,8 @@ func (a *actor) begin(queue string, mode recipes.Mode) {
 	a.want = want{queue, mode, time.Now()}
 }
 
-// wanted returns the lock that the actor's call in flight asks for, if any.
+// wanted returns the lock that the actor's call in flight is waiting for, if
+// any.
 func (a *actor) wanted() (w want, calling bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

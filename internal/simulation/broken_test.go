@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// alwaysAlone is a broken session: it lists only the contender's own node, so
+// alwaysAlone is a broken session that lists only the contender's own node, so
 // that every call is granted the lock.
 type alwaysAlone struct{ driver.Session }
 
@@ -19,7 +19,7 @@ func (s alwaysAlone) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// silentWatch is a broken session: its watches never fire.
+// silentWatch is a broken session whose watches never fire.
 type silentWatch struct{ driver.Session }
 
 func (s silentWatch) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -31,7 +31,7 @@ func (s silentWatch) Watch(context.Context, string, driver.Place, ...driver.Node
 	return driver.NewWatch(make(chan driver.Cause), nil), nil
 }
 
-// lazyDelete is a broken session: it confirms a Delete but keeps the node.
+// lazyDelete is a broken session that confirms a Delete but keeps the node.
 type lazyDelete struct{ driver.Session }
 
 func (s lazyDelete) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }

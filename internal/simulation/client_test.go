@@ -11,7 +11,7 @@ import (
 )
 
 // client is a simulated process with its own connection to the store. All its
-// actors share its sessions.
+// actors share its dlock client.
 type client struct {
 	run    *run
 	number int
@@ -19,15 +19,15 @@ type client struct {
 
 	mu             sync.Mutex
 	locks          *recipes.Client
-	present        driver.Session // latest session, bypassing the injected faults
+	present        driver.Session // latest session, not wrapped by the fault injection
 	session        int            // number of that session
 	cuts           map[int]cut    // by session number
 	paused         bool
-	disturbedUntil time.Time // until then a fault may hide a loss from the client
+	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
 	lostAt         time.Time // when a message of the client was last lost
 }
 
-// cut says in which directions a session is disconnected.
+// cut tells which directions of a session are blocked.
 type cut struct{ requests, replies bool }
 
 func (r *run) newClient(number int) *client {
@@ -37,8 +37,8 @@ func (r *run) newClient(number int) *client {
 	return c
 }
 
-// Connect connects to the real store. The connector in c.faults calls it and
-// adds the faults.
+// Connect connects to the real store. It is called by the connector in
+// c.faults, which adds the faults.
 func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.run.store.Connect(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *client) open() *recipes.Client {
 }
 
 // constant is a back-off without jitter, which keeps runs repeatable. Each
-// instance has its own odd duration, so that no two timers fire at the same
+// instance has a distinct duration, so that no two timers fire at the same
 // instant.
 type constant struct {
 	n   int
@@ -145,8 +145,8 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether a message must wait, because its client is paused
-// or its session is disconnected in that direction.
+// holdsBack reports whether a message must not be delivered yet, because its
+// client is paused or its session is disconnected in that direction.
 func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,8 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that until the given time a fault may hide a loss.
+// disturb records that a fault may keep the client from noticing a loss until
+// the given time.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +172,7 @@ func (c *client) loses() {
 }
 
 // disturbedSince reports whether a fault may have delayed the client since t.
-// Messages lost up to a second before t count as well, because a call may join
+// It also counts messages lost up to a second before t, because a call may join
 // a connection attempt that was already failing.
 func (c *client) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
@@ -182,8 +183,8 @@ func (c *client) disturbedSince(t time.Time) bool {
 	return c.lostAt.After(t.Add(-time.Second))
 }
 
-// calmSince returns when the client was last kept from the store, or t if that
-// is later.
+// calmSince returns when a fault last kept the client from reaching the store,
+// or t if that is later. While such a fault lasts, it returns the current time.
 func (c *client) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

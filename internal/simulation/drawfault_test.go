@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// pass delivers a message with a fault drawn for it, unless that fault is a
-// delay.
+// pass draws a fault for a message and delivers the message with it. If the
+// fault is a delay, the message is delivered later.
 func (r *run) pass(p *message) {
 	f := r.drawFault(p)
 	if f.Delay > 0 {
@@ -34,7 +34,7 @@ func (r *run) pass(p *message) {
 	p.verdict <- f
 }
 
-// drawFault draws a fault for a message, or none.
+// drawFault returns a random fault for a message; usually none.
 func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
@@ -61,18 +61,19 @@ func (r *run) drawFault(p *message) (f faults.Fault) {
 	return f
 }
 
-// repeatable reports whether the network may duplicate such a request.
+// repeatable reports whether the simulated network may duplicate such a
+// request.
 func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether such a request may set a watch.
+// arms reports whether such a request may set a watch in the store.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span draws a duration. No two timers of a run may fire at the same instant,
-// because their order would not depend on the seed.
+// span returns a random duration. No two timers of a run may fire at the same
+// instant, because the seed would not decide which is first.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }

@@ -32,8 +32,8 @@ func (r *run) expire(c *client) {
 	r.store.Faults().Expire(s)
 }
 
-// cut disconnects a session for a while, perhaps for longer than it lasts. It
-// cuts one direction or both, with or without the heartbeats.
+// cut disconnects a session for a while, possibly for longer than the session
+// timeout. It blocks one direction or both, with or without the heartbeats.
 func (r *run) cut(c *client) {
 	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {
@@ -56,9 +56,10 @@ func (r *run) cut(c *client) {
 	time.AfterFunc(d, heal)
 }
 
-// pause suspends a process for a while, perhaps past its lease. When pause
-// returns, its clocks have advanced. Its timers fire and its messages arrive
-// only after other processes have taken some steps.
+// pause simulates a suspended process, possibly until after its lease has
+// ended. When pause returns, the process's clocks have advanced. Its timers
+// fire and its messages arrive only after other processes have taken some
+// steps.
 func (r *run) pause(c *client) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
@@ -82,9 +83,9 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient replaces a client while its actors use it. Repeatable runs do so
-// only if no messages are in flight, because the seed does not decide whether
-// they arrive before the close.
+// closeClient closes a client while its actors use it, and gives them a new
+// one. Repeatable runs do so only if no messages are in flight, because the
+// seed does not decide whether those arrive before the close.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// gate delays requests, replies and watch events until the run delivers them,
-// one at a time and in an order that depends on the seed.
+// gate intercepts requests, replies and watch events until the run delivers
+// them, one at a time and in an order that depends on the seed.
 type gate struct {
 	mu      sync.Mutex
 	step    int // number of the current step of the run
@@ -22,26 +22,25 @@ type gate struct {
 	waiting []*message
 }
 
-// message is a request, a reply or the end of a watch, which waits for its
-// delivery.
+// message is an intercepted request, reply or watch event.
 type message struct {
 	client  *client
 	request faults.Request
-	born    int // step in which it arrived or, for a reply, in which the store answered
+	born    int // step in which the message arrived or, for a reply, in which the store sent it
 	after   time.Time
 	verdict chan faults.Fault
 }
 
-// plan returns a hook for package faults, which calls it for each message of
-// the client. The hook blocks until the run delivers the message, and returns
-// the fault drawn for it.
+// plan returns a callback for package faults, which calls it for each message
+// of the client. The callback blocks until the run delivers the message, and
+// returns the fault drawn for it.
 func (g *gate) plan(c *client) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // Create fails while the queue has used up its sequences
+			c.disturb(time.Now()) // while the queue has used up its sequences, Create fails
 		}
 		p := g.arrive(c, r)
 		select {
@@ -76,7 +75,8 @@ func (g *gate) remove(p *message) {
 	}
 }
 
-// openForGood delivers all messages at once, including later ones.
+// openForGood delivers all messages immediately, including those that arrive
+// later.
 func (g *gate) openForGood() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,8 +99,8 @@ func (g *gate) next() {
 	g.step++
 }
 
-// ready returns the deliverable messages, in an order that does not depend on
-// the goroutine scheduler.
+// ready returns the messages that may be delivered now, in an order that does
+// not depend on the goroutine scheduler.
 func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// journal records what happens in a run. Entries are formatted only when
-// printed.
+// journal records the events of a run. Entries are formatted only when printed.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
 	failure string
-	counts  map[string]int // by event: how often it has happened
+	counts  map[string]int // how often each kind of event has happened
 }
 
 type entry struct {
@@ -23,12 +22,12 @@ type entry struct {
 	args   []any
 }
 
-// note records an action of the run, such as an injected fault. A seed always
-// yields the same notes.
+// note records an action of the simulation, such as an injected fault. The same
+// seed always yields the same notes.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark records a result of an action. Within a step, the order of remarks
-// depends on the scheduler.
+// remark records the result of an action. Within a step, the order of remarks
+// depends on the goroutine scheduler, so they are not compared between runs.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {
@@ -63,7 +62,7 @@ func (j *journal) failed() bool {
 	return j.failure != ""
 }
 
-// epoch is the start of virtual time.
+// epoch is the time at which virtual time starts.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *journal) String() string { return j.text(func(entry) bool { return true }) }

@@ -14,39 +14,39 @@ import (
 )
 
 // learnLimit is how long a client may take to notice that its node is gone. The
-// time starts anew when a fault keeps the client from the store.
+// time restarts when a fault keeps the client from the store.
 const learnLimit = 10 * time.Second
 
 type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
-	fresh bool // the grant has not been judged yet
+	fresh bool // the grant has not been checked yet
 
 	joined bool // another actor held the lock with the same node at the time of the grant
 
-	missing time.Time // since when its node has been gone, or zero
-	// notDowngraded is since when the store has shown a shared lock's node
-	// as exclusive, or zero.
+	missing time.Time // when its node disappeared, or zero
+	// notDowngraded is when the node of a shared lock was first seen to be
+	// exclusive in the store, or zero.
 	notDowngraded time.Time
-	blocking      time.Time // since when it has blocked a reader of the same client, or zero
+	blocking      time.Time // when it began to block a reader of the same client, or zero
 }
 
-// removal records when an operator removed a node.
+// removal is the time at which an operator removed a node.
 type removal struct {
 	step int
 	at   time.Time
 }
 
-// nodelessWaiter is a call that goes on waiting after its node was removed.
+// nodelessWaiter is a call that kept waiting after its node was removed.
 type nodelessWaiter struct {
 	call  int
 	token int64
 	at    time.Time
 }
 
-// granted records a grant. It must be called in the same step, before time
-// passes or a session ends.
+// granted records a grant. It must be called in the step of the grant, before
+// time passes or a session can end.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
@@ -56,7 +56,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	if err := ctx.Err(); err != nil {
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
-	_ = l.Lost() // the channel exists only after the first call
+	_ = l.Lost() // Lost creates its channel on the first call
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
@@ -76,8 +76,8 @@ func (r *run) hold(h *holding) {
 	r.held[h.lock] = h
 }
 
-// giving records that an actor is about to unlock. last is true if nobody else
-// holds a Lock with the same node.
+// giving records that an actor is about to unlock. It reports whether no other
+// actor holds a Lock with the same node.
 func (r *run) giving(l *recipes.Lock) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 
 // judge checks all held locks, except those of paused processes, which cannot
 // notice anything. It calls Err only if another actor holds the same lock,
-// because a lone holder must notice its loss without that call.
+// because a holder must notice its loss even if nobody calls Err.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -124,9 +124,9 @@ func (r *run) heldBy(c *client) []*holding {
 	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run unless all locks of a closing client report their
-// loss at once. It is called before the store has received anything of the
-// close.
+// judgeClose fails the run unless all locks of a client that is being closed
+// report their loss at once. It must be called before the close reaches the
+// store.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !unlockedBefore(h.lock) {
@@ -186,8 +186,8 @@ func (r *run) judgePair(a, b *holding) {
 		a.actor, a.lock.Node(), a.lock.Mode(), b.actor, b.lock.Node(), b.lock.Mode())
 }
 
-// judgeLoss fails the run if a holder has not noticed within learnLimit that
-// its node is gone.
+// judgeLoss fails the run if a holder has not noticed for learnLimit that its
+// node is gone.
 func (r *run) judgeLoss(h *holding) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
@@ -201,9 +201,10 @@ func (r *run) judgeLoss(h *holding) {
 	}
 }
 
-// judgeDowngraded fails the run if a downgraded lock looks exclusive in the
-// store for longer than learnLimit, and so keeps other clients' readers out. A
-// retained node may stay exclusive while no other client waits.
+// judgeDowngraded fails the run if the node of a downgraded lock stays
+// exclusive in the store for longer than learnLimit, so that it keeps out
+// readers of other clients. A retained node may stay exclusive while no other
+// client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
@@ -216,7 +217,8 @@ func (r *run) judgeDowngraded(h *holding) {
 	}
 }
 
-// writes reports whether an actor holds the node exclusively.
+// writes reports whether an actor holds an exclusive lock with the node that
+// has this token.
 func (r *run) writes(token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,8 +230,9 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if a lock was granted too early or out of order. The
-// store must show its node, and none that blocks it, and tokens must increase.
+// judgeGrant fails the run if a lock was granted too early or out of order. At
+// the grant, its node must be in the store, no node may block it, and tokens
+// must increase.
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
@@ -273,9 +276,9 @@ func (r *run) judgeGrant(h *holding) {
 }
 
 // releasedAfter reports whether p announces a release that the store sent after
-// the removal. The arrival of p does not tell: package faults delays the end of
-// a watch until the reply to the request that set it has passed. Therefore that
-// reply must have passed before the removal.
+// the removal. The time at which p arrives is not enough: package faults delays
+// the end of a watch until the reply that set the watch has been delivered, so
+// that reply must precede the removal as well.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
@@ -299,11 +302,11 @@ func (r *run) judgeNodeless() {
 	}
 }
 
-// judgeEmptiness fails the run if a node, a watch or a session is left.
-// Leftover goroutines fail the test anyway, because the synctest bubble cannot
-// end.
+// judgeEmptiness fails the run if a node, a watch or a session remains in the
+// store. Leftover goroutines fail the test anyway, because they keep the
+// synctest bubble from ending.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // until the store has expired sessions whose close was lost
+	time.Sleep(time.Minute) // so that the store expires sessions whose close was lost
 	synctest.Wait()
 	if s := r.store.Stats(); !r.failed() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)

@@ -26,8 +26,8 @@ func (r *run) removeQueue(queue string) {
 	r.store.Faults().RemoveQueue(queue)
 }
 
-// excuse records that a node was removed, so that its owner gets time to
-// notice.
+// excuse records that an operator removed a node, so that its owner gets time
+// to notice.
 func (r *run) excuse(queue string, n driver.Node) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()
@@ -52,7 +52,7 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued reports whether an actor has a later node in any queue.
+// queued reports whether an actor has a node with a greater token in any queue.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

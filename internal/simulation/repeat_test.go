@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// An even seed repeats with the same requests in the same order and the same
-// faults.
+// An even seed must make the same requests in the same order, with the same
+// faults, each time.
 //
 // A few seeds differ, one or two of the first 300: goroutines of a client may
 // wake at the same instant, a select may find two channels ready, and a call

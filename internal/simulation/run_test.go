@@ -27,30 +27,30 @@ type run struct {
 	wrap         func(driver.Session) driver.Session // wraps sessions of the store; may be nil
 	gate         *gate
 	queues       []string
-	judgeSession driver.Session // the judge's own session
+	judgeSession driver.Session // session of the checks, hit by no fault
 	clients      []*client
 	actors       []*actor
 	faults       int
 
 	passing *message         // message delivered in this step, or nil
-	armed   map[watchKey]int // by watch: step in which the reply that set it was delivered
+	armed   map[watchKey]int // step in which the reply that set each watch was delivered
 	resume  int              // step in which the paused client resumes; 0 if none is paused
-	warned  []*holding       // locks of the client being closed, see judgeClose
+	warned  []*holding       // locks of the client that is being closed, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 
 	mu          sync.Mutex
 	held        map[*recipes.Lock]*holding
-	highest     map[string]int64          // by queue: highest exclusive token granted
-	removed     map[int64]removal         // by token: nodes removed by an operator
-	doubts      map[int64]bool            // by token: nodes whose removal or rename may have been lost
+	highest     map[string]int64          // highest exclusive token granted in each queue
+	removed     map[int64]removal         // nodes removed by an operator, by token
+	doubts      map[int64]bool            // nodes whose removal or rename may have been lost, by token
 	nodeless    map[*actor]nodelessWaiter // calls that wait although their node was removed
-	closers     map[*client]bool          // clients that a fault has closed
-	sharedNodes map[int64]*sharedNode     // by token: nodes shared by the actors of a client
+	closers     map[*client]bool          // clients closed by a fault
+	sharedNodes map[int64]*sharedNode     // nodes shared by the actors of a client, by token
 }
 
-// play runs a seed in a synctest bubble and returns its journal. If wrap is not
-// nil, clients use the wrapped sessions.
+// play runs one seed in a synctest bubble and returns its journal. If wrap is
+// not nil, it wraps the sessions of the clients.
 func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *journal {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
@@ -83,7 +83,8 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	return &r.journal
 }
 
-// bare hides a session's optional interfaces, to test the fallbacks.
+// bare hides the optional methods of a session, so that dlock has to do without
+// them.
 type bare struct{ driver.Session }
 
 func options(rnd *rand.Rand) []memdriver.Option {
@@ -93,8 +94,8 @@ func options(rnd *rand.Rand) []memdriver.Option {
 	return nil
 }
 
-// perform lets all actors finish, then closes the clients. Faults may hit the
-// closes, too.
+// perform runs all actors until they finish, then closes the clients. Faults
+// may hit the closes, too.
 func (r *run) perform() {
 	var playing sync.WaitGroup
 	for i := range clients {
@@ -109,8 +110,8 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			// Two clients must not act at the same instant, because
-			// the seed would not decide which is first.
+			// Two clients must not act at the same instant, because the seed
+			// would not decide which is first.
 			time.Sleep(time.Duration(i))
 			_ = c.replace().Close()
 		})
@@ -119,14 +120,14 @@ func (r *run) perform() {
 	r.healAll()
 }
 
-// sharing returns the number of actors per client. Even seeds have only one,
-// which makes their runs repeatable.
+// sharing returns the number of actors per client. Even seeds have one, which
+// makes their runs repeatable.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
-// retains reports whether the actors of a client share nodes.
+// retains reports whether the actors of a client share nodes (WithRetention).
 func (r *run) retains() bool { return r.seed%8 == 7 }
 
-// until makes steps until all goroutines of the group have ended. It fails the
+// until takes steps until all goroutines of the group have ended. It fails the
 // run if that takes too many steps.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
@@ -146,7 +147,7 @@ func (r *run) until(group *sync.WaitGroup) {
 	<-done
 }
 
-// next makes one step: it injects a fault, delivers a message, or lets time
+// next takes one step: it injects a fault, delivers a message, or lets time
 // pass.
 func (r *run) next() {
 	r.gate.next()
@@ -161,7 +162,7 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	// While a process is paused no time may pass, because pause has already
+	// No time may pass while a process is paused, because pause has already
 	// advanced the clock by the whole pause.
 	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
@@ -170,7 +171,8 @@ func (r *run) next() {
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort ends a failed run, by delivering all messages and closing the clients.
+// abort ends a failed run quickly, by delivering all messages and closing the
+// clients.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

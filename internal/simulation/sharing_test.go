@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is how long a client may take to notice that another one waits.
-// The time starts anew when a fault keeps the client from the store.
+// knowsAfter is how long a client may take to notice that another client waits.
+// The time restarts when a fault keeps the client from the store.
 const knowsAfter = 4 * time.Second
 
 // want describes what a call waits for.
@@ -17,8 +17,9 @@ type want struct {
 	since time.Time
 }
 
-// judgePeer fails the run if a reader is kept out by a node of its own client.
-// Within knowsAfter it must either join that node or queue with one of its own.
+// judgePeer fails the run if a reader is blocked for too long by a node of its
+// own client. Within knowsAfter it must either join that node or queue with its
+// own.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {
@@ -75,8 +76,8 @@ func (r *run) seeWaiters(h *holding) {
 	*p = sharedNode{waiter: waiter, since: time.Now(), turns: 1}
 }
 
-// waiterBehind returns the token of the first node of another client that waits
-// for the holder's node. It returns 0 if there is none.
+// waiterBehind returns the token of the first node that waits for the holder's
+// node and belongs to another client, or 0 if there is none.
 func (r *run) waiterBehind(h *holding) int64 {
 	behind, exclusive := false, false
 	for _, n := range r.nodes(h.queue) {
@@ -103,9 +104,9 @@ func (r *run) isShared(h *holding) bool {
 	return false
 }
 
-// judgeTurns fails the run if a client passes the lock on among its actors too
-// often while another client waits. It allows the client some time to notice
-// the waiter.
+// judgeTurns fails the run if a client passes the lock on among its own actors
+// too often while another client waits. The client gets some time to notice the
+// waiter.
 func (r *run) judgeTurns(h *holding) {
 	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
@@ -113,7 +114,8 @@ func (r *run) judgeTurns(h *holding) {
 		return
 	}
 	if h.joined || r.isShared(h) {
-		// Joining readers on the same node begins no turn.
+		// A reader that joins other readers on the same node does not count as
+		// a turn.
 		return
 	}
 	if p.waiter == 0 || time.Since(h.actor.client.calmSince(p.since)) <= knowsAfter {

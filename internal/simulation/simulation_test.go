@@ -74,8 +74,8 @@ func report(seed uint64, j *journal) string {
 		seed, j.failure, j, seed)
 }
 
-// runUnraced runs seeds in a test binary built without the race detector. It
-// does nothing if there is no go command.
+// runUnraced runs seeds in a test binary built without the race detector, which
+// is faster. Without a go command, it runs them in this process.
 func runUnraced(t *testing.T, first uint64, n int) {
 	if _, err := exec.LookPath("go"); err != nil {
 		runSeeds(t, first, n)

@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The judge reads the store in its own session, which no fault hits.
+// The methods below read the store for the checks of the run. They use a
+// session that no fault hits.
 
 func (r *run) nodes(queue string) []driver.Node {
 	nodes, err := r.judgeSession.List(context.Background(), queue)
@@ -38,12 +39,12 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// ownData is the data that identifies an actor's nodes.
+// ownData returns the node data by which the run recognizes an actor's nodes.
 func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
-// contendsWith reports whether the actor's current call created the node. It
-// compares times, because a delayed Create of an earlier call may reach the
-// store late.
+// contendsWith reports whether the node was created by the actor's current
+// call. It compares times, because a delayed Create of an earlier call may
+// reach the store late.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
 	want, calling := a.wanted()
@@ -63,5 +64,5 @@ func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	panic("a node of no actor: " + record.Data)
 }
 
-// isWriter reports whether a node of that name stands for an exclusive lock.
+// isWriter reports whether a node with that name asks for an exclusive lock.
 func isWriter(name string) bool { return !strings.Contains(name, "-R-") }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// everything lists events that must occur in any thousand runs. Otherwise a
-// part of the simulation could stop working unnoticed.
+// everything lists the events that must occur in any thousand runs. Without
+// this check, a part of the simulation could stop working unnoticed.
 var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
 	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",

@@ -35,8 +35,8 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// unlockedBefore reports whether l is unlocked already. reenter sometimes
-// unlocks the outer Lock first.
+// unlockedBefore reports whether l was already unlocked, as after reenter,
+// which sometimes unlocks the outer Lock first.
 func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
 func (a *actor) hold(ctx context.Context) {
@@ -59,9 +59,9 @@ func (a *actor) hold(ctx context.Context) {
 	}
 }
 
-// nest acquires a second lock with the context of the first, then re-enters the
-// first with the context of the second. Only holders of "p" ask for "q", which
-// rules out deadlocks.
+// nest acquires a second lock with the context of the first, and then re-enters
+// the first with the context of the second. Only holders of "p" ask for "q", so
+// deadlocks are impossible.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
 	a.begin("q", recipes.Shared)
@@ -79,8 +79,8 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 	}
 }
 
-// reenter takes a held lock again and judges the result. It sometimes unlocks
-// the outer Lock before the inner one.
+// reenter takes a held lock again, with its context, and checks the result. It
+// sometimes unlocks the outer Lock before the inner one.
 func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
 	attempt, wants := m.RLock, recipes.Shared
 	if a.chance(50) {
@@ -110,7 +110,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 	}
 	a.run.entered(a, queue, inner)
 	a.hold(ctx)
-	if a.chance(50) { // effective only if no other Lock is exclusive
+	if a.chance(50) { // has an effect only if no other Lock is exclusive
 		a.unlock(queue, outer)
 		a.hold(inner.Context(context.Background()))
 	}
@@ -147,7 +147,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: held after Unlock", a)
 	}
 	switch {
-	case errors.Is(again, recipes.ErrNotHeld): // this was the second Unlock
+	case errors.Is(again, recipes.ErrNotHeld): // this call was the second Unlock
 		if err == nil {
 			a.run.fail("%v: a second Unlock succeeds", a)
 		}
@@ -157,7 +157,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: unlock of a lost lock: %v", a, err)
 	case err != nil:
 		a.run.fail("%v: unlock: %v", a, err)
-	case a.run.retains(): // a retained node stays for a while, and others may use it
+	case a.run.retains(): // with retention, the node stays for a while, and other actors may use it
 	case last && removed && !a.run.doubtful(l) && a.client.calmSince(began).Equal(began):
 		a.run.fail("Unlock of %v did not report that its node %s had been removed", a, l.Node())
 	case last:

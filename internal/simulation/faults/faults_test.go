@@ -28,10 +28,10 @@ var (
 const (
 	root       = "../../.." // root of the module
 	simulation = "./internal/simulation"
-	atLeast    = 37 // minimum number of patches, so that none gets lost
-	enough     = 3  // number of seeds to write into each patch
+	atLeast    = 37 // minimum number of patches, in case some are not found
+	enough     = 3  // number of failing seeds to write into each patch
 	batch      = 900
-	patience   = time.Minute // timeout of a batch of seeds, which usually takes seconds
+	patience   = time.Minute // timeout of one batch of seeds, which usually takes seconds
 )
 
 func TestFaults(t *testing.T) {
@@ -136,8 +136,8 @@ func lockIsSound(t *testing.T) {
 	}
 }
 
-// seeIt applies the fault and fails the test unless one of its seeds, or its
-// test, detects it.
+// seeIt fails the test unless the fault is detected by one of the patch's
+// seeds, or by its test.
 func (p *patch) seeIt(t *testing.T, files map[string]string) {
 	if len(p.seeds) == 0 {
 		p.seeInTest(t, files)
@@ -169,7 +169,8 @@ func (p *patch) seeInTest(t *testing.T, files map[string]string) {
 }
 
 // findSeeds searches for seeds that detect the fault and writes them into the
-// patch. Each must do so twice, because some seeds do not repeat exactly.
+// patch. A seed counts only if it fails twice, because some runs are not
+// repeatable.
 func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	p.seeds, p.none, p.says = nil, *limit, ""
 	sim := build(t, files)
@@ -217,7 +218,8 @@ func build(t *testing.T, files map[string]string) simulator {
 	return simulator(binary)
 }
 
-// goTool runs the go command, with files overlaying those of the module.
+// goTool runs the go command with an overlay, in which files replace those of
+// the module.
 func goTool(t *testing.T, files map[string]string, verb string, args ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -247,8 +249,8 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 	return string(out), err
 }
 
-// firstOf searches the seeds between from and the limit for one that fails. It
-// returns that seed and its message, or 0.
+// firstOf searches the seeds from the given one to the limit for one that
+// fails. It returns that seed and its message, or 0 if none fails.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -263,8 +265,8 @@ func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed (\d+): (.*)$`)
 
-// first runs n seeds and returns the first that fails, with its message, or 0.
-// If the test binary crashed without naming a seed, it bisects.
+// first runs n seeds and returns the first that fails and its message, or 0 if
+// none fails. If the test binary crashed without naming a seed, first bisects.
 func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	t.Helper()
 	out, err := s.run(t, from, n)
@@ -286,8 +288,8 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds and returns the output. n must be below a thousand, because
-// longer runs also require that every kind of event occurs.
+// run runs n seeds and returns the output. n must be below 1000, because longer
+// runs fail unless every kind of event occurs.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

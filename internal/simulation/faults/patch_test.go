@@ -15,11 +15,11 @@ type patch struct {
 	path string // of the patch file
 	name string
 
-	fault string // what the lock does wrong, in plain words
-	seeds []int  // first seeds of the simulation that see the fault
-	none  int    // number of seeds tried in vain, or 0
-	says  string // what the simulation says with the first seed
-	test  string // name of a test that sees the fault
+	fault string // what the lock does wrong
+	seeds []int  // the first seeds with which the simulation detects the fault
+	none  int    // number of seeds tried if none detects the fault, or 0
+	says  string // what the simulation reports with the first seed
+	test  string // name of a test that detects the fault, if any
 	pkg   string // package of the test
 	files []fileDiff
 }
@@ -29,7 +29,7 @@ type fileDiff struct {
 	hunks []hunk
 }
 
-// hunk replaces the lines in old by those in new. Both include context lines.
+// hunk replaces the lines in old with those in new. Both include context lines.
 type hunk struct {
 	lines    []string // with their first character: ' ', '-' or '+'
 	old, new []string
@@ -164,8 +164,8 @@ func (p *patch) apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// find locates the only place in lines where h applies. If its context has
-// changed, find falls back to the hunk without context.
+// find returns the index of the only place in lines where h applies. If the
+// context has changed, it tries the hunk without context.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
@@ -183,7 +183,7 @@ func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	return 0, hunk{}, fmt.Errorf("these lines are there %d times:\n%s", found, strings.Join(h.old, "\n"))
 }
 
-// core returns the hunk without context lines.
+// core returns the hunk without its context lines.
 func (h hunk) core() hunk {
 	changes := func(line string) bool { return line[0] != ' ' }
 	first := slices.IndexFunc(h.lines, changes)
@@ -204,7 +204,7 @@ func (p *patch) stale(file, why string) error {
 		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)
 }
 
-// text returns the text of the patch, with line numbers from the files below
+// text formats the patch, with line numbers that fit the current files below
 // root.
 func (p *patch) text(root string) (string, error) {
 	var b strings.Builder
@@ -239,8 +239,8 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 		if err != nil {
 			return err
 		}
-		// A hunk that was found without its context gets one fresh line
-		// on each side.
+		// Give a hunk that was found without its context one line of new
+		// context on each side.
 		if h.lines[0][0] != ' ' {
 			end := at + len(h.old)
 			around := hunk{}
@@ -255,7 +255,7 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 	return nil
 }
 
-// fold wraps a header line at 88 columns.
+// fold wraps a line of the patch header at 88 columns.
 func fold(line string) string {
 	const width = 88
 	var b strings.Builder
