@@ -91,7 +91,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 	needReleased: func(c *check, a, b driver.Session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // a slow machine may show the removal before the release
+		for range 20 { // on a slow machine, the watch may report the removal before the release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -114,7 +114,7 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // other failures are reported by the cases
+			if c.lost == nil { // the cases report other failures
 				break
 			}
 		}
@@ -136,7 +136,7 @@ var operatorTrials = map[need]func(c *check){
 	},
 	needPutNode: func(c *check) {
 		const foreign = "legacy-0000000000"
-		c.session() // lets the driver create its tables, if any
+		c.session() // so that the driver creates its tables, if any
 		c.putNode(probeQueue, foreign, "not a lock's")
 		c.wantEffect("PutNode", foreign, func(nodes []driver.Node) bool {
 			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })

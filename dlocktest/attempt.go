@@ -16,7 +16,7 @@ import (
 // driver that loses sessions by mistake fails every attempt.
 const (
 	attempts        = 5
-	stalledAttempts = 12 // if the latest attempt suffered from a busy machine
+	stalledAttempts = 12 // used if the machine was busy during the latest attempt
 )
 
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {

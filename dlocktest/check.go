@@ -24,7 +24,7 @@ const (
 // A testCase checks one requirement of a rule.
 type testCase struct {
 	name  string
-	why   string // how locks suffer if the driver fails the case
+	why   string // how users of locks suffer if the driver fails the case
 	needs need
 	idle  bool // mostly waits, although it injects no fault that ends sessions
 	run   func(c *check)
@@ -89,12 +89,12 @@ type check struct {
 	hook      string        // the first Config hook that failed
 	unproven  string        // why the attempt proves nothing; usually empty
 	lost      error         // error of a session that ended unexpectedly
-	stall     time.Duration // the longest time that the process was not scheduled
+	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
-	mayEnd    map[driver.Session]bool // sessions that may end because of the case
+	mayEnd    map[driver.Session]bool // sessions that the case may have ended
 	heals     []func()
 	cuts      map[driver.Session]bool
-	drops     map[driver.Session]driver.Node // sessions ended by Drop, each with one of its nodes
+	drops     map[driver.Session]driver.Node // sessions ended by Config.Drop, each with one of its nodes
 	suspect   string                         // the Config hook that seems to have done nothing; usually empty
 	clients   []*dlock.Client
 

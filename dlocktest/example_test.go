@@ -11,8 +11,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// A driver's test looks like this. New returns a new store for each case.
-// Without fault hooks, Run reports which rules it could not check.
+// This is what the conformance test of a driver looks like. New returns a new
+// store for each case. Without hooks to inject faults, Run reports which rules
+// it could not check.
 func ExampleRun() {
 	testConformance := func(t *testing.T) { // TestConformance in a real test
 		dlocktest.Run(t, dlocktest.Config{

@@ -12,7 +12,7 @@ import (
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
-	shared = "web1-R-" // writer's prefix after a downgrade
+	shared = "web1-R-" // the same node's prefix after the writer became a reader
 )
 
 // nodeLike lists queue names that look like node names, to catch drivers that

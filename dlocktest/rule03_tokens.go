@@ -23,7 +23,7 @@ var tokenCases = []testCase{
 		needs: needRollOver, run: orderOverRollOver},
 }
 
-// tokens checks that tokens rise within one queue.
+// tokens checks that tokens increase within one queue.
 type tokens struct {
 	any  bool
 	last driver.Place

@@ -216,7 +216,7 @@ func watchAcrossReset(c *check) {
 		c.reset(b)
 		c.delete(a, "q", places[0])
 		c.wantUnreleasedEnd(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
-		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // the driver has reconnected
+		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // success: the driver has reconnected
 			c.delete(a, "q", places[1])
 			c.create(a, "other", writer)
 			repeatDelete(c, b, "q", own, driver.Changed)

@@ -189,7 +189,7 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // each restarts the session timeout in the store
+	for range 3 { // each List restarts the session timeout in the store
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)

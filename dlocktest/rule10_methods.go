@@ -173,7 +173,8 @@ func promptWhileCutOff(c *check) {
 		c.cutOff(s)
 		ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
 		defer cancel()
-		// A List that runs until the session ends must not block other calls.
+		// A List that is blocked until the session ends must not block other
+		// calls.
 		go func() { _, _ = s.List(c.ctx, "q") }()
 		return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
 	})

@@ -191,7 +191,7 @@ func callsEndWithClose(c *check) {
 		p := c.create(s, "q", writer)
 		c.cutOff(s)
 		return lateCalls(c, c.ctx, s, p, timeout/4, func() {
-			time.Sleep(timeout / 20) // until the calls are in flight
+			time.Sleep(timeout / 20) // give the calls time to be sent
 			_ = s.Close()
 		})
 	})

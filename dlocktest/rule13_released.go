@@ -216,7 +216,7 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // a driver that still remembers the release may send Released
+		} else { // the watch may send Released if the driver still remembers the release
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}

@@ -155,7 +155,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // misses a node ahead that is already gone
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // does not end if the node ahead is already gone
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

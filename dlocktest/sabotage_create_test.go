@@ -123,7 +123,7 @@ type orphans struct{ base }
 
 func (s orphans) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	j, err := s.base.Create(context.WithoutCancel(ctx), queue, n)
-	time.Sleep(100 * time.Microsecond) // latency of the reply
+	time.Sleep(100 * time.Microsecond) // simulates the latency of the reply
 	if ctx.Err() != nil {
 		return driver.Joined{}, ctx.Err()
 	}

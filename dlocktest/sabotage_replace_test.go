@@ -33,7 +33,7 @@ var replaceSabotages = []sabotage{
 type showsBoth struct {
 	base
 	mu   sync.Mutex
-	also map[driver.Node]driver.Node // the other name of each node being replaced
+	also map[driver.Node]driver.Node // the new name of each node being replaced, by its old one
 }
 
 func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {

@@ -24,7 +24,7 @@ func of[S driver.Session](sabotaged func(base) S) wrap {
 // sabotage is a driver with one deliberate mistake, which the kit must catch.
 type sabotage struct {
 	does  string // completes "a driver that ..."
-	where string // stores and habits that invite the mistake
+	where string // stores or coding habits that lead drivers to this mistake
 	wrap  wrap
 }
 
@@ -78,15 +78,16 @@ type (
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
-	// cutListener is told when a cut of its connection begins and ends.
+	// cutListener is told when its connection is cut off from the store (true),
+	// and when it works again (false).
 	cutListener interface{ cut(bool) }
-	// resetListener is told when its connection breaks.
+	// resetListener is told when its connection is reset.
 	resetListener interface{ reset() }
 	// silenceListener is told when notices from the store stop reaching it.
 	silenceListener interface{ silenced() }
 	// expiryListener is told when the store is about to end its session.
 	expiryListener interface{ expiring() }
-	// pauseListener is told how long its process was paused.
+	// pauseListener is told that its process was paused, and for how long.
 	pauseListener interface{ paused(d time.Duration) }
 	// connectListener gets the context of its session's Connect.
 	connectListener interface{ connectedWith(context.Context) }

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// soundTimeout is short, because the kit waits for it about fifteen times.
+// soundTimeout is the session timeout in these tests. It is short, because the
+// kit waits for it about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
 // base is a correct session with every ability, for broken sessions to wrap.

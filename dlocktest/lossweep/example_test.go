@@ -51,7 +51,7 @@ func TestShipLosesItsLock(t *testing.T) {
 // The test of a function that takes a lock. The functions are in the file of
 // this example, where TestShipLosesItsLock runs them.
 func Example() {
-	testShip := func(t *testing.T) { // TestShip in a real test
+	testShip := func(t *testing.T) { // would be TestShip in a real test
 		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
 			return ship(t.Context(), s.Client(), fakeDB{s})
 		})

@@ -45,7 +45,7 @@ func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 // is lost.
 type moment struct {
 	name           string
-	request, write int // before this request, or at this write; counted from 1
+	request, write int // lose the locks before this request or at this write, counted from 1; zero for never
 	pause          bool
 }
 
@@ -59,8 +59,8 @@ type Sweep struct {
 
 	mu       sync.Mutex
 	requests []faults.Op
-	writes   int // calls of Write and WriteToken
-	made     int // writes that were not refused or late
+	writes   int // number of calls of Write and WriteToken
+	made     int // number of writes that were neither refused nor late
 	holds    map[int64]*hold
 	lost     bool     // whether the locks have been lost
 	hit      bool     // whether a lock was held when they were lost
@@ -115,7 +115,7 @@ func (s *Sweep) trace() *dlock.Trace {
 	}
 	tokens := make(map[node]int64) // guarded by s.mu
 	find := func(lock, name string) node {
-		_, seq, _ := driver.ParseName(name) // Downgrade changes the rest of the name
+		_, seq, _ := driver.ParseName(name) // Downgrade renames the node, but keeps the sequence
 		return node{lock, seq}
 	}
 	ended := func(lock, name string) {
@@ -168,7 +168,7 @@ func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Unlock()
 	if s.moment.pause {
 		s.store.Faults().PauseAll(time.Hour)
-		return nil // the process has just woken up
+		return nil // the process has just resumed, and has not noticed yet
 	}
 	s.store.Faults().ExpireAll()
 	return told

@@ -40,10 +40,10 @@ import (
 // Elsewhere they know only the process group.
 
 // Exit statuses of dlock run. They avoid those of common programs: xargs and
-// timeout use 123 to 127 in part, and shells 126 and up.
+// timeout use some of 123 to 127, and shells use 126 and up.
 const (
-	lockedStatus     = 121 // not run: another contender has the lock
-	storeStatus      = 122 // not run: the store failed
+	lockedStatus     = 121 // command not run: another contender has the lock
+	storeStatus      = 122 // command not run: the store failed
 	lostStatus       = 123 // the lock was lost while the command ran
 	cannotRunStatus  = 126
 	notFoundStatus   = 127
@@ -63,7 +63,7 @@ type runSettings struct {
 	Path        string   // the executable of Command
 	Command     []string // as typed
 	Group       int      // process group for the command to join; 0 means one of its own
-	ShowsWaits  bool     // whether to say who holds the lock
+	ShowsWaits  bool     // whether to tell the user who holds the lock
 
 	store store
 	args  []string // as typed

@@ -22,7 +22,7 @@ const keeperArgument = "keeper of dlock run"
 type order struct {
 	Signal    syscall.Signal // to pass on to the command, or to end the wait for the lock
 	Delivered bool           // the terminal has already sent Signal to the command
-	Ping      bool           // asks for a Pong
+	Ping      bool           // asks for a Pong if the lease is valid
 }
 
 // notice is a message from the keeper to dlock. One of its fields is set.
@@ -33,7 +33,7 @@ type notice struct {
 	Pong    bool          // the lease was valid after the Ping arrived
 	Lost    bool          // the lock is lost, and the keeper is killing the command
 	Over    bool          // all processes of the command have ended
-	Status  *int          // the exit status; the lock is released
+	Status  *int          // the exit status; sent after the lock is released
 }
 
 // supervisor is the part of a dlock run in the process that the user started.
@@ -48,7 +48,7 @@ type supervisor struct {
 	notices  chan notice // closed when the keeper has exited
 
 	granted bool
-	command int // process id; 0 until started
+	command int // process id of the command; 0 until started
 	lost    bool
 	status  *int // nil until known
 

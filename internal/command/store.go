@@ -32,7 +32,7 @@ const (
 // store tells which store a command uses. Flags override the environment, which
 // overrides the config file.
 type store struct {
-	driver, dsn string // as given by the flags until resolve, then in effect
+	driver, dsn string // as given by flags; after resolve, the values in effect
 	config      string // path of the config file; empty means the default path
 }
 

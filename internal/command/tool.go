@@ -154,7 +154,7 @@ func short(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// period formats a time span with two units at most.
+// period formats a duration with at most two units, such as 5m03s.
 func period(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 10*time.Second:

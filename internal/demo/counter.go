@@ -51,7 +51,7 @@ func (c *fileCounter) write(value int64) error {
 	if _, err := c.value.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(value)), 0); err != nil {
 		return err
 	}
-	_, err := c.writes.Write([]byte{'.'}) // appending cannot lose a write
+	_, err := c.writes.Write([]byte{'.'}) // unlike the value, an appended byte cannot be overwritten
 	return err
 }
 
@@ -62,9 +62,10 @@ func (c *fileCounter) close() {
 
 const incrementsPerHold = 10
 
-// use increments or reads the counter several times during a hold. A writer
-// pauses between reading and writing, so that two simultaneous writers are sure
-// to lose an increment. use stops early if the lock is lost or ctx ends.
+// use increments the counter several times during a hold or, as a reader, only
+// reads it. A writer pauses between reading and writing, so that two
+// simultaneous writers are sure to lose an increment. use stops early if the
+// lock is lost or ctx ends.
 func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	value, ok := w.read(t, h)
 	for range incrementsPerHold {
@@ -103,7 +104,7 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 		return 0, false
 	}
 	if !w.stillHeld(t, h, w.log.now()) {
-		return 0, false // another worker may have changed the counter
+		return 0, false // the lock was lost, so another worker may have changed the counter
 	}
 	if value != writes {
 		t.noteAnomaly("%s found %d after %d increments", t.label(), value, writes)

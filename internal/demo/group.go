@@ -21,11 +21,11 @@ const endWithin = 30 * time.Second
 type group struct {
 	log      reporter
 	scene    *scene // nil unless the run has a fault, see scene
-	opened   func() // called once all children have opened the counter
+	opened   func() // called when all children have opened the counter's files
 	children []*child
 
 	mu      sync.Mutex
-	ready   int    // children whose workers have sessions
+	ready   int    // number of children whose workers all have sessions
 	failure error  // error of the first child that failed; later errors follow from it
 	dead    *child // the child that was killed on purpose, if any
 	victim  string // worker that held the lock in the killed child
@@ -45,8 +45,8 @@ type child struct {
 // victim returns the number of the child process to kill.
 func (s *settings) victim() int { return 1 + int(s.Seed%uint64(s.Processes)) }
 
-// run runs all children until they exit. If one fails or ctx ends, it stops the
-// others.
+// run starts all children and waits until they exit. If one fails or ctx ends,
+// it stops the others.
 func (g *group) run(ctx context.Context, s *settings) error {
 	for i := range s.Processes {
 		own := *s
@@ -106,7 +106,7 @@ func (c *child) start(ctx context.Context) (out io.Reader, err error) {
 	c.cmd = exec.CommandContext(ctx, program, "demo", childArgument)
 	c.cmd.Cancel = func() error {
 		c.send(order{Do: doStop})
-		return os.ErrProcessDone // a child that exits by itself has not failed
+		return os.ErrProcessDone // so that Wait reports how the child itself exits
 	}
 	c.cmd.WaitDelay = endWithin
 	c.cmd.Stderr = os.Stderr // the child writes to it only when it panics

@@ -18,7 +18,7 @@ import (
 type attempt struct {
 	Worker     string
 	Mode       dlock.Mode
-	Place      driver.Place // of its last node; zero if it had none
+	Place      driver.Place // place in the queue of the attempt's last node; zero if it had none
 	Asked      time.Duration
 	Granted    time.Duration // after Lock has returned
 	Ended      time.Duration // before Unlock, or when the lock was last known to be held
@@ -45,7 +45,7 @@ const (
 	timedOut            // the wait took longer than -timeout
 	interrupted         // the user interrupted the run
 	lost                // the session ended or an operator removed the node
-	failed              // the store or the counter's file gave an error
+	failed              // an error of the store or of the counter's file
 	killed              // the process was killed during the hold
 )
 
@@ -62,7 +62,7 @@ func (t *attempt) label() string { return t.Worker + " " + kind(t.Mode) }
 // use.
 type reporter interface {
 	// begin waits until all workers have sessions. It returns false if that
-	// will never happen.
+	// cannot happen any more.
 	begin(ctx context.Context) bool
 	now() time.Duration
 	// say prints an event and returns its time.

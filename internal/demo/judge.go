@@ -16,7 +16,7 @@ type verdict struct {
 	counts      [killed + 1]int
 	checks      []check
 	anomalies   []string // what workers saw that shows that the lock did not exclude
-	errs        []string // errors of the store and of the run itself
+	errs        []string // errors of the store and of the demo itself
 	note        string
 	interrupted bool
 }

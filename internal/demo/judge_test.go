@@ -34,7 +34,7 @@ func right() []*attempt {
 		hold(dlock.Exclusive, 3, 5, 150, 250),
 		hold(dlock.Exclusive, 4, 6, 250, 350),
 		hold(dlock.Shared, 5, 7, 351, 450),
-		hold(dlock.Shared, 6, 8, 350, 450), // readers need not be granted the lock in order
+		hold(dlock.Shared, 6, 8, 350, 450), // readers may be granted the lock in any order
 	}
 }
 

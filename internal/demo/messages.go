@@ -27,7 +27,7 @@ type message struct {
 	Event    *event    `json:",omitempty"` // to print
 	Attempt  *attempt  `json:",omitempty"` // an attempt that has ended
 	Question *question `json:",omitempty"` // for the scene
-	Kill     bool      `json:",omitempty"` // asks to be killed, because the attempt holds the lock
+	Kill     bool      `json:",omitempty"` // the child asks to be killed now, while it holds the lock
 	Ready    bool      `json:",omitempty"` // all workers have sessions
 	Failed   string    `json:",omitempty"` // why the child gives up
 }
@@ -61,7 +61,7 @@ type parent struct {
 
 // runChild is the main function of a child process.
 func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
-	signal.Ignore(syscall.SIGPIPE) // the next message fails instead
+	signal.Ignore(syscall.SIGPIPE) // so that sending a message fails instead of killing the process
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := new(settings)

@@ -26,7 +26,7 @@ const (
 	longestLabel = 40
 )
 
-// maxDrawn limits the attempts in the picture.
+// maxDrawn is the maximum number of attempts in the picture.
 const maxDrawn = 2000
 
 // pictureTarget returns the path of the file that name refers to, following
@@ -137,9 +137,9 @@ type picture struct {
 	left  float64 // where the time axis begins
 	end   time.Duration
 	rows  map[string]int // by worker
-	names []string       // of the workers, in the order of the rows
+	names []string       // names of the workers, in the order of their rows
 
-	fell, marked bool // whether a hold was not released; whether there are marks
+	fell, marked bool // for the legend: whether some hold was not released, and whether there are marks
 }
 
 // drawPicture returns the timeline of a run as an SVG, with one row per worker.

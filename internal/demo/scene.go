@@ -40,11 +40,11 @@ type scene struct {
 	strike func()        // begins the fault
 	heal   func()        // ends the fault; may be called more than once
 
-	begun   moment // the holder has begun its work
-	waiting moment // the next worker waits
+	begun   moment // the holder has the lock and has begun its work
+	waiting moment // the next worker waits for the lock
 	written moment // the next worker has written
 	judged  moment // the late write has arrived
-	over    moment // a worker has given up, so that some of these never come
+	over    moment // a worker has given up; some of the other moments may never come
 
 	mu        sync.Mutex
 	stock     int           // guarded by mu
@@ -103,7 +103,7 @@ type question struct {
 	Who     string
 	Token   int64
 	Value   int
-	Late    bool     // the write is the holder's
+	Late    bool     // whether this is the holder's write
 	Attempt *attempt // of the holder
 }
 
@@ -112,8 +112,8 @@ const (
 	askRead   = "read"
 	askWrite  = "write"
 	askFault  = "fault"  // hit the asking holder with the fault; answered when the holder may go on
-	askArrive = "arrive" // answered when the late write may arrive
-	askJudged = "judged" // answered when the late write has arrived
+	askArrive = "arrive" // wait until the late write may arrive at the stock
+	askJudged = "judged" // wait until the late write has arrived at the stock
 )
 
 type answer struct {
@@ -246,7 +246,7 @@ func (s *settings) cast(name string, open opener, st stage, next <-chan struct{}
 	} else {
 		w.plan = []intent{{mode: dlock.Exclusive}}
 		w.work = func(ctx context.Context, t *attempt, h held) { w.sellAsHolder(ctx, st, t, h, s.Fault == faultCut) }
-		trace = &dlock.Trace{Queued: trace.Queued} // a paused process says nothing
+		trace = &dlock.Trace{Queued: trace.Queued} // a paused process must not print that it waits
 	}
 	w.locker, err = open(w.name, trace)
 	return w, err
@@ -326,7 +326,7 @@ func runScene(ctx context.Context, s *settings, log *journal) (*scene, error) {
 	}
 	defer cut.close()
 	sc.strike, sc.heal = cut.begin, cut.end
-	defer context.AfterFunc(ctx, cut.end)() // so that the holder can release the lock
+	defer context.AfterFunc(ctx, cut.end)() // after an interrupt, the holder must reach the store to release the lock
 	var all workers
 	defer func() {
 		cut.end()

@@ -30,8 +30,8 @@ type settings struct {
 	Seed              uint64
 	CounterFile       string
 	SVG               string // file for the picture; empty for none
-	Fault             string // the fault of a scene; empty for a run of workers
-	Victim            bool   // this process will be killed while it holds the lock
+	Fault             string // which fault to show in a scene; empty for a normal run of workers
+	Victim            bool   // whether this process is to be killed while it holds the lock
 	Holder            bool   // the fault hits a worker of this process
 	Paused            int    // in the other process, the id of the process that a fault pauses
 

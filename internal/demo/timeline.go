@@ -16,7 +16,7 @@ const (
 	markWaits     = '.'
 	markShared    = 'r'
 	markExclusive = 'W'
-	markEnd       = 'x' // gave up, lost, failed or killed
+	markEnd       = 'x' // end of an attempt that gave up, lost the lock, failed or was killed
 )
 
 const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up, lost, failed or killed"

@@ -55,7 +55,7 @@ func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 
 func TestNoTwoHoldsThatFollowEachOtherShowInOneColumn(t *testing.T) {
 	var attempts []*attempt
-	for i := range 9 { // most of these holds end within a column, not at its edge
+	for i := range 9 { // choose holds that mostly end within a column, not at its edge
 		attempts = append(attempts, hold(dlock.Exclusive, int64(i+1), 0, i*37, (i+1)*37))
 	}
 	l := newTimeline(attempts, 55)

@@ -25,7 +25,7 @@ type intent struct {
 	mode    dlock.Mode
 	after   time.Duration
 	await   <-chan struct{}  // closed when the attempt may begin; nil for at once
-	holding func(t *attempt) // called before the release, unless nil
+	holding func(t *attempt) // if not nil, called before the release
 }
 
 // worker is one contender of the demo, with its own client and host name.
@@ -35,7 +35,7 @@ type worker struct {
 	plan    []intent
 	locker  locker
 	counter counter
-	work    func(ctx context.Context, t *attempt, h held) // while it holds the lock
+	work    func(ctx context.Context, t *attempt, h held) // what the worker does while it holds the lock
 	log     reporter
 	attempt *attempt // the current or last attempt
 }
@@ -115,7 +115,7 @@ func (w *worker) connect(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil && last != nil:
-			return last // says more than the end of ctx
+			return last // last tells more than the error of ctx
 		case !errors.Is(err, dlock.ErrUnavailable) || !pause(ctx, betweenTries, nil):
 			return err
 		}

@@ -85,7 +85,7 @@ type attempt struct {
 	call      func(ctx context.Context) (*recipes.Lock, error)
 	try       bool
 	cancelled bool          // the context may be cancelled before the grant
-	limit     time.Duration // timeout of the call; 0 for none
+	limit     time.Duration // timeout given to the call; 0 for none
 	queue     string
 	mode      recipes.Mode
 }

@@ -20,7 +20,7 @@ type client struct {
 	mu             sync.Mutex
 	locks          *recipes.Client
 	present        driver.Session // latest session, not wrapped by the fault injection
-	session        int            // number of that session
+	session        int            // number of the session in present
 	cuts           map[int]cut    // by session number
 	paused         bool
 	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault

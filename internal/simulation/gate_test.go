@@ -18,7 +18,7 @@ type gate struct {
 	mu      sync.Mutex
 	step    int // number of the current step of the run
 	open    bool
-	came    int // messages that have arrived so far
+	came    int // number of messages that have arrived so far
 	waiting []*message
 }
 
@@ -141,7 +141,7 @@ type watchKey struct {
 	queue                string
 }
 
-// watch returns the watch that the message sets or ends.
+// watch identifies the watch that the message sets or ends.
 func (p *message) watch() watchKey {
 	q := &p.request
 	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}

@@ -10,7 +10,7 @@ import (
 // The time restarts when a fault keeps the client from the store.
 const knowsAfter = 4 * time.Second
 
-// want describes what a call waits for.
+// want describes the lock that a call waits for.
 type want struct {
 	queue string
 	mode  recipes.Mode

@@ -45,7 +45,7 @@ func (a *actor) hold(ctx context.Context) {
 		limit = 2 * time.Second
 	}
 	long := 4
-	if a.run.retains() { // long enough for the client to notice other clients' waiters
+	if a.run.retains() { // hold long enough for the client to notice other clients' waiters
 		long = 12
 	}
 	if a.chance(long) {

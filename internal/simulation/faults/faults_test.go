@@ -64,7 +64,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkApplies fails the test unless the patch applies and yields valid Go.
+// checkApplies fails the test unless the patch applies and the result is valid
+// Go. It returns the patched files.
 func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	t.Helper()
 	files, err := p.apply(root)

@@ -31,7 +31,7 @@ type fileDiff struct {
 
 // hunk replaces the lines in old with those in new. Both include context lines.
 type hunk struct {
-	lines    []string // with their first character: ' ', '-' or '+'
+	lines    []string // all lines, including the first character: ' ', '-' or '+'
 	old, new []string
 }
 
@@ -198,7 +198,7 @@ func (h hunk) core() hunk {
 	return core
 }
 
-// stale returns an error for a patch that no longer applies.
+// stale returns an error which says that the patch no longer applies, and why.
 func (p *patch) stale(file, why string) error {
 	return fmt.Errorf("%s no longer applies, because the code has changed. Write it anew, for the code as it is now:\n"+
 		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)

@@ -38,7 +38,7 @@ func report(ctx context.Context, tick time.Time) error {
 
 type job func(ctx context.Context, tick time.Time) error
 
-// run calls the job once per period on one of the machines, until ctx ends.
+// run calls the job once per period, on one of the machines, until ctx ends.
 func run(ctx context.Context, m *dlock.RWMutex, f job) {
 	for {
 		tick := time.Now().Truncate(period).Add(period)

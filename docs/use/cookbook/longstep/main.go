@@ -43,7 +43,7 @@ func publish(ctx context.Context, client *dlock.Client, compute func() uint32, s
 	})
 }
 
-// checksum keeps a processor busy.
+// checksum stands for a long computation that keeps a processor busy.
 func checksum() (sum uint32) {
 	for range 1000 {
 		sum = crc32.Update(sum, crc32.IEEETable, make([]byte, 4096))
