@@ -21,13 +21,13 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown limits the cases listed on the page for each sabotage (a driver
+	// shown limits how many cases the page lists for each sabotage (a driver
 	// with one deliberate mistake).
 	shown = 2
-	// rounds is how many times the kit runs to fill a row. A case is listed if
-	// it catches the sabotage in every run.
+	// rounds is how many times the kit runs to fill a row. Only cases that
+	// catch the sabotage in every run are listed.
 	rounds = 2
-	// tries limits how often a case is run until it catches the sabotage.
+	// tries limits how often a case may be run until it catches the sabotage.
 	tries = 5
 )
 

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail reports whether a call failed whose outcome the driver may not know.
-// It fails the case if the error is not one that is allowed then.
+// mayFail checks the error of a call that may fail because its request or reply
+// may have been lost, and reports whether the call failed. An error that is not
+// allowed fails the case.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:

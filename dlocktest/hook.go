@@ -30,8 +30,8 @@ func (c *check) nearRollOver() (store driver.Connector) {
 	return store
 }
 
-// runHook calls a Config hook, one at a time, and records if it fails. If the
-// hook calls t.Fatal, the calling goroutine exits.
+// runHook calls a Config hook and records if it fails. Calls are serialized. If
+// the hook calls t.Fatal, the calling goroutine exits.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.hooks.Lock()

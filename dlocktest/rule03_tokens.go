@@ -113,9 +113,9 @@ func tokensOverRollOver(c *check) {
 	c.logf("the sequence started over: %v", again)
 }
 
-// orderOverRollOver creates nodes until the store's sequences run out. A driver
-// may return ErrUnavailable until old nodes are gone; the case then deletes the
-// oldest.
+// orderOverRollOver checks the order of nodes that are created while the
+// store's sequences run out. A driver may return ErrUnavailable until old nodes
+// are gone, so the case then deletes the oldest.
 func orderOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)

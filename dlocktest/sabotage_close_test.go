@@ -210,8 +210,9 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates is a session for which the store still carries out a delayed
-// Create after Close. No session's end will remove the node.
+// takesLateCreates is a session whose delayed Create is still carried out after
+// Close. Its node stays in the queue, because it belongs to no session that
+// could end.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

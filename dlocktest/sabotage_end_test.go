@@ -49,8 +49,8 @@ var endSabotages = []sabotage{
 
 type noHeart struct{ base }
 
-// asksTheStore is a session that learns of its end only from the store, so not
-// while it is cut off.
+// asksTheStore is a session that learns of its end only from the store. While
+// it is cut off, it wrongly seems to live on.
 type asksTheStore struct {
 	lateEnd
 	cutState

@@ -247,9 +247,9 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll is a session that watches each node ahead separately, so after
-// Released from one it still watches the remaining ones. If once is set, it
-// forwards only the first Released.
+// goesOnForAll is a session that keeps watching the remaining nodes ahead after
+// one of them sent Released. If once is set, it forwards only the first
+// Released.
 type goesOnForAll struct {
 	base
 	once bool

@@ -106,8 +106,8 @@ func keep(socket string) int {
 	return 0
 }
 
-// close ends the session. It stops waiting after closeFor, because the lock has
-// been released by now, or the user knows why not.
+// close ends the session. It waits at most closeFor, which is safe because the
+// lock has been released by now, or the user has been told why not.
 func (k *keeper) close() {
 	if k.client == nil {
 		return

@@ -34,7 +34,8 @@ type client struct {
 
 var stores atomic.Int64
 
-// open is the opener of real clients.
+// open opens a worker's client of the real store. It is the opener outside
+// tests.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.Driver == inMemory && (s.DSN == "" || strings.HasPrefix(s.DSN, "?")) {
 		// Clients share an in-memory store by name.

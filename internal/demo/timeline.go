@@ -68,7 +68,8 @@ func newTimeline(attempts []*attempt, columns int) timeline {
 	return timeline{columns: min(columns, int(end/column)+1), column: column}
 }
 
-// roundUp rounds up to 1, 1.5, 2, 3, 5 or 7 times a power of ten microseconds.
+// roundUp returns the smallest round duration that is at least d: 1, 1.5, 2, 3,
+// 5 or 7 times a power of ten microseconds.
 func roundUp(d time.Duration) time.Duration {
 	for unit := time.Microsecond; ; unit *= 10 {
 		for _, half := range []time.Duration{2, 3, 4, 6, 10, 14} {

@@ -56,7 +56,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	if err := ctx.Err(); err != nil {
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
-	_ = l.Lost() // Lost creates its channel on the first call
+	_ = l.Lost() // create the channel now, so that the checks can see it close
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
