@@ -134,7 +134,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
 		NewNearRollOver: func(t *testing.T) driver.Connector {
