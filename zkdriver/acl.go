@@ -23,7 +23,8 @@ import (
 // for example if other software made it, so a write to it proves no release.
 // writetrust.go decides when the line itself can be trusted.
 
-// secret is a generated login known only to one session, zero if there is none.
+// secret is a random digest login that only one session knows. It is zero if
+// the session has none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL
@@ -65,9 +66,9 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL returns the ACL for contenders, which the queue's users may only
-// read. They can still delete contenders, because deleting takes a permission
-// on the parent.
+// contenderACL returns the ACL for contenders. Users of the queue may read a
+// contender, but only its session may write to it. They can still delete it,
+// because ZooKeeper checks DELETE on the parent node.
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.set() {
 		return s.queueACL()
@@ -80,7 +81,7 @@ func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.acl == aclCreator && s.certified():
-		return zk.AuthACL(perms) // the server fills in all identities of this client
+		return zk.AuthACL(perms) // the server replaces this entry by one for each identity of the client
 	case s.acl != aclOpen:
 		return zk.DigestACL(perms, s.user, s.password())
 	}

@@ -31,7 +31,7 @@ func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
-		time.Sleep(down) // until the driver backs off between two attempts to connect
+		time.Sleep(down) // wait until the driver backs off between attempts to connect
 		b.proxy.Heal()
 		require.NoError(t, b.Close())
 		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
@@ -117,9 +117,9 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// To end a lost session, the driver must first reconnect, which extends the
-// session by another timeout. If every attempt gave up after that, the session
-// would live forever.
+// An attempt to end a lost session first reconnects, which makes the server
+// keep the session for another timeout. If every attempt then timed out, the
+// session would live forever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

@@ -38,7 +38,8 @@ func newStore(t *testing.T, params string) *store {
 	return &store{t: t, server: server, chroot: server.Chroot(t), params: params, proxies: make(map[driver.Session]*zktest.Proxy)}
 }
 
-// Diagnose implements driver.Diagnoser, without a proxy.
+// Diagnose implements driver.Diagnoser. It connects to the server directly, not
+// through a proxy.
 func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	c, err := Driver{}.OpenConnector("zk://" + s.server.Addr() + s.chroot + "?" + s.params)
 	if err != nil {
@@ -63,8 +64,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxies of closed sessions, so that idle ones do not
-// disturb tests that count goroutines.
+// freeProxy returns the proxy of a closed session, or a new one. Reusing
+// proxies keeps their goroutines out of tests that count goroutines.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
-			p.Refuse() // keep the session from reconnecting before it expires
+			p.Refuse() // otherwise the session would reconnect before it expires
 			defer p.Heal()
 			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
@@ -157,14 +158,14 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			return p.Heal
 		},
 		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
-		// Notices share a stream with replies, so a network cannot lose
-		// them alone.
+		// Watch events share a stream with replies, so a network cannot lose
+		// the events alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops requests from an earlier connection of
-			// the session, so a delayed request is as good as lost.
+			// After a reconnect, the server drops requests of the session's
+			// earlier connection, so a delayed request is never carried out.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -187,7 +188,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	// This run is only about lists; skip the slow cases that end sessions.
+	// This run tests only prefetched lists, so leave out the slow cases that
+	// end sessions.
 	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
@@ -198,7 +200,7 @@ func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // a plain delete for the cause Changed, a Multi for Released
+	case faults.OpDelete: // a single delete for the cause Changed, a Multi for Released
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

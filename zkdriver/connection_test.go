@@ -228,7 +228,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 		"held requests": func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) },
 	} {
 		p := zktest.NewProxy(t, server.Addr())
-		defer p.Heal() // the sessions are closed once more, and then need not wait
+		defer p.Heal() // lets the cleanup close the sessions without waiting for an unreachable server
 		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=2s")
 		place, err := create(within(t), s, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 			sessions.Go(func() { create(within(t), s, "q", "h-W-", []byte{byte(i)}) })
 			sessions.Go(func() { s.List(context.Background(), "q") })
 		}
-		sessions.Go(func() { // concurrently, because some take seconds to close
+		sessions.Go(func() { // concurrently, because closing a session can take seconds
 			begin := time.Now()
 			s.Close()
 			assert.Less(t, time.Since(begin), 10*time.Second, name)

@@ -52,7 +52,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	trusted  atomic.Bool // whether a session has ever begun, which shows that the TLS files were right then
+	trusted  atomic.Bool // whether a session has ever begun, which proves that the TLS files were valid
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData bounds the data of a node. The server closes a connection whose
-// request exceeds jute.maxbuffer, 1,048,575 bytes by default; the difference
-// leaves room for paths, ACLs and a trailer.
+// maxData is the maximum size of a node's data in bytes. The server closes the
+// connection if a request exceeds its jute.maxbuffer, by default 1,048,575
+// bytes. The 8 KiB below that are for the path, the ACL and the trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. In a known queue it takes one request,
@@ -52,7 +52,7 @@ func (s *session) createCurrent(ctx context.Context, queue string, n driver.Node
 		in, epoch := s.queues.current(queue)
 		j, err := s.createNode(ctx, in, n)
 		switch {
-		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // retry in the other place
+		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the queue's contenders are now in the other node: retry there
 		case err == nil && in != queue && j.Epoch != epoch:
 			s.queues.movedBack(queue)
 			s.discard(in, j.Place, n.Data)
@@ -103,7 +103,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
 			s.discard(queue, j.Place, n.Data)
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
-			s.queues.drop(queue) // the queue was replaced after its check, or its ACL was changed
+			s.queues.drop(queue) // the queue was recreated, or its ACL was changed, after the session checked it
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.conn.Hold(); err != nil {
@@ -150,9 +150,8 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther reports that this session removed its new node by
-// mistake. The removal was meant for an earlier node of the same name: see
-// inFlight.
+// errRemovedWithOther reports that a removal meant for an earlier node of the
+// same name has removed the session's new node: see inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
@@ -168,7 +167,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if list != nil && list.cancel() {
-		list = nil // the create was never written, so neither is the list
+		list = nil // the create was never sent, so neither was the list
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
@@ -202,17 +201,17 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// Read the queue's Stat before creating the node. A queue that is not
-	// empty cannot be removed, so if the node exists afterwards, it has
-	// been in this queue all along.
+	// Read the queue's Stat before the node is created. A queue with nodes
+	// cannot be removed, so if the node exists afterwards, it has been in this
+	// queue all along.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			// Ours is gone, and another session's node has its
-			// name.
+			// The node of this Create is gone, and another session's node has
+			// taken its name.
 			err = zk.ErrNoNode
 		}
 	}

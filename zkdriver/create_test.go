@@ -109,7 +109,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
-		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // the ten digits are 0; the 1 belongs to the prefix
+		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // the sequence is the last ten digits, 0; the 1 before them belongs to the prefix
 		{Name: "h-R-0000000002", Seq: 2, Epoch: 7},
 		{Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7},
 		{Name: "h-W-99999999999999999999", Seq: 9999999999, Epoch: 7},
@@ -265,8 +265,8 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// After a reconnect, the server may not know the created node yet. Only an
-// answered Sync ensures that it does.
+// After a reconnect, the server may not know yet that a Create has succeeded.
+// Once it has answered a Sync, it does.
 func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
@@ -284,7 +284,8 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	b.empties("q")
 }
 
-// After a reconnect, the server may lag behind and not show a node that exists.
+// After a reconnect, the session may be on a server that lags behind and does
+// not show a created node yet.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -333,8 +334,8 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// A delayed reply delays all later ones. So no call can request a
-	// container before every call has looked for the queue.
+	// A delayed reply delays all replies after it on the connection. So every
+	// call looks for its queue before any call creates a container.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
@@ -356,7 +357,8 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
-// A Stat does not show whether a node is a container, so count the requests.
+// The test counts requests, because a Stat does not show whether a node is a
+// container.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")

@@ -73,7 +73,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node is another session's, or this session lacks DELETE
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node belongs to another session, or this session lacks DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
 		s.own.seenAs(n, name, s.conn.Connection()) // the server refused the removal, so the node exists
@@ -81,10 +81,11 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	return explain(err, "delete", path, "DELETE on the queue")
 }
 
-// mayRemoveUnread reports whether a node may be removed without first checking
-// that the name still belongs to it. With a secret, the server refuses to write
-// to another session's node, which fails the whole removal. Without one, only a
-// watch shows that the node has not been replaced.
+// mayRemoveUnread reports whether this session may remove its node by name
+// without reading it first. That is safe only if another session's node of the
+// same name cannot be removed by mistake. With a secret, the server refuses the
+// write to another session's node and with it the whole removal. Without one,
+// an open watch must show that the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.set() {
 		return true
@@ -108,13 +109,13 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 		done, err := s.readAndDelete(queue, token, names)
 		if done || err != nil {
 			return err
-		} // the node has changed since the read: read it again
+		} // the node has changed since it was read: read it again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete returns false if the node changed between the read and the
-// removal.
+// readAndDelete makes one attempt of deleteChecked. It returns false if the
+// node changed between the read and the removal.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)
 	ended := false

@@ -61,8 +61,8 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	return "", ""
 }
 
-// inspectServers checks the settings of every server, because clients may be
-// connected to any.
+// inspectServers checks the settings of every server, because other clients may
+// be connected to any of them.
 func (s *settings) inspectServers(ctx context.Context, granted time.Duration, report func(driver.Finding)) {
 	warn := func(level driver.Level, text, advice string) {
 		report(driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
@@ -174,15 +174,15 @@ func millis(text string) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// shortVersion returns the number at the beginning of a version, which is
-// followed by a commit and a date.
+// shortVersion strips the commit and the date from a server's version.
 func shortVersion(text string) string {
 	text, _, _ = strings.Cut(text, "-")
 	text, _, _ = strings.Cut(text, ",")
 	return text
 }
 
-// weakVersion returns what is wrong with a release of ZooKeeper for locks.
+// weakVersion returns the known problems of a ZooKeeper release that affect
+// locks, and what to do about them. Both are empty if there are none.
 func weakVersion(text string) (weakness, advice string) {
 	var v [3]int
 	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {
@@ -203,7 +203,8 @@ func weakVersion(text string) (weakness, advice string) {
 // mostQueues limits how many nodes inspectSequences reads.
 const mostQueues = 10_000
 
-// inspectSequences looks for queues whose sequences are nearly used up.
+// inspectSequences looks for queues that have nearly used up their sequence
+// numbers.
 func (s *session) inspectSequences(ctx context.Context) driver.Finding {
 	f := driver.Finding{Check: driver.CheckSequences}
 	type full struct {

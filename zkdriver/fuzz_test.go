@@ -39,7 +39,7 @@ func FuzzTrailer(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		// Any client may have written the data of a stored node.
+		// The data of a node may have been written by any client.
 		inner, e, marked := splitTrailer(data)
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
@@ -53,8 +53,8 @@ func FuzzTrailer(f *testing.F) {
 	})
 }
 
-// FuzzPath checks that splitPath reverses queuePath, and that the server
-// accepts the path.
+// FuzzPath checks that splitPath is the inverse of queuePath, and that every
+// path is valid in ZooKeeper.
 func FuzzPath(f *testing.F) {
 	f.Add("", "stock/42", "web1-W-0000000007")
 	f.Add("/locks", "zookeeper", "x")
@@ -86,8 +86,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment checks that the mapping of segments to children is one to one,
-// and that no child looks like a contender.
+// FuzzSegment checks that different segments of a queue name have different
+// node names, and that no such name looks like a contender's.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
 		"x-123456789\uff10"} {
@@ -107,8 +107,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes mirrors the path check in ZooKeeper's PathUtils.validatePath,
-// which works on UTF-16 code units.
+// serverTakes requires that a path is valid in ZooKeeper. It repeats the checks
+// of PathUtils.validatePath in the server, which works on UTF-16 code units.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

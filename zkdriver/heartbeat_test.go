@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Answered Syncs do not prove enough to renew a holder's lease, so its session
-// must send writes as well.
+// An answered Sync does not renew the lease of a session that may hold a lock,
+// so such a session must send writes as well.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
@@ -81,7 +81,7 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	b.proxy.Cut()
 	select {
 	case <-b.Done():
-	case <-gone: // Done may close late; Err reports the end at once
+	case <-gone: // Err reports the end of the session before Done is closed
 		require.Error(t, b.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Fatal("the session did not end")
@@ -91,7 +91,8 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 }
 
-// A follower that has lost its leader keeps answering reads for ten seconds.
+// A follower that has lost its leader goes on answering reads for ten seconds.
+// Those answers must not renew the lease.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -108,7 +109,6 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	e.CutServer(follower)
 	stop := make(chan struct{})
 	reads := make(chan int, 1)
-	// The replies must not renew the lease.
 	go func() {
 		n := 0
 		defer func() { reads <- n }()
@@ -127,7 +127,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	}()
 	select {
 	case <-s.Done():
-	case <-gone: // Done may close late; Err reports the end at once
+	case <-gone: // Err reports the end of the session before Done is closed
 		assert.Error(t, s.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Error("the session did not end")
@@ -140,7 +140,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 func TestMarginOrTickBeyondWhatTheServerGrantsIsRefused(t *testing.T) {
 	server := zktest.Shared(t)
 	for _, parameter := range []string{"lease_margin", "tick_time"} {
-		// The server grants at most ten minutes.
+		// The server grants a session timeout of at most ten minutes.
 		_, err := dsnConnect(t, "zk://"+server.Addr()+"?session_timeout=1h&"+parameter+"=20m")
 		require.ErrorContains(t, err, parameter+" is more than half of the timeout that the server grants a session: half of 10m0s")
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
@@ -164,7 +164,7 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 					return err
 				}
 			}
-			// Longer than a lease lasts.
+			// Twelve heartbeats take longer than a lease lasts without renewal.
 			heartbeats(t, s, 12, func() int { return p.Frames(zktest.OpSync) + p.Frames(zktest.OpMulti) })
 			return s.Err()
 		})

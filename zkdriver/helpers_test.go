@@ -33,8 +33,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which a session must survive. It retries with a longer
-// timeout if the session ends, as may happen on a slow machine.
+// lives runs a test in which the session must not end. On a slow machine the
+// session may end nonetheless, in which case lives retries with a longer
+// timeout.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -84,8 +85,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session behind its own proxy, with a plain go-zookeeper client
-// to inspect the server.
+// fixture is a session that connects through its own proxy. raw is a plain
+// go-zookeeper client of the same server.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -134,8 +135,8 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns the number of requests sent, not counting heartbeats and
-// reconnects.
+// requests returns how many requests the session has sent, not counting
+// heartbeats and the requests of a reconnect.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }

@@ -28,15 +28,15 @@ type queueInFlight struct {
 }
 
 type creation struct {
-	ended        chan struct{} // closed by endCreation; nil unless a removal waits for it
-	removedNames []string      // names whose removal ended after the creation began
+	ended        chan struct{} // closed by endCreation; nil unless a removal is waiting for this Create
+	removedNames []string      // names of nodes whose removal ended after this Create began
 }
 
-// removal is a removal in flight. The node has one of the names.
+// removal is a removal in flight. names are the possible names of its node.
 type removal struct {
 	names     []string
-	ended     chan struct{} // closed by endRemoval; nil unless a Create waits for it
-	creations []*creation   // creations in flight when the removal began
+	ended     chan struct{} // closed by endRemoval; nil unless a Create is waiting for this removal
+	creations []*creation   // Creates in flight when the removal began
 }
 
 func (f *inFlight) beginCreation(queue string) *creation {

@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// remake recreates an empty queue, so that node names repeat.
+// remake removes and recreates an empty queue, whose sequence numbers then
+// start again at 0.
 func (b *fixture) remake(queue string) {
 	b.t.Helper()
 	path := b.chroot + "/" + queue
@@ -67,8 +68,8 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	}
 }
 
-// Any client may create a node with any sequence, so the search for an orphan
-// must not rely on other nodes' sequences.
+// An orphan is searched for even if another client has created a node with a
+// higher sequence than the orphan can have.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

@@ -23,17 +23,18 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	}, nil)
 }
 
-// listNodes lists a queue for a contender, which may take the lock because of
-// the result. The lease must therefore be safe when listNodes returns.
+// listNodes lists a queue for a contender that may take the lock because of the
+// result. The lease must therefore count from a recent write by the time
+// listNodes returns.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes, err := s.listChildren(queue)
 	if err != nil {
 		return nil, err
 	}
-	// A contender may learn from this list that it holds the lock, so the
-	// lease must first count from a recent write: see zkconn.Conn.Confirm.
-	// Nodes still being created are excluded, because Create itself ensures
-	// this.
+	// The lease must first count from a recent write (see zkconn.Conn.Confirm),
+	// because a contender may act as a holder after it has seen this list. A
+	// node whose Create is still in flight needs no Confirm here, because
+	// Create itself ensures this.
 	if nodes != nil && s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
 			return nil, explain(err, "list", s.settings.queuePath(queue), "")
@@ -42,8 +43,8 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// listChildren lists the queue's node or its successor, whichever has the
-// contenders.
+// listChildren lists the children of the queue's node, or those of its
+// successor if the contenders have moved there.
 func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()

@@ -20,10 +20,11 @@ import (
 // All this is only a hint. A wrong hint costs a write, and a missing one delays
 // a grant by a write, because zkconn.Conn.Confirm decides before each grant.
 
-// turn records whether a waiting node is next in line for its lock.
+// turn tracks whether a waiting node of this session is next in line, that is,
+// waits for the first node of its queue.
 type turn struct {
 	// Guarded by ownNodes.mu, except ahead, which is never changed.
-	ahead []driver.Node // the nodes that the node waits for
+	ahead []driver.Node // nodes that the node waits for
 	state turnState
 	node  *ownNode
 	v     string // the path of V; "" unless the state is behind
@@ -32,14 +33,14 @@ type turn struct {
 type turnState int
 
 const (
-	over   turnState = iota // the node does not only wait any more
-	unsure                  // it is not known whether the node is next in line
-	behind                  // V exists, and is watched
+	over   turnState = iota // the node no longer waits
+	unsure                  // unknown whether the node is next in line
+	behind                  // not next in line; V exists and is watched
 	next
 )
 
-// setTurn changes the state of a turn, unless the turn is over. The caller
-// holds o.mu.
+// setTurn changes the state of a turn. It is a no-op if the turn is over. The
+// caller holds o.mu.
 func (o *ownNodes) setTurn(t *turn, state turnState, v string) {
 	switch t.state {
 	case over:
@@ -84,13 +85,13 @@ func (o *ownNodes) endTurn(n *ownNode) {
 	}
 }
 
-// watchEnded updates the turns that depend on a watch that has ended. It
-// reports whether a turn has changed.
+// watchEnded updates the turns that depend on the watch of a path, after that
+// watch has ended. It reports whether any turn has changed.
 func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := unsure
-	if why == driver.Released { // then V was the first node of its queue
+	if why == driver.Released { // only the first node of a queue holds the lock, so V was first
 		state = next
 	}
 	for t := range o.behind[path] {
@@ -110,8 +111,8 @@ func (o *ownNodes) turnsUnknown() map[string][]*turn {
 	return byQueue
 }
 
-// learn updates a turn after a list or a watch has shown who is ahead. It is a
-// no-op if the turn is over.
+// learn updates a turn after a list or a watch has shown which nodes are ahead.
+// It is a no-op if the turn is over.
 func (o *ownNodes) learn(t *turn, state turnState, v string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,7 +123,7 @@ func (o *ownNodes) learn(t *turn, state turnState, v string) {
 // sends one request at a time to avoid bursts.
 func (s *session) lookAhead() (err error) {
 	for queue, turns := range s.own.turnsUnknown() {
-		if s.own.duty() != zkconn.Unsure { // then the session sends writes in any case
+		if s.own.duty() != zkconn.Unsure { // otherwise the session already sends writes
 			return err
 		}
 		if e := s.lookAheadIn(queue, turns); e != nil {
@@ -141,7 +142,7 @@ func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
 		i := slices.IndexFunc(nodes, func(n driver.Node) bool {
 			return slices.ContainsFunc(t.ahead, func(a driver.Node) bool { return a.Name == n.Name })
 		})
-		if i <= 0 { // if no node of t.ahead is left, the wait is about to end
+		if i <= 0 { // all nodes in t.ahead are gone, so the wait is about to end
 			s.own.learn(t, next, "")
 			continue
 		}
@@ -155,8 +156,8 @@ func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
 	return err
 }
 
-// watchAhead ensures that the server watches the node, so that watchEnded is
-// called when the node goes.
+// watchAhead makes the server watch the node at path, so that watchEnded is
+// called when that node is removed.
 func (s *session) watchAhead(queue, path string) error {
 	nobody := &subscriber{c: make(chan driver.Cause, 1)}
 	w, first := s.watches.subscribe(path, nobody, false)

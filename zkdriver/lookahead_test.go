@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// member is a session with one node in queue "q", and a lease whose clock the
-// test moves.
+// member is a session with one node in queue "q". The test can advance the
+// clock of the session's lease.
 type member struct {
 	*session
 	t     testing.TB
@@ -22,7 +22,7 @@ type member struct {
 	watch driver.Watch
 }
 
-// newLine returns n members in queue order. None of them waits yet.
+// newLine returns n members in queue order, none of which is waiting yet.
 func newLine(t testing.TB, n int) (line []*member) {
 	t.Helper()
 	server := zktest.Shared(t)
@@ -50,16 +50,16 @@ func (m *member) delete(why driver.Cause) {
 	require.NoError(m.t, m.Delete(within(m.t), "q", m.place, why))
 }
 
-// pass advances the lease's clock until the latest write is too old for a
-// grant. It takes several steps, because a connection with an unanswered
-// heartbeat is given up.
+// pass advances the clock of the member's lease until its latest write is too
+// old for a grant. It does so in small increments, because the session gives up
+// a connection on which a heartbeat is unanswered for long.
 func (m *member) pass() {
 	m.t.Helper()
 	for range 3 {
 		leasehook.Skew(m.conn.Lease(), longTimeout*13/100)
 		require.NoError(m.t, m.conn.Sync("/"))
 	}
-	m.conn.DutyChanged() // the session's timers have not noticed the skew
+	m.conn.DutyChanged() // makes the session's timers notice the new time
 }
 
 func (m *member) becomes(d zkconn.Duty) {
@@ -70,7 +70,7 @@ func (m *member) becomes(d zkconn.Duty) {
 func (m *member) hasSent(writes int) {
 	m.t.Helper()
 	eventually(m.t, "a recent write was answered", func() bool {
-		m.own.addCreating(1) // as if the session were granted a lock
+		m.own.addCreating(1) // makes the session count as one that may hold a lock
 		defer m.own.addCreating(-1)
 		return m.conn.Confirmed()
 	})
@@ -79,11 +79,11 @@ func (m *member) hasSent(writes int) {
 
 func (m *member) writes() int { return m.proxy.Frames(zktest.OpMulti) }
 
-// However long a waiter has waited, it takes the lock after its predecessor's
-// Delete without another request.
+// A waiter that is next in line acquires the lock without another request when
+// its predecessor is deleted, however long it has waited.
 func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	for name, passes := range map[string]int{"a short time": 1, "twice the timeout": 6} {
-		for _, between := range []int{0, 1} { // nodes between the predecessor and the waiter, as among readers
+		for _, between := range []int{0, 1} { // nodes between the predecessor and the waiter, such as readers
 			t.Run(fmt.Sprint(name, between), func(t *testing.T) {
 				line := newLine(t, 3+between)
 				v, w, x := line[0], line[1], line[2+between]
@@ -111,8 +111,8 @@ func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
 	}
 }
 
-// If the predecessor releases while a write is in flight, the grant waits for
-// that write and sends no other.
+// If the predecessor releases the lock while a heartbeat write is in flight,
+// the grant waits for that write instead of sending another.
 func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	line := newLine(t, 3)
 	v, w, x := line[0], line[1], line[2]
@@ -133,8 +133,9 @@ func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
 	require.Equal(t, before, x.proxy.Requests())
 }
 
-// If a node further ahead goes without a release, the waiter may still not be
-// next in line. Its session lists the queue once and sends no write.
+// V is the node directly before the waiter's predecessor. If V is deleted
+// without a release, the waiter may still not be next in line: its session must
+// list the queue and send no write.
 func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	for name, goes := range map[string]func(v *member){
 		"gives up": func(v *member) { v.delete(driver.Changed) },
@@ -167,7 +168,7 @@ func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
 	}
 }
 
-// When waiters give up one by one, only the session next in line may send
+// However many waiters give up, only the session that is next in line may send
 // writes.
 func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	line := newLine(t, 8)
@@ -207,7 +208,7 @@ func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 	}
 }
 
-// After a reconnect, reports of releases are not trusted, so the waiter lists
+// A release reported after a reconnect is not trusted, so the waiter must list
 // the queue.
 func TestWaiterLearnsOfItsTurnAfterAReconnect(t *testing.T) {
 	line := newLine(t, 3)

@@ -26,8 +26,8 @@ const reserved = "zookeeper"
 
 const seqDigits = 10
 
-// sequenceOf returns the sequence in a child's name. If ok is false, the child
-// is not a contender.
+// sequenceOf returns the sequence number in the name of a queue's child. If ok
+// is false, the child is not a contender.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -59,8 +59,8 @@ const successor = "new\u00a0sequences"
 
 func successorOf(queue string) string { return queue + "/" + successor }
 
-// predecessorOf returns the queue of which the given one is the successor, if
-// it is one.
+// predecessorOf returns the queue whose successor node the given path names. If
+// ok is false, the path does not name a successor.
 func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
@@ -79,8 +79,8 @@ func unescapeSegment(child string) string {
 	return child
 }
 
-// queuePath returns the path of a queue's node. Only the queue's name is
-// escaped, not the chroot.
+// queuePath returns the path of a queue's node. It escapes the queue's name but
+// not the chroot.
 func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
@@ -140,8 +140,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments rejects names that driver.CheckQueue or ZooKeeper does not
-// accept.
+// checkSegments returns an error if driver.CheckQueue or ZooKeeper would refuse
+// the path.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 type storedNode struct {
 	mine       bool
 	name, path string
-	data       []byte // as given by the creator, without the trailer
+	data       []byte // as passed to Create, without the trailer
 	trailer    trailer
 	stat       *zk.Stat
 }
@@ -25,8 +25,8 @@ func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat)
 	return n
 }
 
-// token returns the node's fencing token. A node made by Replace keeps the
-// token of the node it replaced, in its trailer.
+// token returns the node's fencing token. A node made by Replace has the token
+// of the original node in its trailer.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token
@@ -34,8 +34,8 @@ func (n *storedNode) token() int64 {
 	return n.stat.Czxid
 }
 
-// created returns the creation time in milliseconds since 1970. Replace does
-// not change it.
+// created returns when the contender was created, in milliseconds since 1970.
+// Replace does not change that time.
 func (n *storedNode) created() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.created
@@ -52,9 +52,9 @@ func (s *session) readStored(queue, name string) (*storedNode, error) {
 	return s.newStoredNode(path, name, stored, stat), nil
 }
 
-// findNode returns this session's node with the token, tried under each name.
-// If there is none, the error matches driver.ErrGone. Other sessions' nodes are
-// skipped, because their data may claim any token.
+// findNode looks for this session's node with the given token under each of the
+// names. If there is none, the error matches driver.ErrGone. Nodes of other
+// sessions are ignored, because their data may claim any token.
 func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
 		n, err := s.readStored(queue, name)
@@ -69,9 +69,9 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists checks that a new node was not hit by a removal meant for an
-// earlier node of its name (see inFlight). It waits for those removals first.
-// If the node is gone, the error matches driver.ErrGone.
+// stillExists checks that a removal meant for an earlier node of the same name
+// has not removed the new node p (see inFlight). It first waits for such
+// removals in flight. If p is gone, the error matches driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended

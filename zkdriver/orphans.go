@@ -6,10 +6,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// orphans lists Creates whose answer was lost. Their nodes may exist, under
-// unknown names, and would block the queue. So the driver looks for each of
-// them until a server has answered. When the session ends, the store removes
-// them.
+// orphans lists the Creates whose answer was lost. Their nodes may exist under
+// unknown names and would then block the queue, so the driver searches for each
+// until a server has answered. When the session ends, the store removes them
+// anyway.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session created, by queue
@@ -20,7 +20,7 @@ type orphans struct {
 type orphan struct {
 	queue, prefix string
 	data          []byte
-	after         driver.Node // the session's last node in the queue when the Create was sent; zero if unknown
+	after         driver.Node // this session's last node in the queue before the Create; zero if unknown
 }
 
 func (o *orphans) created(queue string, n driver.Node) {
@@ -53,9 +53,8 @@ func (o *orphans) add(x orphan, start func() (started bool)) {
 	}
 }
 
-// next returns the oldest orphan and leaves it in the list until done is
-// called. If next returns false, the list is empty and the calling goroutine
-// must exit.
+// next returns the oldest orphan, which stays in the list until done is called.
+// It returns false if the list is empty; the calling goroutine must then exit.
 func (o *orphans) next() (orphan, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Package zkconn tests in virtual time which outages a session survives. This
-// test confirms it with a real server and TLS.
+// The tests of package zkconn compute in virtual time which outages a session
+// survives. This one confirms the result with a real server over TLS.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several session timeouts")
@@ -40,8 +40,8 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	}
 }
 
-// outages interrupts eight sessions, each at a different point between two
-// heartbeats.
+// outages interrupts the connections of eight sessions, each at a different
+// time between two heartbeats.
 func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	const phases = 8
 	var group sync.WaitGroup
@@ -109,7 +109,7 @@ func TestCallsThatGiveUpInAnOutageSendNothingLater(t *testing.T) {
 	})
 	require.NoError(t, calls.Wait())
 	left, stacks := goroutinesOf()
-	require.LessOrEqual(t, left, before+20, "goroutines are left:\n%s", stacks) // some requests and dials may have begun
+	require.LessOrEqual(t, left, before+20, "goroutines are left:\n%s", stacks) // some requests and dials may still be in flight
 	b.proxy.Heal()
 	require.Equal(t, p.Seq+1, b.mustCreate("q", "h-W-", "next").Seq, "creates were sent after their callers had given up")
 	require.Len(t, b.nodes("q"), 2)

@@ -9,9 +9,10 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// ownNodes remembers this session's nodes and whether each is doubtful, that
-// is, may be gone or renamed. Other nodes can be deleted with a single request.
-// A doubtful node is read first, because another node may have its name.
+// ownNodes records the nodes of this session. A node is doubtful if it may have
+// been removed or renamed. A node that is not doubtful can be deleted with a
+// single request; a doubtful one must be read first, because another node may
+// have taken its name.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
@@ -19,9 +20,9 @@ type ownNodes struct {
 	inFlight inFlight
 	created  uint64 // number of nodes ever added
 	creating int    // number of Creates in flight
-	waiting  int    // number of nodes that only wait: see beginWait
+	waiting  int    // number of nodes whose contenders only wait: see beginWait
 
-	// Turns of this session's waiting nodes:
+	// The turns of this session's waiting nodes: see turn.
 	next   int // number of nodes that are next in line
 	unsure map[*turn]struct{}
 	behind map[string]map[*turn]struct{} // by the path of V
@@ -38,13 +39,13 @@ type ownNode struct {
 	// Guarded by ownNodes.mu.
 	queue      string
 	token, seq int64
-	names      []string // possible names; several after an unanswered Replace
+	names      []string // possible names; more than one after an unanswered Replace
 	doubtful   bool
 	number     uint64 // the value of ownNodes.created when the node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of open watches of this node and nodes ahead, without those that have had an event
-	round      int    // number of times that an event of such a watch ended the node's waits
-	turn       *turn  // nil unless the node only waits
+	waits      int    // number of open watches of this node and the nodes ahead that have had no event
+	round      int    // number of times that such an event ended the node's waits
+	turn       *turn  // nil unless the node only waits for nodes ahead
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -67,9 +68,9 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the epoch of a queue, which changes when the queue is
-// recreated. All nodes of earlier epochs are gone, so it forgets them. The
-// caller holds o.mu.
+// setEpoch records the current epoch of a queue. If the queue was recreated,
+// which changes its epoch, setEpoch forgets the nodes of the earlier epochs.
+// The caller holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -136,9 +137,10 @@ func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (en
 	}
 }
 
-// endWait records the end, or an event, of a watch of a waiting node. After an
-// event the contender may act as a holder. Otherwise the node goes on waiting
-// while other watches are open. The caller holds o.mu.
+// endWait records that a watch of a waiting node has had an event or was
+// stopped. After an event, the contender may act as a holder. After a stop, the
+// node goes on waiting as long as it has other open watches. The caller holds
+// o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -152,8 +154,8 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 }
 
-// remove removes a node from byToken and from the count of waiting nodes. The
-// caller holds o.mu.
+// remove removes a node from byToken, and from the number of waiting nodes if
+// it was waiting. The caller holds o.mu.
 func (o *ownNodes) remove(n *ownNode) {
 	if o.byToken[n.token] != n {
 		return
@@ -165,16 +167,16 @@ func (o *ownNodes) remove(n *ownNode) {
 	}
 }
 
-// addCreating counts the Creates in flight. A Create is subtracted only after
-// its node was added.
+// addCreating changes the number of Creates in flight. A Create must be added
+// to byToken before it is subtracted here, so that duty never misses it.
 func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.creating += change
 }
 
-// createdSoFar returns a mark that separates the nodes added so far from later
-// ones.
+// createdSoFar returns the number of nodes added so far. Nodes added later have
+// a higher number.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -209,7 +211,8 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName finds this session's node with that name but another token.
+// otherNodeOfName returns this session's node with the given name and a
+// different token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
@@ -225,10 +228,9 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval prepares the removal of a node without reading it. It
-// returns the node's name and marks the node doubtful until the answer arrives.
-// If r is nil, the caller must read the node first, because it was doubtful or
-// last seen on another connection.
+// beginPlainRemoval begins the removal of a node by name. Until the removal is
+// answered, the node is doubtful. If the result r is nil, the node must be read
+// first, because it is doubtful or was last seen on another connection.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -294,9 +296,9 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone forgets the node of that name after an answer has shown that it does
-// not exist. Nodes added after asked, a result of createdSoFar, are kept,
-// because they may have taken the name since.
+// nodeGone forgets the node with the given name after the server has answered
+// that there is none. asked is the result of createdSoFar when the request was
+// sent. Nodes added since are kept, because they may have reused the name.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -305,17 +307,17 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// If a Replace is in flight, the node may have its new name
-		// already.
+		// During a Replace the node has two possible names, and may exist under
+		// the other one.
 		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
 			o.drop(n)
 		}
 	}
 }
 
-// queueListed forgets nodes missing from a list of the queue. Nodes created
-// after zxid, the latest transaction that the list reflects, are kept. The list
-// is in queue order.
+// queueListed forgets the session's nodes that are missing from a list of the
+// queue. It keeps nodes that were created after zxid, the latest transaction
+// that the list reflects. nodes is in queue order.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -332,8 +334,8 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	}
 }
 
-// queueGone forgets the nodes of a queue that no longer exists, except those
-// added after asked: see nodeGone.
+// queueGone forgets all nodes of a queue that no longer exists, except those
+// added after asked (see nodeGone).
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,8 +14,8 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	asked := b.own.createdSoFar()
 	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	// This node is created after the request was sent, so the answer does
-	// not concern it.
+	// The node was created after the request was sent, so the answer must not
+	// make the session forget it.
 	p := b.mustCreate("q", "h-W-", "x")
 	b.own.queueGone("q", asked)
 	b.own.nodeGone("q", p.Name, asked)

@@ -16,7 +16,7 @@ import (
 // and the list is not used.
 type prefetch struct {
 	send   func()      // requests the list in the background
-	cancel func() bool // prevents the call of send; returns false if that is too late
+	cancel func() bool // prevents the call of send; returns false if it is too late for that
 
 	done  chan struct{} // closed when nodes and err are set
 	nodes []driver.Node
@@ -26,7 +26,7 @@ type prefetch struct {
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {
-		s.conn.Go(func() { // if the session has ended, this does not run, and prefetched does not wait for it
+		s.conn.Go(func() { // does not run if the session has ended, which prefetched detects itself
 			defer close(p.done)
 			p.nodes, p.err = s.listNodes(queue)
 		})
@@ -35,8 +35,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched returns the nodes ahead of the new node n. If known is false, the
-// list was of no use, because it lacks n or the session has ended.
+// prefetched waits for the list and returns the nodes in it that are ahead of
+// the new node n. If known is false, the list lacks n or the session has ended.
 func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:

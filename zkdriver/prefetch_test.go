@@ -82,8 +82,8 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	}
 }
 
-// The node exists although the connection breaks before the list arrives, so
-// Create succeeds.
+// If the connection breaks before the list arrives, Create still succeeds,
+// because the node was created.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.join("a")

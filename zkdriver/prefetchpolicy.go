@@ -10,18 +10,18 @@ import "sync"
 type prefetchPolicy struct {
 	mu     sync.Mutex
 	queues map[string]*queueHistory // queues in which other nodes were seen
-	always bool                     // for tests: every create has a prefetch
+	always bool                     // whether to prefetch with every create; for tests
 }
 
 type queueHistory struct {
 	others     bool // whether the queue had other nodes at the last create
 	prefetched bool // whether the last create had a prefetch
 	useless    bool // whether the last prefetch was useless
-	skip       int  // number of creates without a prefetch after a useless one
-	toSkip     int  // number of these that are still to come
+	skip       int  // number of creates to do without a prefetch after a useless one
+	toSkip     int  // number of creates still to do without a prefetch
 }
 
-// maxSkip bounds how many creates go without a prefetch after a useless one.
+// maxSkip is the maximum of queueHistory.skip.
 const maxSkip = 64
 
 func (p *prefetchPolicy) worthwhile(queue string) bool {
@@ -49,7 +49,8 @@ func (h *queueHistory) worthwhile() bool {
 	return true
 }
 
-// adjust backs off after a useless prefetch and speeds up after a useful one.
+// adjust makes prefetches rarer after a useless one, and more frequent after a
+// useful one.
 func (h *queueHistory) adjust() {
 	if h.useless || !h.others {
 		h.skip = min(max(1, 2*h.skip), maxSkip)
@@ -75,8 +76,8 @@ func (p *prefetchPolicy) created(queue string, others bool) {
 	}
 }
 
-// useless records that the last prefetch did not help, because its list lacked
-// the new node or the contender has to wait anyway.
+// useless records that the last prefetch saved no round trip, because its list
+// lacked the new node or the contender has to wait in any case.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

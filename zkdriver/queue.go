@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// prepareQueue returns how to create nodes in a queue. If the queue is unknown,
-// it reads the queue's node, and creates it if missing.
+// prepareQueue returns how to create nodes in a queue. If the session has not
+// used the queue yet, prepareQueue reads the queue's node, or creates it.
 func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	if info := s.queues.get(queue); info.mode != unknown {
 		return info, nil
@@ -55,9 +55,9 @@ func (s *session) vanished(queue string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue creates the queue's node and its ancestors if they are missing. The
-// node is a container where the server supports them. Successors are left to
-// moveOn.
+// makeQueue creates the queue's node and any missing ancestors. The node is a
+// container if the server supports containers. makeQueue never creates a
+// successor; moveOn does that.
 func (s *session) makeQueue(queue string) error {
 	if before, ok := predecessorOf(queue); ok {
 		s.queues.movedBack(before)

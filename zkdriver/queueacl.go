@@ -29,8 +29,8 @@ import (
 
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// checkQueueACL verifies that no other user may alter the queue. It records in
-// info which epoch and ACL version it has checked.
+// checkQueueACL returns an error if another user may alter the queue. It
+// records in info the epoch and the ACL version that it has checked.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -47,9 +47,8 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// The ACL entry seemed to name this session's user, but it is
-		// another one with the same name and a different password or
-		// certificate.
+		// The ACL entry names another user, who has the same name as this
+		// session's user but a different password or certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
@@ -66,8 +65,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one this driver gives to nodes
-// above queues, with no user other than this session's.
+// isAncestorACL reports whether the ACL is the one that ancestorACL gives to
+// nodes above queues, and names no user but this session's.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -82,10 +81,10 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an ACL entry that lets another user alter the queue, or
-// nil.
+// otherUser returns an ACL entry by which another user may alter the queue, or
+// nil if there is none.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
-	ours := make(map[string]int) // number of entries that may mean this session's user, by scheme
+	ours := make(map[string]int) // number of entries of each scheme that may name this session's user
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
@@ -105,9 +104,9 @@ const hiddenDigest = ":x"
 
 func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
 
-// mayBeOwnUser reports whether an ACL entry may name this session's user. For
-// certificates it can only guess, because only the server knows which name it
-// reads from them.
+// mayBeOwnUser reports whether an ACL entry may name this session's user. For a
+// certificate this is a guess, because only the server knows how it derives a
+// user name from a certificate.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// queueCache remembers how to create nodes in each queue, and whether to trust
-// writes there. An entry may be dropped any time, at the cost of one request.
+// queueCache remembers for each queue how to create nodes, and whether to trust
+// writes to them. Dropping an entry costs only the request that reads it again.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -18,9 +18,10 @@ type queueCache struct {
 
 const maxKnown = 4096
 
-// queueInfo says how to create nodes in a queue. The epoch is set only if the
-// mode is draining or the session checks ACLs. aclVersion, the version checked,
-// is zero if the mode is draining or ACLs are not checked.
+// queueInfo says how to create nodes in a queue.
+// epoch is set only if the mode is draining or the session checks ACLs.
+// aclVersion is the ACL version that was checked; it is zero if the mode is
+// draining or the session does not check ACLs.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
@@ -32,16 +33,16 @@ type createMode int
 const (
 	unknown createMode = iota
 
-	// Create each node together with an empty write to the queue's node.
-	// The Stat in the answer has everything that Create returns.
+	// withWrite creates each node together with an empty write to the queue's
+	// node, whose answer contains all that Create returns.
 	withWrite
 
-	// Create nodes without writing to the queue's node, because it has data
-	// of other clients or this user may not write to it.
+	// withoutWrite creates nodes without a write to the queue's node, because
+	// that node has other clients' data or this user may not write to it.
 	withoutWrite
 
-	// Create no node until the queue is empty, because its sequence numbers
-	// are used up.
+	// draining creates no node until the queue is empty, because its sequence
+	// numbers are used up.
 	draining
 )
 
@@ -82,8 +83,8 @@ func (q *queueCache) movedBack(queue string) {
 	delete(q.moved, queue)
 }
 
-// current returns the queue that has the contenders, which is the queue itself
-// or its successor.
+// current returns the path that has the queue's contenders: the queue itself or
+// its successor.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +106,7 @@ func (q *queueCache) drop(queue string) {
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
-	unread     bool // whether the ACL has not been read yet
+	unread     bool // whether the ACL has yet to be read
 	trusted    bool
 }
 
@@ -134,11 +135,12 @@ func (q *queueCache) trust(queue string) writeTrust {
 		}
 	}
 	t = writeTrust{unread: true}
-	q.trusts[queue] = t // lets aclSeen record later states until setTrust is called
+	q.trusts[queue] = t // so that aclSeen can note a change of the ACL before setTrust is called
 	return t
 }
 
-// setTrust stores t unless a later state of the queue is known.
+// setTrust stores t, unless the cache has an entry for a later epoch or ACL
+// version.
 func (q *queueCache) setTrust(queue string, t writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,8 +149,8 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen drops the recorded trust if the queue or its ACL has changed, so that
-// trustsWrite reads the ACL again.
+// aclSeen is called with the epoch and the ACL version from a server's answer.
+// If they are newer than the cached ones, trustsWrite will read the ACL again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

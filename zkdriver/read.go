@@ -12,7 +12,7 @@ import (
 )
 
 // Read implements driver.NodeReader, even for nodes whose names lack a
-// sequence. The owner is the session id as ZooKeeper's own tools print it.
+// sequence. The owner is the session id, formatted as by ZooKeeper's own tools.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.NodeInfo{}, err

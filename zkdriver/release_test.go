@@ -44,13 +44,13 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // the watches go on for the waiters' own nodes, which remake has removed
+			ended(t, c) // the watches also cover the waiters' own nodes, which remake has removed
 		}
 	}
 }
 
-// If the release coincides with the arming of the watch, the watch may send
-// Released or just end.
+// If a node is released while the server sets its watch, the watch may either
+// send Released or just end.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -92,7 +92,7 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 			select {
 			case cause := <-c:
 				t.Fatalf("the watch of a node that no client could write to sent %v", cause)
-			case <-time.After(20 * time.Millisecond): // time for a wrong event to arrive
+			case <-time.After(20 * time.Millisecond): // give a wrong event time to arrive
 			}
 			_, _, err = rival.Get(path)
 			require.NoError(t, err, "users of the queue may read")
@@ -104,8 +104,9 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// Any client that can write to a node could make it look released. So writes
-// count only for guarded nodes, to which only their own session can write.
+// A write to a node counts as a release only if the node is guarded, that is,
+// only its own session can write to it. Otherwise any client could make the
+// node look released.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -126,8 +127,8 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// Another session's node has taken the name of the holder's in a recreated
-// queue. The holder's release must not remove it.
+// If the queue was recreated, another session's node may have the holder's node
+// name. The holder's release must not remove that node.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		t.Run(handover, func(t *testing.T) {
@@ -144,8 +145,9 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Without a secret, the server would let a session remove another's node. So a
-// node must be read first, unless a watch shows that it has not been replaced.
+// With handover=list a session has no secret, so the server would let it remove
+// another session's node. It must read a node before removing it, unless an
+// open watch shows that the node has not been replaced.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -162,8 +164,8 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	}
 }
 
-// If a node is replaced by one of the same name during a reconnect, the server
-// reports a write, which is no release.
+// If a node is replaced during a reconnect by another of the same name, the
+// server reports a write. That write is not a release.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -198,9 +200,9 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// Watches are set again in several requests after a reconnect, so a waiter may
-// hear of a release before the earlier removal of its own node. Until all are
-// set, no release is trusted.
+// After a reconnect, go-zookeeper sets the watches again in several requests. A
+// waiter may therefore learn of a release before it learns that its own node
+// was removed, so no release is trusted until all watches are set.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{own: new(ownNodes)}
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -298,9 +300,9 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// A client that may create nodes can forge a contender and release it. That
-// gains it nothing if it may delete nodes anyway; only then is a release
-// trusted.
+// A client that may create nodes can forge a contender's node and then release
+// it. If the client may delete nodes as well, it gains nothing by that, and
+// only then is a release trusted.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -364,8 +366,8 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "the ACL is read again, because the queue was made again")
 }
 
-// Another session's node is never taken for one of this session, whatever its
-// data.
+// The session must not take another session's node for its own, whatever that
+// node's data claims.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")

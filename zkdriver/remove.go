@@ -41,7 +41,7 @@ func (s *session) removeNode(queue string, p driver.Place) error {
 		switch {
 		case err == nil:
 			return s.removedOtherNode(queue, p.Token, p.Name, r)
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // the node has changed since: read it again
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // the node has changed since it was read: read it again
 		default:
 			return explain(err, "remove", path, "DELETE on the queue")
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node is guarded by its session's own login, and removing it takes DELETE on
-// the queue only.
+// Only a node's own session may write to it, but every user of the queue with
+// DELETE may remove it.
 func TestAUserOfTheQueueMayRemoveItsNodes(t *testing.T) {
 	for _, mode := range []string{"open", "creator", "digest"} {
 		h := newACLFixture(t, mode)

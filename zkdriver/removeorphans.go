@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// addOrphan schedules the removal of a node whose Create failed with err, if it
-// may exist.
+// addOrphan schedules the search for a node whose Create failed with err, if
+// the node may nonetheless exist.
 func (s *session) addOrphan(x orphan, err error) {
 	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		s.orphans.add(x, s.startRemovingOrphans)
@@ -75,8 +75,9 @@ func (s *session) removeOrphan(x orphan) error {
 	return nil
 }
 
-// removeIfOrphan removes the named node if it is the orphan. It reads the Stat
-// first, which names the owner, because other sessions' data may be large.
+// removeIfOrphan removes the named node if it is the orphan. It first reads
+// only the Stat, which tells the owner, because the data of other sessions'
+// nodes may be large.
 func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
 	r := s.own.beginRemoval(x.queue, name)
 	defer s.own.endRemoval(x.queue, r)
@@ -99,10 +100,10 @@ func ignorePermanent(err error) error {
 	return err
 }
 
-// newestFirst returns the names that may be an orphan's, highest sequence
-// first. These have the prefix and a sequence above after, that of an earlier
-// node of this session. Other sessions' sequences prove nothing, because a
-// client may choose any.
+// newestFirst returns the names that the orphan may have, highest sequence
+// first: those with its prefix and a sequence above after. The caller takes
+// after from a node of its own session, because other clients can create nodes
+// with any sequence.
 func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string

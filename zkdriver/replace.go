@@ -66,12 +66,12 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 
 func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
 	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
-	s.own.doubt(own, name) // until answered, the node may have either name
+	s.own.doubt(own, name) // the node may have either name until this is answered
 	_, err := s.conn.Multi(
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.seenAs(own, n.name, s.conn.Connection()) // the server refused the swap
+		s.own.seenAs(own, n.name, s.conn.Connection()) // the server has refused the transaction, so the node has its old name
 	}
 	return err
 }

@@ -28,8 +28,8 @@ import (
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
-// errNoSuccessor reports that a successor is gone, so the caller has to check
-// the queue's own node again.
+// errNoSuccessor reports that the queue's successor node is gone. The caller
+// must then check the queue's own node again.
 var errNoSuccessor = fmt.Errorf("zkdriver: %w: the queue was removed while it was used", driver.ErrUnavailable)
 
 // usedUp reports whether the queue has run out of sequence numbers. The
@@ -44,7 +44,7 @@ func hasContender(children []string) bool {
 }
 
 // follow checks whether the contenders have moved to the queue's successor, and
-// if so records that.
+// records it if so. children and stat are those of the queue's own node.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -56,8 +56,8 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	if err != nil {
 		return false, err
 	}
-	// The queue may have been recreated between the two answers. Its
-	// sequences would then be new, and the successor not in use.
+	// The queue may have been recreated between the two reads. Its sequences
+	// would then have started over, and its successor must not be used.
 	_, again, err := s.conn.Children(s.settings.queuePath(queue))
 	if errors.Is(err, zk.ErrNoNode) || err == nil && again.Czxid != stat.Czxid {
 		return false, nil
@@ -112,7 +112,7 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	_, isSuccessor := predecessorOf(queue)
 	names, stat, err := s.conn.Children(path)
 	switch {
-	case err == nil && stat.Czxid != epoch: // another client has removed the old queue
+	case err == nil && stat.Czxid != epoch: // another client has removed the queue meanwhile
 	case err == nil && len(names) > 0 && (hasContender(names) || isSuccessor || !s.usedUp(stat)):
 		err = zk.ErrNotEmpty
 	case err == nil && len(names) > 0:

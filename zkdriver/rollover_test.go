@@ -60,8 +60,8 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// Only clients with ADMIN see the digests in an ACL. Others cannot recreate the
-// queue with the same ACL.
+// To start over, the driver must recreate the queue's node with the same ACL.
+// Only a client with ADMIN can read the password digests in an ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
 	operator := b.server.Raw(t)
@@ -84,8 +84,8 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// Create erases data written to the queue's node later, unless the session may
-// not write to that node.
+// Create erases data written to the queue's node after the session first used
+// it, except if the session may not write to that node.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
@@ -101,7 +101,8 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// ZooKeeper cannot remove a queue's node while another queue is below it.
+// ZooKeeper cannot remove the queue's node as long as another queue is below
+// it.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -143,7 +144,7 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
-	for i := range limit - 1 { // the child below has taken one
+	for i := range limit - 1 { // one child was already created by the queue below
 		require.NoError(b.t, b.Delete(within(b.t), queue, b.mustCreate(queue, "h-W-", fmt.Sprint(i)), driver.Changed))
 	}
 }
@@ -185,8 +186,8 @@ func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
 	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
 }
 
-// The queue was recreated, so its successor is out of date and must not be
-// used.
+// If the queue was recreated, its sequences have started over, so its old
+// successor must not be used.
 func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	b := newFixture(t, "sequence_limit=4")
 	other := b.another("sequence_limit=4")
@@ -216,7 +217,8 @@ func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	}
 }
 
-// The Cversion of a Stat overflows after more than a billion nodes.
+// The Cversion, from which the driver computes the number of created nodes,
+// overflows after more than a billion nodes.
 func TestTheCountOfCreatedNodesIsReadFromTheStat(t *testing.T) {
 	s := &session{settings: &settings{sequenceLimit: maxSequence}}
 	for created, want := range map[int64]bool{

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has nodes of the user alice, and plain clients that try to attack
-// them.
+// aclFixture has nodes of the user alice, and unprivileged clients that try to
+// alter them.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -45,7 +45,8 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf returns a node's ACL and requires that it was never changed.
+// aclOf returns a node's ACL. It fails the test if the ACL was changed after
+// the node was created.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -54,8 +55,8 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 	return acl
 }
 
-// contenderACL requires that users of the queue may only read a contender, and
-// that its own session may do everything.
+// contenderACL requires that users of the queue may only read the contender's
+// node, and that its own session has all permissions.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -74,7 +75,8 @@ func (h *aclFixture) contenderACL(path string, login string, what string) {
 	}
 }
 
-// untouched requires that no attack has changed the queue or the contender.
+// untouched requires that the queue and the contender's node are unchanged
+// after the attacks.
 func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
@@ -116,8 +118,8 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
-			// If the queue's node has data, Create uses a different
-			// request: see createMode.
+			// In a queue whose node has data, Create sends a different request:
+			// see createMode.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
 			p, err = create(within(t), h.alice, "of/alice/plain", "web1-W-", []byte("y"))
@@ -160,8 +162,8 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 	}
 }
 
-// handmade tries every ZooKeeper request on a queue and a contender, and
-// returns the errors.
+// handmade sends every kind of ZooKeeper request for a queue and a contender's
+// node, and returns the error of each.
 func handmade(c *zk.Conn, queue, node string) map[string]error {
 	done := make(map[string]error)
 	keep := func(what string, err error) { done[what] = err }
@@ -229,8 +231,8 @@ type refusedCall struct {
 	needs string
 }
 
-// refusedCalls makes every call of a session on another user's queue, and
-// returns the errors.
+// refusedCalls calls every method of a session on another user's queue, and
+// returns the error of each.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -285,8 +287,8 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// ZooKeeper's ACLs have these limits. docs/use/guarantees.md says what
-// operators can do about them.
+// ACLs in ZooKeeper do not protect against the following.
+// docs/use/guarantees.md says what operators can do about it.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
 	c := h.plain("")
@@ -295,9 +297,9 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.True(t, there, "a client that knows the name of a node can ask whether the node exists")
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "the answer names the session that owns the node")
 
-	// A session's password can be computed from its id, so any client that
-	// can connect can end the session. It may take several attempts,
-	// because the owner reconnects at once.
+	// A session's password can be computed from its id, so every client that
+	// can connect can end the session. That may take several attempts, because
+	// the owner reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
 	})
@@ -323,8 +325,9 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 	}
 }
 
-// Any client can create nodes below the ancestors of a queue, and so can make
-// the queue before its users do, with an ACL that favors itself.
+// Any client can create nodes below the ancestors of a queue. It can therefore
+// create the queue before the queue's users do, with an ACL that gives it
+// access.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -362,8 +365,8 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// A queue may be replaced, or get another ACL, after a session has checked it.
-// The next Create must notice that by the reply.
+// A queue may be recreated, or its ACL changed, after a session has checked it.
+// The reply to the session's next Create must show that.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -419,8 +422,8 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A user can lock the parent of their own locks. Its node was created for
-// those, with an ACL that lets every client create nodes.
+// A queue's node may be the ancestor of other queues, whose ACL lets every
+// client create nodes below. Its user can nonetheless lock it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

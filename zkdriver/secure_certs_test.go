@@ -22,12 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forger issues certificates, including invalid ones.
+// forger issues certificates, valid and invalid ones.
 type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // PEM file with the forger's own certificate
+	file string // PEM file with the certificate of this certificate authority
 }
 
 func newForger(t testing.TB) *forger {
@@ -74,7 +74,8 @@ func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that records what clients send, after TLS decryption.
+// recorder is a listener that records the bytes that clients send, decrypted if
+// they use TLS.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -82,8 +83,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record starts a recorder that sends answer to each client on connecting, and
-// nothing else.
+// record starts a recorder that answers each new connection with the given
+// bytes and then says nothing.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

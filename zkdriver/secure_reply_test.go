@@ -23,16 +23,18 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hostileServerVariable passes the data source name to a child process, because
-// a panic in a go-zookeeper goroutine would end the test binary.
+// hostileServerVariable is the environment variable that passes the data source
+// name to a child process. The driver runs there, because a panic on one of
+// go-zookeeper's goroutines would end the test binary.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer does nothing unless run in a child process by the
-// tests below. It uses the driver for a while and ignores errors.
+// TestClientOfAHostileServer is the child process of the tests below: it uses
+// the driver for a while and ignores all errors. In the test binary itself it
+// does nothing.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
-		return // runs only in a child process
+		return // not a child process
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		use(dsn)
@@ -55,7 +57,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// End only the lease; ending the session in the store takes time.
+	// End only the lease, because ending the session in the store takes time.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
@@ -70,7 +72,8 @@ func use(dsn string) {
 	}
 }
 
-// survives requires that the driver does not crash in a child process.
+// survives uses the driver in a child process and requires that it does not
+// crash.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
@@ -78,8 +81,8 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// Ignore the exit status. The race detector sets it because of a data
-	// race in go-zookeeper that shows when a server keeps closing
+	// The exit status is ignored: the race detector sets it because of a data
+	// race in go-zookeeper, which shows when a server keeps closing
 	// connections.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
@@ -156,7 +159,7 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 			switch opcode {
 			case zktest.OpMulti:
 				return body
-			case zktest.OpGetData: // a valid answer, so that the driver proceeds to a Multi
+			case zktest.OpGetData: // answered correctly, so that the driver goes on to send a Multi
 				return append(number(0), make([]byte, 68)...)
 			}
 			return make([]byte, 100)
@@ -236,8 +239,8 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy that corrupts one byte in about every tenth chunk from the
-// server.
+// garbler starts a proxy that corrupts a byte in about one of ten chunks
+// received from the server.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -51,7 +51,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	config := certs.ClientConfig(t)
-	config.ServerName = "" // the certificate must name the host then
+	config.ServerName = "" // then the certificate must name the host
 	c, err := Driver{TLS: config}.OpenConnector("zk://" + server.SecureAddr())
 	require.NoError(t, err)
 	s, err := c.Connect(context.Background())
@@ -80,7 +80,7 @@ func TestDigestKeepsOthersOut(t *testing.T) {
 			_, err = s.List(within(t), queue)
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			// Different users may have queues below the same node.
+			// Different users may have queues below the same ancestor.
 			_, err = create(within(t), s, "of/alice/other"+mode, "h-W-", []byte("z"))
 			require.NoError(t, err)
 		}

@@ -95,15 +95,16 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		// This server answers no login; handover=list does without.
+		// This server does not answer logins. With handover=list, a session
+		// needs none.
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list")
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
 	}
 }
 
-// The error quotes the certificate before its signature is verified, so an
-// attacker may have written the text.
+// The error quotes the certificate before its signature is verified, so the
+// quoted text may come from an attacker.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
@@ -126,7 +127,7 @@ func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 }
 
 // prints requires that text is safe to show on a terminal: one line, without
-// control characters or changes of direction.
+// control characters or changes of the writing direction.
 func prints(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -171,7 +172,7 @@ func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // expect nothing but TLS handshakes and alerts
+			for heard != "" { // everything that the server heard must be TLS handshakes and alerts
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -204,7 +205,7 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=testenv client"}}, acl)
 
-	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate from the same CA
+	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another user's certificate, issued by the same CA
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
 		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 	}
@@ -220,12 +221,12 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
 	good := zktest.NewProxy(t, server.SecureAddr())
-	for range 6 { // in some rounds the forged server is dialed first
+	for range 6 { // repeat, so that the forged server is sometimes dialed first
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+good.Addr()+params)
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
-		good.DropConnections() // make the session dial again
+		good.DropConnections() // makes the session dial again
 		eventually(t, "another connection", func() bool { return s.conn.Connection() > 1 })
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())

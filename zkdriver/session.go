@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// session implements driver.Session with one zkconn.Conn. It starts no
-// goroutines of its own.
+// session implements driver.Session on top of a zkconn.Conn. Its background
+// work runs on goroutines of that Conn.
 type session struct {
 	settings *settings
 	secret   secret

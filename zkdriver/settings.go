@@ -40,12 +40,13 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// Package recipes abandons an attempt to connect after this time.
+	// Package recipes gives up an attempt to connect after this time, so a
+	// longer connect_timeout would have no effect.
 	maxConnectTimeout = 30 * time.Second
 
-	// maxSequence is where sequences start over. ZooKeeper's counter is an
-	// int32 that stops at its maximum, or wraps before 3.5. The distance
-	// leaves room for clients that have not noticed the limit yet.
+	// maxSequence is the default of sequence_limit. ZooKeeper's counter is an
+	// int32 that stops at its maximum (before 3.5 it wraps). The distance to
+	// that maximum leaves room for clients that have not noticed the limit yet.
 	maxSequence = 1<<31 - 1<<20
 )
 
@@ -54,7 +55,7 @@ type aclMode int
 
 const (
 	aclOpen    aclMode = iota // every client
-	aclCreator                // only the user that the server knows the session by
+	aclCreator                // only the user whom the server identifies with the session
 	aclDigest                 // only the user of the data source name
 )
 

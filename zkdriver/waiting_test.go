@@ -14,13 +14,13 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// waiter is a session whose nodes all wait. Its timeout is so long that it
-// sends no heartbeat during a test.
+// waiter is a session whose nodes all wait for another session's nodes. Its
+// timeout is so long that it sends no heartbeat during a test.
 type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // transactions and frames sent when pass last returned
+	multis, all int // numbers of transactions and of frames sent when pass last returned
 }
 
 type wait struct {
@@ -39,7 +39,8 @@ func newWaiter(t testing.TB) *waiter {
 	return w
 }
 
-// wait creates a node for the holder and one for the waiter behind it.
+// wait creates a node of the holder's session, and behind it one of the
+// waiter's.
 func (w *waiter) wait(queue string) wait {
 	w.t.Helper()
 	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
@@ -56,8 +57,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass advances the lease's clock by d and sends a Sync in place of a
-// heartbeat.
+// pass advances the clock of the waiter's lease by d, and sends a Sync as a
+// heartbeat would.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -65,8 +66,8 @@ func (w *waiter) pass(d time.Duration) {
 	w.multis, w.all = w.proxy.Frames(zktest.OpMulti), w.proxy.Requests()
 }
 
-// sent requires that since the last pass the session has sent exactly that many
-// empty transactions, and nothing else.
+// sent requires that, since the last pass, the session has sent exactly the
+// given number of empty transactions and no other request.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
@@ -155,8 +156,9 @@ func TestAProofThatIsLostIsSentAgain(t *testing.T) {
 	require.GreaterOrEqual(t, w.proxy.Frames(zktest.OpMulti)-w.multis, 2)
 }
 
-// A contender that has stopped its watch lists the queue before it acts as a
-// holder, so the list must not return before the proof is answered.
+// A contender that has stopped its watch may act as a holder after listing the
+// queue. So List must not return before the proof, an empty transaction, has
+// been answered.
 func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 	for name, released := range map[string]bool{"a watch without an event": false, "a watch that waits for the proof": true} {
 		t.Run(name, func(t *testing.T) {
@@ -198,8 +200,9 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 	w.sent(0)
 }
 
-// An event of one watch may make a contender a holder even if its node's other
-// watches are silent, so the proof must come before that event is reported.
+// An event of one watch may make its contender a holder, even if other watches
+// of the same node are still open. So the proof must be answered before the
+// event is reported.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -271,9 +274,9 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// After a long wait, a release is reported only after the driver's write, the
-// proof, has been answered. If the session ends before, the watch ends without
-// Released.
+// After a long wait, the driver sends a write (the proof) and reports a release
+// only once that was answered. If the session ends first, the watch ends
+// without Released.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")
@@ -287,8 +290,8 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
-	// The lease may end before the session has closed its watches, in which
-	// case confirmLater ends the watch itself.
+	// If the lease ends before the session has closed its watches, confirmLater
+	// ends the watch itself.
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)
@@ -313,21 +316,22 @@ func TestWaitersSendNoWritesAtRestExceptTheNextInLine(t *testing.T) {
 			if _, err := waitFor(within(t), s, "q", names[ahead]); err != nil {
 				return err
 			}
-			heartbeats(t, s.session, 2, func() int { return s.proxy.Frames(beat) }) // until it has looked ahead
+			heartbeats(t, s.session, 2, func() int { return s.proxy.Frames(beat) }) // until the session has looked ahead
 			before := s.proxy.Counts()
 			heartbeats(t, s.session, 5, func() int { return s.proxy.Frames(beat) })
 			after := s.proxy.Counts()
 			if s.Err() != nil {
 				return s.Err()
 			}
-			if after[zktest.OpConnect] != before[zktest.OpConnect] { // a new connection needs more requests
+			if after[zktest.OpConnect] != before[zktest.OpConnect] { // a new connection sends further requests
 				return fmt.Errorf("%w: the session has reconnected", driver.ErrSessionEnded)
 			}
 			require.Zero(t, after[zktest.OpPing])
 			delete(before, beat)
 			delete(after, beat)
 			if beat == zktest.OpMulti {
-				// After a slow answer, Syncs are sent between the writes.
+				// If an answer was slow, the session sends Syncs between its
+				// writes.
 				delete(before, zktest.OpSync)
 				delete(after, zktest.OpSync)
 			}

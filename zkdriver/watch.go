@@ -57,9 +57,9 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 	return driver.NewWatch(sub.c, func() { s.watches.unsubscribe(sub) })
 }
 
-// subscribeAll subscribes to the watches of all paths, and returns once the
+// subscribeAll subscribes to the watches of all paths and returns once the
 // server has set them. If own is true, the first path is that of the
-// subscriber's own node.
+// contender's own node.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm asks the server for a watch on behalf of all callers waiting for the
-// path, so it does not depend on any one caller's context.
+// arm asks the server for a watch. All callers waiting for the path share that
+// request, so arm takes no context.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.createdSoFar()
 	node, err := arm(path)

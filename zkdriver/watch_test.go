@@ -82,7 +82,7 @@ func TestEveryCallerThatSharesAWatchIsNotified(t *testing.T) {
 			all = append(all, b.mustWatch(within(t), "q", p.Name))
 		}
 		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetData)-before)
-		// More callers arrive while the node is being removed.
+		// These callers set watches while the node is being removed.
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -115,7 +115,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
 		var group sync.WaitGroup
-		for range 4 { // after a reconnect, these could reach the server before the watches are set again
+		for range 4 { // after a reconnect, these requests could overtake the setting of the watches
 			group.Go(func() { b.List(within(t), "q") })
 		}
 		require.NoError(t, other.Delete(within(t), "q", p, driver.Changed))

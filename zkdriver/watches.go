@@ -8,9 +8,10 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// watches holds the server's watches of a session, one per path, which all
-// callers waiting for that path share. go-zookeeper cannot remove a watch, so
-// one without callers stays until it fires, and serves the next caller.
+// watches holds the watches that the server has for a session. There is one per
+// path, shared by all callers that wait for the path. go-zookeeper cannot
+// remove a watch, so a watch without callers stays until it fires, and the next
+// caller reuses it.
 type watches struct {
 	conn *zkconn.Conn // set before the first call of subscribe
 	own  *ownNodes
@@ -20,21 +21,21 @@ type watches struct {
 	setInClient bool // whether go-zookeeper still had watches when close was called
 	paths       map[string]*watch
 	breaks      uint64         // number of broken connections
-	stale       map[string]int // number of watches that began on an earlier connection, by queue path
+	stale       map[string]int // number of watches set on an earlier connection, by queue path
 }
 
 // watch is the server's watch of one path. It is removed from watches.paths
 // when it ends.
 type watch struct {
-	breaks      uint64        // the value of watches.breaks when the watch was requested
+	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
 	err         error         // why the request failed; like node, set before armed is closed
 	node        watchedNode
 	over        bool // whether the watch has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
-	// Set when the server reports a write to the node. fresh is false if
-	// the report may be an artifact of a reconnect: see (*watches).written.
+	// Set when the server reports a write to the node. fresh is false if the
+	// report may be due to a reconnect: see (*watches).written.
 	written, fresh bool
 }
 
@@ -42,25 +43,25 @@ type watch struct {
 type watchedNode struct {
 	mine    bool // whether it belongs to this session
 	token   int64
-	trusted bool // whether only the owner can write to it, and only to release it: see trustsWrite
+	trusted bool // whether only the owner can write to it, and does so only to release it: see trustsWrite
 }
 
-// subscriber backs one driver.Watch and listens to one or more paths. All
-// fields but c are guarded by watches.mu.
+// subscriber is the receiving side of one driver.Watch, on one or more paths.
+// All fields but c are guarded by watches.mu.
 type subscriber struct {
 	c          chan driver.Cause
 	own        *watch           // the watch of the contender's own node; nil for a queue
-	ahead      bool             // whether it also listens to nodes ahead of its own: see notify
+	ahead      bool             // whether it also watches nodes ahead of its own: see notify
 	watches    []*watch         // watches that have not ended, including own
 	endOfWait  func(event bool) // see ownNodes.beginWait; nil unless the node only waits
-	confirming bool             // whether the event is held back until a write is answered: see confirmLater
+	confirming bool             // whether the event is held back until a write has been answered: see confirmLater
 	event      event
 	released   bool // whether Released was sent on c
-	over       bool // whether c is closed, or has no receiver any more
+	over       bool // whether c is closed or no longer has a receiver
 }
 
-// event is what a subscriber has learned: nothing yet, the release of a node
-// ahead, or a change that ends the driver.Watch.
+// event is the state of a subscriber: no event yet, a node ahead was released,
+// or a change that ends the driver.Watch.
 type event int
 
 const (
@@ -77,8 +78,8 @@ func (ws *watches) any() bool {
 	return ws.setInClient || len(ws.paths) > 0
 }
 
-// subscribe makes a subscriber listen to a path. If first is true, the watch is
-// new and the caller must arm it.
+// subscribe adds a subscriber to the watch of a path. If first is true, the
+// watch is new and the caller must request it from the server (arm).
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -107,8 +108,9 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// covers reports whether a watch would have reported the end of this session's
-// node. The node is identified by path and token.
+// covers reports whether the session watches the node with this path and token
+// on the current connection, so that it would know if the node had been
+// removed.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -124,9 +126,9 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start completes a subscription once the server has set all of its watches. If
-// the own node is gone, it ends the driver.Watch. Otherwise it records that the
-// node only waits, unless an event has already arrived.
+// start completes a subscription after the server has set all of its watches.
+// If the own node is gone, start ends the driver.Watch. Otherwise, unless an
+// event has already arrived, it records that the node only waits.
 func (ws *watches) start(s *subscriber, queue string, token int64, ahead []driver.Node) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -138,7 +140,7 @@ func (ws *watches) start(s *subscriber, queue string, token int64, ahead []drive
 	}
 }
 
-// unsubscribe forgets a subscriber. Its channel then stays open.
+// unsubscribe removes a subscriber and leaves its channel open.
 func (ws *watches) unsubscribe(s *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -147,8 +149,8 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.endWait(false)
 }
 
-// answered records the server's answer to a request for a watch, which is
-// forgotten after an error.
+// answered records the server's answer to the request for a watch. After an
+// error, the watch is dropped.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -242,7 +244,7 @@ func (ws *watches) drop(path string, w *watch) {
 	}
 }
 
-// end ends a watch and tells its subscribers why.
+// end removes a watch and notifies its subscribers of the cause.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
 	if ws.own.watchEnded(path, why) {
@@ -285,9 +287,9 @@ func (ws *watches) notify(s *subscriber, e event) {
 	s.deliver()
 }
 
-// confirmLater delivers an event that was held back, once the lease counts from
-// a recent write. If the session has ended, it ends the watch instead. It locks
-// ws.mu.
+// confirmLater waits until the lease counts from a recent write, and then
+// delivers the event that was held back. If the session has ended, it ends the
+// watch instead. It locks ws.mu.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
@@ -327,7 +329,8 @@ func (s *subscriber) deliver() {
 	}
 }
 
-// keepOnly unsubscribes from all watches but the given one, which may be nil.
+// keepOnly unsubscribes s from all watches except the given one, which may be
+// nil.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watches {
 		if w != only {
