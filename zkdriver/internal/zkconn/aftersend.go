@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// sendHooks holds functions to call when certain transactions have been written
-// to the connection.
+// sendHooks holds the callbacks of Conn.AfterSend.
 type sendHooks struct {
 	mu    sync.Mutex
 	hooks []*sendHook
 }
 
-// sendHook is called once, when the transaction containing these bytes has been
-// written.
+// sendHook is a function to call once, when a transaction that contains the
+// given bytes has been written to the connection.
 type sendHook struct {
 	contents []byte
 	run      func()

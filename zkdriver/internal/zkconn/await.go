@@ -10,8 +10,8 @@ import (
 // returns false without running job.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
-// Work is like Go, but if the Conn has shut down it runs job on the calling
-// goroutine, where every request of job fails.
+// Work is like Go, but if the Conn has shut down, Work runs job on the calling
+// goroutine, where all requests of the job fail.
 func (c *Conn) Work(job func()) {
 	if !c.workers.run(job) {
 		job()
@@ -45,13 +45,14 @@ const (
 )
 
 // Await runs job on its own goroutine and returns the result, or an error as
-// soon as ctx or the session ends. go-zookeeper takes no context, so the job
-// itself cannot be interrupted. If Await returns first, late receives the job's
+// soon as ctx or the session ends. Since go-zookeeper takes no context, the job
+// itself continues. If Await returns before the job, late receives the job's
 // result, unless late is nil.
 //
-// While the session has no connection, Await does not start job, because
-// go-zookeeper would send the request later even if the caller has given up. A
-// job whose ctx can never end runs on the calling goroutine.
+// If the session has no connection, Await waits for one before it starts job,
+// because go-zookeeper would queue the request and send it even after the
+// caller has given up. A job whose ctx can never end runs on the calling
+// goroutine.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.AwaitConnection(ctx); err != nil {
@@ -91,8 +92,8 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	return unlessEnded(c, v, err)
 }
 
-// unlessEnded returns the given result, or the session's error if the session
-// has ended meanwhile.
+// unlessEnded returns v and err, or the session's error if the session has
+// ended.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T

@@ -35,14 +35,14 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown closes go-zookeeper and the connection for good. If called because
-// of Close, it first ends the session in the store, if the connection still
-// works.
+// shutDown closes go-zookeeper and its connection for good. If the Conn was
+// ended by Close, shutDown first ends the session in the store, provided that
+// the connection still works.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// Without a call of Close, lock holders may not have noticed
-		// the end yet. The store must keep their nodes for as long as
-		// it can.
+		// The session ended without a call of Close, so lock holders may not
+		// have noticed the end yet. The store must keep their nodes for as long
+		// as it can.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -52,7 +52,7 @@ func (c *Conn) shutDown() {
 		c.client.Close()
 		c.dialer.close() // otherwise a handshake in flight could bring the session back
 		for range c.events {
-		} // closed when go-zookeeper's last goroutine ends
+		} // closed when the last goroutine of go-zookeeper exits
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
@@ -68,15 +68,15 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// endInStore ends the session in the store, unless that is already known to
-// have happened. It uses a new connection, because go-zookeeper is closed.
+// endInStore ends the session in the store, unless it is already known to have
+// ended there. It uses a new connection, because go-zookeeper is closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt first reconnects, which extends the session by another
-	// timeout. If attempts always ran out of time after that, the session
-	// would never end, so they get longer.
+	// An attempt first reconnects, which makes the server keep the session for
+	// another timeout. If every attempt then timed out, the session would never
+	// end, so later attempts get more time.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {
@@ -87,9 +87,9 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial does not return. If a server hangs in the
-// handshake, go-zookeeper takes a second to stop; abandon then returns earlier
-// and the shutdown continues in the background.
+// abandon shuts down a Conn that Dial will not return. If a server hangs in the
+// handshake, go-zookeeper takes a second to stop. abandon does not wait that
+// long: the shutdown continues in the background.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)

@@ -22,16 +22,16 @@ type Config struct {
 	Logins func() [][]byte
 
 	// Duty returns what the session's nodes currently require of its
-	// heartbeats. While it returns Holding, only answered writes renew the
-	// lease; otherwise Syncs are enough. It is called often, from any
-	// goroutine, and must not block or call the Conn.
+	// heartbeats. While it returns Holding, only an answered write renews the
+	// lease; otherwise an answered Sync is enough. Duty is called often and
+	// from any goroutine. It must not block or call the Conn.
 	Duty func() Duty
 
-	// LookAhead finds out which waiting nodes are next in line, and updates
-	// what Duty returns. It is called while Duty returns Unsure, once the
-	// latest write is a quarter of the session timeout old, and again after
-	// an error, a quarter of the timeout later. It may block. Calls do not
-	// overlap.
+	// LookAhead determines which waiting nodes are next in line, which may
+	// change the result of Duty. It is called while Duty returns Unsure, as
+	// soon as the latest write is older than a quarter of the session timeout.
+	// After an error it is called again a quarter of the timeout later. It may
+	// block. Calls do not overlap.
 	LookAhead func() error
 
 	Events Events
@@ -58,17 +58,17 @@ type Events interface {
 	// and Disconnected are serialized, in the order of events.
 	Changed(path string, change Change)
 
-	// Disconnected reports a broken connection. It is called before any
-	// Changed of the next connection.
+	// Disconnected reports that the connection has broken. It is called before
+	// any call of Changed for events of the next connection.
 	Disconnected()
 
 	// Ended reports that the session has ended and that no watch will fire
 	// any more. It may be called several times.
 	Ended()
 
-	// Watching reports whether the server may hold watches of the session.
-	// If so, requests are delayed after a reconnect until the watches are
-	// set again.
+	// Watching reports whether the server may hold watches of the session. If
+	// so, requests sent after a reconnect are delayed until go-zookeeper has
+	// set the watches again.
 	Watching() bool
 }
 
@@ -87,11 +87,11 @@ type Duty int
 
 const (
 	Idle    Duty = iota // the session has no node
-	Waiting             // all nodes wait for nodes ahead of them, and none is next in line
-	Unsure              // like Waiting, but some node may be next in line: see Config.LookAhead
-	Next                // all nodes wait, and one is next in line: the node that it waits for is the first of its queue
+	Waiting             // all nodes wait for nodes ahead, and none of them is next in line
+	Unsure              // all nodes wait, and some may be next in line: see Config.LookAhead
+	Next                // all nodes wait, and one is next in line: it waits for the first node of its queue
 	Holding             // a node may hold a lock
 )
 
-// onlyWaits reports whether the session has nodes and all of them are waiters'.
+// onlyWaits reports whether the session has nodes and all of them are waiting.
 func (d Duty) onlyWaits() bool { return d == Waiting || d == Unsure || d == Next }

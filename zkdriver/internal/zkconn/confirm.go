@@ -19,20 +19,21 @@ func (c *Conn) Hold() error {
 	return err
 }
 
-// Confirmed reports whether a waiting contender may be told that its wait is
-// over. The contender may then act as a holder, so a recent write must first
-// have proved that the store still keeps the session: see keepalive. Confirmed
-// also returns true if no write is needed, for example because the lease has
-// ended. It does no I/O and does not block.
+// Confirmed reports whether the lease counts from a write recent enough that a
+// waiting contender may be told that its wait is over. The contender may then
+// act as a holder, so a recent write must have proved that the store keeps the
+// session: see keepalive. Confirmed also returns true if no such proof is
+// needed, for example because the lease has ended. It does no I/O and does not
+// block.
 func (c *Conn) Confirmed() bool { return c.keepalive.confirmed() }
 
-// Confirm makes Confirmed true, sending a write if the latest one is too old.
-// Concurrent calls share that write. The caller must hold no mutex that
-// Config.Duty needs.
+// Confirm ensures that Confirmed returns true. If the latest write is too old,
+// it sends another, which concurrent calls share. The caller must hold no mutex
+// that Config.Duty needs.
 func (c *Conn) Confirm() error { return c.keepalive.confirm(c.write) }
 
-// DutyChanged must be called when a new result of Config.Duty may require a
-// heartbeat or a LookAhead sooner. It does not block. It must not be called
+// DutyChanged must be called after Config.Duty has changed so that a heartbeat
+// or a LookAhead may be due sooner. It does not block. It must not be called
 // after the Conn has shut down.
 func (c *Conn) DutyChanged() { c.keepalive.dutyChanged(c.heartbeat) }
 

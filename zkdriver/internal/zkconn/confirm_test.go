@@ -31,7 +31,7 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}{{waits, .25}, {waitsStated, .38}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
-			time.Sleep(trip / 3) // avoid the exact time of a heartbeat
+			time.Sleep(trip / 3) // so as not to coincide with a heartbeat
 			require.NoError(w.t, w.enter())
 			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
 			shortest = min(shortest, w.leaseLeft())
@@ -41,17 +41,17 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// After a recent write, a grant needs no further one. Even if an outage begins
-// right after the grant, about a quarter of the timeout is left of the lease.
+// If the latest write is recent, a grant sends no further write. Even if an
+// outage begins right after the grant, about a quarter of the timeout is left
+// of the lease.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
 		for i := range 38 {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // avoid the exact time of a heartbeat
-					// The answer to a Sync may delay the
-					// next heartbeat.
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // so as not to coincide with a heartbeat
+					// The answer to a Sync may postpone the next heartbeat.
 					synced := make(chan struct{})
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
@@ -69,8 +69,8 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	}
 }
 
-// Syncs may have been answered by a deposed leader. So a grant sets the lease
-// back to the latest write.
+// Recent Syncs may have been answered by a deposed leader, so a grant makes the
+// lease count from the latest write again.
 func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {
@@ -92,9 +92,9 @@ func TestGrantSoonAfterAWriteCountsFromThatWrite(t *testing.T) {
 	}
 }
 
-// A deposed leader still answers reads and Syncs, so a waiter may hear of a
-// release from it. It must not act as a holder before a write is answered,
-// which only a real leader can do.
+// A deposed leader still answers reads and Syncs, so a waiter may learn of a
+// release from it. The waiter must not act as a holder before a write has been
+// answered, which a deposed leader cannot do.
 func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {

@@ -22,12 +22,12 @@ type Conn struct {
 	dialer    *dialer
 	client    *zk.Conn
 	events    <-chan zk.Event
-	lease     *driver.Lease // like keepalive, set when the session begins
+	lease     *driver.Lease // like keepalive, set when the session has begun
 	keepalive *keepalive
 	workers   workers
 
-	containers    *semaphore.Weighted // bounds the containers being made: see CreateContainer
-	hasSession    chan struct{}       // closed when go-zookeeper has the session
+	containers    *semaphore.Weighted // limits the concurrent calls of CreateContainer
+	hasSession    chan struct{}       // closed when go-zookeeper has a session
 	hasSessionOne sync.Once
 
 	finished    chan struct{}      // closed when the Conn has shut down
@@ -54,13 +54,13 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 // Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
-// Outage returns how long a holder that is cut off keeps its locks at least,
-// and the longest outage that they always survive, if round trips take as long
-// as lately.
+// Outage returns two durations, assuming that round trips take as long as they
+// did lately: how long a holder keeps its locks at least after it was cut off,
+// and the longest outage that its locks always survive.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
-// failed records a failed attempt to connect. If the lease runs out, its error
-// text will include err.
+// failed records the error of an attempt to connect. If the lease runs out, its
+// error will include that error.
 func (c *Conn) failed(err error) {
 	if c.lease != nil {
 		c.lease.Failed(err)

@@ -59,10 +59,10 @@ func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error)
 	return nil, first
 }
 
-// lookUp returns a host's addresses in dialling order: new ones first,
-// shuffled, and the most recently dialled one last. It resolves the name each
-// time, because addresses change, and falls back to the earlier addresses if
-// that fails or takes too long.
+// lookUp returns a host's addresses in the order in which to dial them: new
+// addresses first, shuffled, and the most recently dialled one last. It
+// resolves the name each time, because addresses change. If that fails or takes
+// too long, lookUp falls back to the known addresses.
 func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	d.mu.Unlock()
 	if deadline, limited := ctx.Deadline(); limited && len(known) > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2) // the rest is for the dial
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2) // leave the other half for the dial
 		defer cancel()
 	}
 	found, err := d.config.resolve(ctx, name)

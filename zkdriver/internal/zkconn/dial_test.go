@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The operating system resends a dropped packet only after 1 s, 3 s and 7 s. A
-// second dial must connect sooner.
+// The operating system resends a dropped packet only after 1 s, 3 s and 7 s.
+// Once the host is back, dialAgain must connect sooner, by another dial.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)
@@ -52,8 +52,8 @@ func TestDialsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// One of the name's addresses has a server. The others accept connections and
-// drop them.
+// The name has several addresses. Only one has a server; the listeners at the
+// others close each connection at once.
 func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	_, port, err := net.SplitHostPort(zktest.Shared(t).Addr())
 	require.NoError(t, err)

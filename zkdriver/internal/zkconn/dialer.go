@@ -14,19 +14,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session, and ensures that they all belong
-// to it. It implements go-zookeeper's HostProvider and Dialer.
+// dialer makes the connections of one session, and refuses a connection to any
+// other session. It implements zk.HostProvider and zk.Dialer of go-zookeeper.
 type dialer struct {
 	config Config
 	tls    *tls.Config
 	hosts  []string // the hosts of config, in random order
 
-	// Set before first use. Called on go-zookeeper's goroutines, so they
-	// must not block.
+	// Callbacks, set before first use. They run on go-zookeeper's goroutines
+	// and must not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // when the session has begun
 	onResume func(asked driver.Instant) error                 // when the session has reconnected
 	onFail   func(error)                                      // when an attempt to connect has failed
-	onEnd    func(error)                                      // with the reason, when the session has ended
+	onEnd    func(error)                                      // when the session has ended, with the reason
 
 	sendHooks       sendHooks
 	maxRequestPause time.Duration
@@ -34,17 +34,17 @@ type dialer struct {
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // number of finished handshakes
-	round         atomic.Int64  // number of attempts that reach every address of every host
+	round         atomic.Int64  // number of attempts that it takes to try every address of every host once
 	zxid          atomic.Int64  // zxid of the last reply
 
 	mu       sync.Mutex
 	closed   bool
 	next     int                 // index in hosts
-	known    map[string][]string // addresses of each host, in the order in which to dial them: see lookUp
-	attempts int                 // number of attempts to connect since the last answer
+	known    map[string][]string // addresses of each host in dialling order: see lookUp
+	attempts int                 // number of attempts to connect since a server last answered
 	conn     *frameConn
-	attached bool          // whether conn has finished its handshake and has not been given up
-	ready    chan struct{} // closed while attached is set
+	attached bool          // whether conn has completed its handshake and was not given up
+	ready    chan struct{} // closed while attached is true
 	server   string        // address of the last server that accepted the session
 	session  int64
 	password []byte
@@ -66,16 +66,16 @@ func newDialer(config Config, tls *tls.Config) *dialer {
 
 func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
 
-// Init, Len, Next and Connected implement zk.HostProvider. Next returns host
-// names, so that each attempt resolves them again.
+// Init, Len, Next and Connected implement zk.HostProvider. Next returns a host
+// name rather than an address, so that each attempt resolves the name again.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
 func (d *dialer) Connected()          {}
 
-// Next returns the next host. If retryStart is true, go-zookeeper pauses for a
+// Next returns the next host. If retryStart is true, go-zookeeper sleeps for a
 // second and then checks whether it was closed. That is needed only after
-// close, because dial itself pauses between attempts.
+// close; otherwise dial pauses between attempts.
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +120,8 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pauseBeforeDial spares servers that are down, or that drop connections. Only
-// the first attempt for each address is made at once.
+// pauseBeforeDial waits between attempts, to spare servers that are down or
+// drop connections. It does not wait before the first attempt at each address.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
 	attempt = d.attempts
@@ -146,10 +146,10 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff returns how long to wait before an attempt. It is zero for the first
-// attempt at each address, and then doubles up to a tenth of the session
-// timeout, with jitter. Once a session exists, its lease is running out, so the
-// limit is a fortieth.
+// backOff returns how long to wait before an attempt. The first attempt at each
+// address is immediate. After that, the pause doubles up to a tenth of the
+// session timeout, with jitter. While a session exists, the limit is a fortieth
+// of the timeout instead, because its lease is running out.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - int(d.round.Load())
 	if n < 0 {
@@ -163,10 +163,10 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns how long an attempt may take, handshake included. It
+// attemptTimeout returns the timeout of an attempt, including the handshake. It
 // starts short, so that the session can try another server before its lease
-// ends. It grows with each round through the servers, so that a slow store is
-// reached eventually.
+// ends, and doubles each time all addresses have been tried, so that a slow
+// store is reached eventually.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
@@ -207,8 +207,8 @@ func (d *dialer) logins() [][]byte {
 	return d.config.Logins()
 }
 
-// recordFailure implements connOwner. c is nil if there was no connection. It
-// is not called after a successful handshake.
+// recordFailure implements connOwner. c is nil if no connection was made.
+// recordFailure is not called after a successful handshake.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -241,8 +241,8 @@ func permanentDialError(err error) bool {
 	return certificateRefused(err)
 }
 
-// checkReply implements connOwner. It ends the session here if the server says
-// that it has expired, or answers for a different session.
+// checkReply implements connOwner. If the server says that the session has
+// expired, or answers for another session, checkReply ends this session.
 func (d *dialer) checkReply(r connectReply) error {
 	d.mu.Lock()
 	session, timeout, closed := d.session, d.timeout, d.closed
@@ -267,8 +267,9 @@ func (d *dialer) checkReply(r connectReply) error {
 	return err
 }
 
-// attach implements connOwner. It begins or resumes the session, which the
-// leader has accepted too, because a server asks its leader first.
+// attach implements connOwner: it begins or resumes the session. The reply also
+// proves that the leader has accepted the session, because a server asks its
+// leader first.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -334,8 +335,8 @@ func (d *dialer) afterSend(frame []byte) func() {
 
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 
-// resetBackOff makes the next reconnect start without a pause, because an
-// answer has shown that the connection works.
+// resetBackOff makes the next reconnect start without a pause, after an answer
+// has shown that the connection works.
 func (d *dialer) resetBackOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,9 +22,9 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// After a reconnect, the session asks for changes since the last zxid that it
-// has seen. If another request had set a watch before that, an older change
-// could end the watch.
+// go-zookeeper sets the watches again by asking for changes since the last zxid
+// that the session has seen. A request that overtook this could set a watch
+// that an older change then ends.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())
@@ -34,7 +34,7 @@ func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	path := server.Chroot(t)
 	c := mustDial(t, config)
 	c.dialer.mu.Lock()
-	c.dialer.maxRequestPause = bound // more than setting the watches takes on a slow machine
+	c.dialer.maxRequestPause = bound // long enough for the watches to be set even on a slow machine
 	c.dialer.mu.Unlock()
 	_, _, err := c.WatchData(path)
 	require.NoError(t, err)

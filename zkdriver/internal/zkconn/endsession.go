@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// endSession ends the session in the store over a new connection, because
-// go-zookeeper is closed or its connection does not answer. The error says why
-// no server has confirmed the end.
+// endSession ends the session in the store over a new connection. It is used
+// when go-zookeeper is closed or its connection does not answer. The error says
+// why no server has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.C
 	deadline, _ := ctx.Deadline()
 	c := newFrameConn(raw, d, deadline)
 	defer c.Close()
-	c.Write(d.reattachRequest()) // the first Write sets the connection's deadline
+	c.Write(d.reattachRequest()) // sets the connection's deadline; if it fails, so does the read below
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err

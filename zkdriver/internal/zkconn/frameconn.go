@@ -17,9 +17,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRequestPause bounds how long requests are delayed after a reconnect until
-// the watches are set again. The limit is rarely reached, because go-zookeeper
-// sets them at once.
+// maxRequestPause limits how long requests are delayed after a reconnect until
+// the watches are set again. go-zookeeper sets them at once, so the limit is
+// rarely reached.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server, between go-zookeeper and the
@@ -52,7 +52,7 @@ type frameConn struct {
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // whether the connect request has been sent
-	since          int64          // the last zxid of the session before this connection; 0 on the first one
+	since          int64          // last zxid that the session had seen before this connection; 0 on its first one
 
 	// The fields below are used only by the reading goroutine.
 	in            *bufio.Reader
@@ -60,9 +60,9 @@ type frameConn struct {
 	unread        []byte // the part of the current frame that go-zookeeper has yet to read
 	frame         []byte // the buffer of the current frame, reused for the next one
 
-	// writes counts writes to the connection. The reading goroutine loads
-	// it only for synchronization, so that it sees everything the writing
-	// goroutine did before.
+	// writes counts writes to the connection. The reading goroutine loads it
+	// only for synchronization: the load makes everything visible that the
+	// writing goroutine did before.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
@@ -75,7 +75,7 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session to which a connection belongs, implemented by
+// connOwner is the session that a connection belongs to. It is implemented by
 // dialer.
 type connOwner interface {
 	logins() [][]byte
@@ -97,8 +97,8 @@ type connOwner interface {
 	// session.
 	lastZxid() *atomic.Int64
 
-	// afterSend returns the function to call once a transaction has been
-	// written, or nil.
+	// afterSend returns the function to call when the given transaction has
+	// been written, or nil if there is none.
 	afterSend(frame []byte) func()
 
 	// closeConfirmed reports that the server has answered the close
@@ -123,8 +123,8 @@ func (c *frameConn) SetDeadline(time.Time) error      { return nil }
 func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection without sending TLS's closing alert, which may
-// block for seconds.
+// Close closes the connection. It skips TLS's close_notify alert, whose sending
+// may block for seconds.
 func (c *frameConn) Close() error {
 	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -149,7 +149,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opPing {
-		return length, nil // drop the ping: the Conn sends heartbeats, and go-zookeeper needs no answer
+		return length, nil // drop the ping: the Conn sends its own heartbeats, and go-zookeeper does not need the answer
 	}
 	switch opcode {
 	case opClose:
@@ -198,7 +198,7 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 }
 
 // replyTo returns the opcode of the request that a reply answers. If ok is
-// false, no request matches, and go-zookeeper skips the reply.
+// false, there is no such request, and go-zookeeper ignores the reply.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -214,8 +214,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, but no
-// longer than the given time.
+// pauseRequests delays requests until the watches have been set again, but at
+// most for the given time.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,9 +281,9 @@ func (c *frameConn) handshake() error {
 	if err := c.owner.checkReply(r); err != nil {
 		return err
 	}
-	// A reconnecting session has logged in before and its lease is running
-	// out, so do not wait for the answers to the login. go-zookeeper skips
-	// them.
+	// On a reconnect, do not wait for the answers to the login: these
+	// credentials were accepted before, and the lease is running out.
+	// go-zookeeper skips the answers.
 	if err := c.login(c.owner.sessionID() == 0); err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (c *frameConn) handshake() error {
 }
 
 // login sends the session's logins, which must precede all other requests. If
-// wait is true, it waits for the answers.
+// wait is true, it waits until the server has accepted them.
 func (c *frameConn) login(wait bool) error {
 	logins := c.owner.logins()
 	var b []byte
@@ -325,7 +325,8 @@ func (c *frameConn) login(wait bool) error {
 	return nil
 }
 
-// nextFrame reads the next reply or event and checks its shape.
+// nextFrame reads the next reply or event and returns an error if its shape is
+// wrong.
 func (c *frameConn) nextFrame() error {
 	head, err := c.in.Peek(8)
 	if err != nil {

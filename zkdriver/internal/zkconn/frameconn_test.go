@@ -17,11 +17,12 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a frameConn past its handshake, and the server's end of it.
+// newPair returns a frameConn that has completed its handshake, and the
+// server's end of the connection.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
-	// Without a deadline, a write that nobody reads would block forever.
+	// Without a deadline, a test would hang in a write that nobody reads.
 	here.SetDeadline(time.Now().Add(bound))
 	there.SetDeadline(time.Now().Add(bound))
 	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
@@ -33,7 +34,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	c, there := newPair(t)
 	c.pauseRequests(maxRequestPause)
-	c.timer.Stop() // make requests wait for the watches, even on a slow machine
+	c.timer.Stop() // so that requests wait for the watches even on a slow machine
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -69,13 +70,13 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Even on a new connection, the session tells the server its last zxid.
-// go-zookeeper never sees a zxid, because it would access it from several
-// goroutines without a lock.
+// Even on a new connection, the server must be told the last zxid that the
+// session has seen. The connection hides zxids from go-zookeeper, which would
+// access its own without a lock.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {
-		for _, zxid := range []uint64{7, 0} { // the reply of an error has none
+		for _, zxid := range []uint64{7, 0} { // an error reply has zxid 0
 			b := binary.BigEndian.AppendUint32(nil, 16)
 			b = binary.BigEndian.AppendUint32(b, 1)
 			b = binary.BigEndian.AppendUint64(b, zxid)
@@ -104,7 +105,7 @@ func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	defer here.Close()
 	again := newFrameConn(here, c.owner, time.Now().Add(bound))
 	expectZxid(again, next, make([]byte, 44), connectZxid)
-	c.owner.lastZxid().Store(8) // a request has overtaken the watches
+	c.owner.lastZxid().Store(8) // as if a request had been answered before the watches were set
 	expectZxid(again, next, setWatches, setWatchesZxid)
 }
 

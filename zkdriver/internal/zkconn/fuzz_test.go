@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed is a connection whose server sends fixed bytes.
+// feed is a connection to a server that sends the bytes of in and ignores what
+// it receives.
 type feed struct {
 	net.Conn
 	in     io.Reader
@@ -53,8 +54,9 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake answers a connect request with arbitrary bytes. The connection
-// must either attach to the session they name or fail and be closed.
+// FuzzHandshake answers a connect request with arbitrary bytes. The handshake
+// must either attach to the session that the bytes name, or fail and close the
+// connection.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -86,8 +88,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that replies pass unchanged and in order, up to the first
-// frame of an impossible length.
+// FuzzReplies checks that the connection passes replies on unchanged and in
+// order, up to the first frame of an impossible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -119,8 +121,8 @@ func FuzzReplies(f *testing.F) {
 }
 
 // frames returns the bytes before the first frame of an impossible length, and
-// whether a frame among them answers request xid. The last frame may be
-// truncated.
+// whether one of the frames in them answers the request xid. The last frame may
+// be truncated.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -136,8 +138,9 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that requests are sent whole and in order. Only watches
-// may overtake delayed requests, and pings are dropped.
+// FuzzRequests checks that requests are sent unchanged and in order, except
+// that pings are dropped and that the request that sets the watches may
+// overtake delayed requests.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

@@ -16,8 +16,8 @@ type connectReply struct {
 	password []byte
 }
 
-// parseConnectReply parses a connect reply, which must have connectReplySize
-// bytes after the header.
+// parseConnectReply parses a connect reply. The frame must have at least
+// connectReplySize bytes after the header.
 func parseConnectReply(frame []byte) (connectReply, error) {
 	body := frame[headerSize:]
 	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
@@ -49,7 +49,8 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame, with at least least bytes after the header.
+// readHandshake reads one frame of the handshake. It returns an error if fewer
+// than least bytes follow the frame's header.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

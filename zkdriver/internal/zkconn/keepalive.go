@@ -134,15 +134,15 @@ import (
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
-	wake   chan struct{}      // wakes run after a change of the schedule; capacity 1
+	wake   chan struct{}      // wakes run when the next heartbeat may be due at another time; capacity 1
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // whether the lease has counted from schedule.strong since a successful hold
+	countsFromStrong bool // whether hold has succeeded and the lease has counted from schedule.strong since
 	schedule         *schedule
 	number           uint64        // number of the current connection
 	looking          bool          // whether LookAhead is running
-	writing          chan struct{} // the latest heartbeat in flight that is a write; closed when it has ended; nil if none
+	writing          chan struct{} // closed when the latest heartbeat in flight that is a write has ended; nil if there is none
 }
 
 func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
@@ -161,8 +161,9 @@ func (k *keepalive) hostsAre(n int) {
 	k.schedule.hosts = n
 }
 
-// connected starts a new connection. Earlier requests no longer count as proof,
-// because another server may have answered them without its leader.
+// connected starts a new connection. Requests of earlier connections no longer
+// prove anything, because the server that answered them may have lost its
+// leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +197,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 var errNoWrite = errors.New("no write has been answered on this connection")
 
 // hold makes the lease count from schedule.strong, because the session now has
-// a node that may hold a lock. k.duty must already return Holding.
+// a node that may hold a lock. k.duty must already return Holding. It fails if
+// too little of the lease is left.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,10 +214,10 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// confirmed reports whether waiters may now be granted a lock. They may if the
-// lease counts from a recent answered write. If there is such a write,
-// confirmed makes the lease count from it; if not, confirm sends one. If no
-// node may hold a lock, or the lease has ended, the result is true.
+// confirmed reports whether waiters may now be granted a lock, and if so makes
+// the lease count from the latest answered write. It returns false if that
+// write is too old; the caller must then call confirm. It returns true if no
+// node may hold a lock or the lease has ended.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -230,9 +232,9 @@ func (k *keepalive) confirmedNow() bool {
 	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
 }
 
-// confirm makes the lease count from an answered write, so that waiters may be
-// granted a lock. If the latest write is too old, confirm waits for the one in
-// flight or calls write. Concurrent calls share one write.
+// confirm makes the lease count from a recent answered write, so that waiters
+// may be granted a lock. If the latest write is too old, confirm waits for one
+// in flight or else calls write. Concurrent calls share one write.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
@@ -256,11 +258,11 @@ func (k *keepalive) confirm(write func() error) error {
 	return err
 }
 
-// beginProof registers a write about to be sent, so that run does not send one
-// too. If needed is false, another write has confirmed the session meanwhile.
-// If heartbeat is not nil, a write is already in flight, and the caller should
-// wait for that channel to be closed: a second write would not be answered
-// sooner.
+// beginProof announces that confirm is about to send a write, so that run does
+// not send one as well. If needed is false, another write has been answered
+// meanwhile, and none is needed. If heartbeat is not nil, a write is already in
+// flight, and the caller should wait until that channel is closed, because a
+// second write would not be answered sooner.
 func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,8 +275,8 @@ func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed b
 	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil, true
 }
 
-// proveAndHold sends a write and then calls hold. It makes up to three attempts
-// while the lease lasts.
+// proveAndHold calls write and then hold. It makes up to three attempts while
+// the lease lasts.
 func (k *keepalive) proveAndHold(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil {
@@ -301,9 +303,9 @@ func (k *keepalive) wakeRun() {
 }
 
 // run sends heartbeats until the lease ends. It calls send for each heartbeat
-// and look when the session has to look ahead. Both must return at once and
-// call ended later, when the request was answered or has failed. If a
-// connection falls silent, run calls giveUp to close it.
+// and look when the session has to look ahead. Both must return at once, and
+// call ended when the request was answered or has failed. If a connection goes
+// silent, run calls giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(error)), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
@@ -333,7 +335,7 @@ type step struct {
 	giveUp     bool // close the connection
 	connection uint64
 	look       bool  // look ahead
-	reach      reach // how far the heartbeat has to reach; used only if ended is set
+	reach      reach // how far the heartbeat must travel; used only if ended is set
 	ended      func()
 	wait       time.Duration // until the next step
 }
@@ -342,7 +344,7 @@ func (k *keepalive) next() step {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.lease.Now()
-	next := step{connection: k.number, wait: k.schedule.timeout} // wakeRun may end this wait earlier
+	next := step{connection: k.number, wait: k.schedule.timeout} // an upper bound: wakeRun may end the wait earlier
 	d := k.duty()
 	if left, ok := k.schedule.giveUpIn(now, d); ok {
 		if left <= 0 {
@@ -369,8 +371,9 @@ func (k *keepalive) next() step {
 	return next
 }
 
-// beginHeartbeat registers a heartbeat about to be sent. The caller must call
-// ended when it was answered or has failed. The caller holds k.mu.
+// beginHeartbeat records a heartbeat that the caller is about to send. The
+// caller must call ended when the heartbeat was answered or has failed. The
+// caller holds k.mu.
 func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	id := k.schedule.noteSent(r, now)
 	if r != toQuorum {
@@ -381,8 +384,8 @@ func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
 }
 
-// dutyChanged makes run recheck when the next heartbeat is due. If a node that
-// is next in line needs a write now, dutyChanged sends it directly.
+// dutyChanged makes run recompute when the next heartbeat is due. If a node
+// that is next in line needs a write at once, dutyChanged sends it itself.
 func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	if ended := k.dueWrite(); ended != nil {
 		send(toQuorum, ended)
@@ -390,8 +393,8 @@ func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
 	k.wakeRun()
 }
 
-// dueWrite begins a heartbeat if a write is due because a node is next in line.
-// Otherwise it returns nil.
+// dueWrite begins a heartbeat if a node is next in line and therefore needs a
+// write now. Otherwise it returns nil.
 func (k *keepalive) dueWrite() (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -402,7 +405,7 @@ func (k *keepalive) dueWrite() (ended func()) {
 	return nil
 }
 
-// writeEnded wakes those waiting for a write in flight.
+// writeEnded wakes the goroutines that wait for the write in flight.
 func (k *keepalive) writeEnded(writing chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

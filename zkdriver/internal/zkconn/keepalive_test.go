@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// leaseFixture is a keepalive whose lease has a clock moved by the test.
+// leaseFixture is a keepalive whose lease has a clock that the test advances.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -40,8 +40,8 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	// The answer to this Sync proves that the leader knows of the read
-	// above, which was answered a quarter of the timeout earlier.
+	// The answer to this Sync proves that the leader has learned of the read
+	// above, which was answered a quarter of the timeout before.
 	r.answer(toLeader)
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
@@ -107,8 +107,8 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		// This Sync proves that the leader knows of the read above,
-		// which was sent after the request p.
+		// The answer to this Sync proves that the leader has learned of the
+		// read above, which was sent after the request p.
 		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
@@ -132,8 +132,8 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	}
 }
 
-// Syncs are proof enough for a session without nodes. Once it has created one,
-// the lease counts from the latest write.
+// A session without nodes renews its lease by Syncs. Once it has created a
+// node, the lease counts from the latest write, which is older.
 func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
@@ -145,7 +145,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
 	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
-	for range 4 { // the write answered below was sent before these Syncs
+	for range 4 { // these Syncs are sent after the write that is answered below
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}
@@ -158,8 +158,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// Answers on an earlier connection prove nothing, so the session needs another
-// write.
+// Answers on an earlier connection prove nothing, so after a reconnect the
+// session needs another write before it can hold a lock.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()
@@ -170,8 +170,8 @@ func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	require.NoError(t, r.hold())
 }
 
-// A heartbeat may be answered just before a grant begins a write of its own,
-// which is then not needed.
+// If a heartbeat is answered just before a grant would send a write of its own,
+// that write is not needed.
 func TestAHeartbeatThatIsAnsweredInTimeSparesTheWriteOfAGrant(t *testing.T) {
 	r := newLeaseFixture(t)
 	r.duty = func() Duty { return Holding }

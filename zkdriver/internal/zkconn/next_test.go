@@ -15,14 +15,15 @@ func (w *world) counted() (writes, looks int) {
 	return writes, looks
 }
 
-// turn changes the session's duty and wakes it, as package zkdriver does.
+// turn changes the duty of the session's nodes and notifies the keepalive, as
+// package zkdriver does.
 func (w *world) turn(d Duty) {
 	w.does.Store(int32(d))
 	w.keepalive.dutyChanged(w.send)
 }
 
-// The heartbeats of a session that is next in line are frequent enough for any
-// grant.
+// The heartbeats of a session that is next in line must be frequent enough that
+// a grant never has to send a write.
 func TestGrantOfTheNextInLineNeedsNoFurtherWrite(t *testing.T) {
 	for _, c := range []worldConfig{nextWaits, nextStated} {
 		each(t, c, func(w *world) {
@@ -36,7 +37,7 @@ func TestGrantOfTheNextInLineNeedsNoFurtherWrite(t *testing.T) {
 
 func TestGrantWaitsForTheHeartbeatInFlight(t *testing.T) {
 	for _, c := range []worldConfig{nextWaits, nextStated, nextSlow} {
-		for i := range 20 { // until just after the answer to the heartbeat
+		for i := range 20 { // until just after the answer to a heartbeat
 			inBubble(t, c, func(w *world) {
 				time.Sleep(c.timeout)
 				for before, _ := w.counted(); ; time.Sleep(c.trip / 10) {
@@ -90,7 +91,7 @@ func TestSessionLooksAheadOnceItsLatestWriteIsOld(t *testing.T) {
 				writes, looks = w.counted()
 				require.Equal(w.t, 1, looks)
 				require.Equal(w.t, seen == Next, writes > 0)
-				w.turn(Unsure) // the node ahead has changed
+				w.turn(Unsure) // a node ahead has gone, so the session must look ahead
 				time.Sleep(c.timeout/4 + 3*trip)
 				_, looks = w.counted()
 				require.Equal(w.t, 2, looks, "%v %v", seen, c.stated)
@@ -115,7 +116,8 @@ func TestLookAheadThatFailsIsRepeatedAQuarterLater(t *testing.T) {
 	})
 }
 
-// Writes on an earlier connection do not count.
+// After a reconnect, a session that is next in line must send a write at once,
+// because writes on an earlier connection prove nothing.
 func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 	for _, c := range []worldConfig{nextWaits, nextStated} {
 		each(t, c, func(w *world) {
@@ -130,7 +132,7 @@ func TestReconnectedNextInLineWritesAtOnce(t *testing.T) {
 }
 
 // A heartbeat sent just before an outage may still lead to a grant. The lease
-// of that lock must end in time nonetheless.
+// must nonetheless end before the session does.
 func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{nextWaits, nextStated, nextMargin} {
@@ -145,7 +147,7 @@ func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 								granted.Store(w.enter() == nil && w.lease.Err() == nil)
 							})
 						}, false)
-						if granted.Load() { // otherwise the lease protects no lock
+						if granted.Load() { // otherwise there is no lock for the lease to protect
 							grants++
 							require.Less(w.t, tenths, 4)
 							require.GreaterOrEqual(w.t, spare, c.margin)
@@ -158,8 +160,9 @@ func TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives(t *testing.T) {
 	}
 }
 
-// An extra proof between two heartbeats proves less than the next heartbeat
-// would, so it must not delay that by a full interval.
+// A grant may send a proof between two heartbeats. That proof proves less than
+// the next heartbeat would, so it must not postpone that heartbeat by a full
+// interval.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated, nextWaits, nextStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {

@@ -14,9 +14,10 @@ import (
 
 // Dial begins a session and waits for the server to confirm it, at most for
 // Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
-// other error matches driver.ErrUnavailable if another attempt may succeed. On
-// error, Dial closes the session that it may have begun. If the server does not
-// answer that request, it may keep the session until its timeout.
+// other error matches driver.ErrUnavailable if another attempt may succeed.
+// After an error, Dial closes the session that it may have begun; if the server
+// does not answer that request, the server may keep the session until its
+// timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -137,8 +138,8 @@ func (c *Conn) sessionEvent(state zk.State) {
 	}
 }
 
-// supervise sends heartbeats until the session ends, and then shuts the Conn
-// down even if Close is never called.
+// supervise sends heartbeats until the session ends. Then it shuts the Conn
+// down, even if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
 	c.keepalive.run(c.heartbeat, c.lookAhead, c.dialer.giveUp)

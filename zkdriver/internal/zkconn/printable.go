@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// maxPrinted exceeds the length of any name that the driver creates.
+// maxPrinted is the length in bytes above which Printable shortens a text.
+// Names that the driver creates are shorter.
 const maxPrinted = 1024
 
-// Printable returns s in a form that is safe in an error text: shortened, and
-// quoted if it has unprintable characters. Other clients can choose the names
-// of nodes.
+// Printable returns s in a form that is safe in an error text, because other
+// clients choose the names of their nodes. It shortens a long s, and quotes one
+// with unprintable characters.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
-		const end = 32 // bytes kept at the end, which include the sequence
+		const end = 32 // bytes kept at the end, which include a node's sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", s[:maxPrinted-end], s[len(s)-end:], len(s))
 	}
 	if q := strconv.Quote(s); len(q) != len(s)+2 {
@@ -23,8 +24,8 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError wraps an error whose text may contain foreign text, such as a
-// name from a server's certificate.
+// printableError wraps an error whose text may come from another party, such as
+// a name in a server's certificate.
 type printableError struct{ error }
 
 // Error escapes unprintable characters and shortens a long text.

@@ -11,7 +11,7 @@ const (
 	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
-	opGetChildren     = 12 // GetChildren2 in ZooKeeper, whose reply includes the Stat
+	opGetChildren     = 12 // GetChildren2 in ZooKeeper, whose reply includes a Stat
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
@@ -27,8 +27,9 @@ const (
 	codeAuth = -115 // refuses a login
 
 	headerSize = 4 // the length of a frame
-	// connectReplySize is the minimum length of a connect reply: version,
-	// timeout, session, and a password of 16 bytes with its length.
+	// connectReplySize is the minimum length of a connect reply. Its fields are
+	// the protocol version, the timeout, the session id, and a password of 16
+	// bytes preceded by its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
 	replyStart       = 16 // the fields xid, zxid and error of a reply
 	statSize         = 6*8 + 5*4

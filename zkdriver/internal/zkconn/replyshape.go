@@ -9,8 +9,8 @@ import (
 // its own goroutine, which ends the process, or allocate all memory. frameConn
 // therefore rejects such replies first.
 
-// checkShape returns an error if a reply is malformed for its opcode. The reply
-// comes without its length field.
+// checkShape returns an error if reply is not a well-formed reply to a request
+// with the given opcode. reply does not include the length field.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -36,8 +36,8 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape walks through a reply to check its structure. wrong stays set
-// after the first mismatch.
+// replyShape parses a reply to check its structure. Once wrong is set, it stays
+// set.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -114,8 +114,9 @@ func (r *replyShape) bytes() {
 	}
 }
 
-// each walks through a list of items. size is the minimum size of one, which
-// bounds the count that a reply may announce.
+// each parses a list by calling item for each element. size is the minimum size
+// of an element in bytes, which limits the number of elements that the reply
+// may announce.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.number())
 	if n < 0 || n > len(r.rest)/size {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ask sends a request. Every request must go through ask or track, so that its
-// answer can renew the lease, or end it if the session is over.
+// ask sends a request. Every request must go through ask or track, because its
+// answer may renew the lease, or end it if the session is over.
 func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
 
 func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
@@ -19,8 +19,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 		return err
 	}
 	err := request()
-	// A refusal is an answer, but some refusals come from a server that has
-	// not asked its leader. It proves no more than a read.
+	// An error from the server is an answer too. But some errors come from a
+	// server that has not asked its leader, so they prove no more than a read.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -45,21 +45,22 @@ func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// write sends a transaction without effect, to prove that the session exists.
+// write sends a transaction that changes nothing, to prove that the store still
+// keeps the session.
 func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
 
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
-		// The refusal comes from the leader and passes the quorum like
-		// a transaction, so it proves as much.
+		// This error comes from the leader and passes the quorum like a
+		// transaction, so it proves as much.
 		return nil
 	}
 	return err
 }
 
-// heartbeat sends a Sync or a write in the background. It calls ended when that
-// was answered or has failed.
+// heartbeat sends a Sync or a write in the background. It calls ended when the
+// request was answered or has failed.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -134,9 +135,11 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 
 const maxContainers = 256
 
-// CreateContainer makes a container. At most maxContainers are made at a time.
-// If the zk.Conn is closed meanwhile, go-zookeeper's CreateContainer has a data
-// race on the answer, so shutDown waits a little for the calls in flight.
+// CreateContainer makes a container. At most maxContainers calls are in flight
+// at a time.
+//
+// go-zookeeper's CreateContainer has a data race if the zk.Conn is closed
+// before the answer arrives, so shutDown waits a little for calls in flight.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	ctx, cancel := c.lease.Context()
 	defer cancel()
@@ -150,7 +153,8 @@ func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	})
 }
 
-// awaitContainers waits for containers being made, at most 200 ms.
+// awaitContainers waits up to 200 ms for the calls of CreateContainer in
+// flight.
 func (c *Conn) awaitContainers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

@@ -13,7 +13,7 @@ type schedule struct {
 	timeout time.Duration // granted by the server: T
 	term    time.Duration // the lease ends this long after the instant that it counts from: T - M
 	gap     time.Duration // a proof proves touches answered at least this long before it was sent: g
-	hosts   int           // number of servers that the session may connect to: hosts times addresses of a name
+	hosts   int           // number of addresses that the session may connect to, over all hosts
 
 	// The lease counts from strong while a node of the session may hold a
 	// lock, and otherwise from the later of the two. Both survive a
@@ -22,9 +22,9 @@ type schedule struct {
 
 	roundTrip time.Duration // estimated time from a request to its answer
 
-	// The fields below describe the current connection, except heartbeats.
+	// All fields below except heartbeats describe the current connection.
 	attached   bool
-	touches    [64]touch // a ring; newest is the index of the latest touch
+	touches    [64]touch // a ring buffer; newest is the index of the latest touch
 	newest     int
 	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
@@ -56,7 +56,7 @@ const (
 	toQuorum              // a write: the leader answers after a quorum has stored it
 )
 
-// never stands for the time of something that has not happened yet.
+// never is the value of an instant that has not been set yet.
 var never driver.Instant
 
 // newSchedule returns a schedule for the session. The tick is zero unless the
@@ -64,15 +64,16 @@ var never driver.Instant
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader pings its followers every half tick. The other
-		// twentieth allows for delays.
+		// The leader pings its followers every half tick. The other 0.05 ticks
+		// allow for delays.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s
 }
 
-// answerTimeout returns how long a heartbeat may go unanswered before the
-// connection is given up. Enough of the lease remains for another attempt.
+// answerTimeout returns how long a heartbeat may be unanswered before the
+// session gives up its connection. It is short enough that the session can
+// reconnect before the lease ends.
 func (s *schedule) answerTimeout(d Duty) time.Duration {
 	p, _ := s.interval(0, d)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
@@ -82,9 +83,10 @@ func (s *schedule) answerTimeout(d Duty) time.Duration {
 	return timeout
 }
 
-// connected starts a connection. The first one has created the session, which
-// counts as a write at the instant asked. A later one has proved nothing yet,
-// so a heartbeat is due at once.
+// connected starts a connection. asked is when its connect request was sent.
+// The first connection has created the session, which counts as a write sent at
+// asked. A later connection has proved nothing yet, so a heartbeat is due at
+// once.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -112,9 +114,9 @@ func (s *schedule) detached() {
 	s.unanswered = nil
 }
 
-// answered records an answered request on the current connection. Unless it is
-// a heartbeat, it is skipped if the latest record is recent, because a busy
-// session would otherwise overwrite the ring of touches too soon.
+// answered records an answered request of the current connection. A request
+// other than a heartbeat is not recorded if the latest record is recent.
+// Otherwise a busy session would overwrite the ring of touches too soon.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -142,8 +144,8 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch that a proof sent at the given instant
-// proves.
+// provenBy returns the latest touch that is proved by a proof sent at the given
+// instant.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -189,8 +191,9 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	return p, n
 }
 
-// due returns when to send the next heartbeat, and how far it must reach. If ok
-// is false, none may be sent before another event, such as an answer.
+// due returns when to send the next heartbeat and how far it must travel. If ok
+// is false, no heartbeat may be sent until something else happens, such as an
+// answer.
 func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -206,20 +209,21 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	}
 	wait = p - now.Sub(s.lastProof)
 	if d.onlyWaits() && n == 1 {
-		// A proof sent before the heartbeat was due proves less than
-		// that heartbeat would have, so it delays the next one less.
+		// A proof sent before the heartbeat was due proves less than that
+		// heartbeat would have, so it postpones the next heartbeat by less.
 		early := s.lastProof.Sub(later(s.weak, s.strong)) - p
 		wait -= min(max(early, 0), p/2)
 	}
 	if d == Holding && s.lastWrite != never {
-		// A Sync sent for another reason must not delay the write.
+		// A Sync sent for another reason must not postpone the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
 	if d == Next && s.lastWrite != s.lastProof {
-		// A session that has just become next in line writes at once.
+		// If the latest write is old, for example because the session has only
+		// now become next in line, a write is due at once.
 		late := s.untilOld(now)
 		if p < s.timeout/4 {
-			late += p // at most that late, the next heartbeat is a write
+			late += p // the write may be the next heartbeat, at most p later
 		}
 		if late <= 0 {
 			return toQuorum, 0, true
@@ -236,9 +240,9 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	return r, wait, true
 }
 
-// untilOld returns how long the latest write stays younger than a quarter of
-// the timeout, or zero if there was none on this connection. A session that is
-// next in line writes that often.
+// untilOld returns how long it takes until the latest write is a quarter of the
+// timeout old. It returns zero if there was no write on this connection. A
+// session that is next in line sends a write that often.
 func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	if s.lastWrite == never {
 		return 0
@@ -246,8 +250,8 @@ func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	return s.timeout/4 - now.Sub(s.lastWrite)
 }
 
-// lookIn returns how long until the session has to look ahead. If ok is false,
-// it need not do so before another event.
+// lookIn returns how long to wait before the session looks ahead. If ok is
+// false, it need not look ahead until something else happens.
 func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	wait = s.untilOld(now)
 	if s.lastLook != never {
@@ -296,14 +300,14 @@ func (s *schedule) noteEnded(id uint64) {
 	}
 }
 
-// giveUpIn returns how long until the connection is given up. If ok is false,
-// all heartbeats have been answered.
+// giveUpIn returns how long to wait for an answer before the connection is
+// given up. If ok is false, there is no unanswered heartbeat.
 func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants. It treats never as earlier than any
-// other.
+// later returns the later of two instants, where never is earlier than all
+// others.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world simulates a session, a server and its leader in virtual time. Lease and
-// heartbeats are the real code.
+// world simulates a session, its server and the leader in virtual time. The
+// lease and the keepalive are the real ones.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -29,24 +29,24 @@ type world struct {
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the current connection, or nil
-	down     bool  // the network between session and server is down
+	down     bool  // whether the network between session and server is down
 	refusing bool  // the server refuses connections
 	trip     time.Duration
-	touched  bool // the session has sent a request since the server's last report
-	severed  bool // server and leader are cut off from each other
-	deposed  bool // the leader has lost its quorum
+	touched  bool // whether the session has sent a request since the server last reported to the leader
+	severed  bool // whether the server and the leader are cut off from each other
+	deposed  bool // whether the leader has lost its quorum
 	expiry   time.Time
 	writes   int
 	requests int
 	cuts     int
 	looks    int
-	seen     Duty  // the duty after looking ahead
-	lookErr  error // the result of looking ahead
+	seen     Duty  // the duty that lookAhead will find
+	lookErr  error // the error that lookAhead will return
 }
 
 type worldConfig struct {
 	timeout, margin, tick time.Duration
-	stated                bool // the schedule knows the tick
+	stated                bool // whether the session knows the tick
 	hosts                 int
 	trip                  time.Duration
 	pingPhase             time.Duration
@@ -54,11 +54,12 @@ type worldConfig struct {
 	duty                  Duty // the initial duty
 }
 
-// line is a simulated connection. Closing it loses the messages in flight.
+// line is a simulated connection. Once it is closed, messages in flight are
+// lost.
 type line struct {
 	open bool
-	held []func()  // messages delayed while the network is down
-	last time.Time // arrival of the latest message, which later ones must not overtake
+	held []func()  // messages delayed because the network is down
+	last time.Time // when the latest message arrives; later ones must not overtake it
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -91,7 +92,7 @@ func (w *world) end() {
 	w.locked(func() { w.closed = true })
 	w.lease.End(nil)
 	<-w.joined
-	time.Sleep(10 * w.timeout) // let all messages in flight arrive
+	time.Sleep(10 * w.timeout) // until all messages in flight have arrived
 }
 
 func (w *world) locked(f func()) {
@@ -119,8 +120,9 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line. Messages arrive in order. The caller
-// holds w.mu, and deliver is called with it held.
+// pass sends a message over the line by calling deliver after half a round
+// trip. Messages arrive in order. The caller holds w.mu, and deliver is called
+// with w.mu held.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -143,13 +145,13 @@ func (w *world) pass(l *line, deliver func()) {
 func (w *world) arrive(l *line, r reach, answered func()) {
 	w.touched = true
 	if r != toServer && w.severed || r == toQuorum && w.deposed {
-		return // the server waits for its leader, or the leader for a quorum
+		return // no answer: the server waits for its leader, or the leader for a quorum
 	}
 	w.pass(l, func() { go answered() })
 }
 
-// pings makes the leader ask the server every half tick which sessions it has
-// heard from.
+// pings makes the leader ask the server, every half tick, whether it has heard
+// from the session.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -163,8 +165,8 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf extends the session, unless the leader has been deposed or the
-// session has expired. The caller holds w.mu.
+// heardOf makes the leader extend the session, unless the leader was deposed or
+// the session has expired. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -193,7 +195,7 @@ func (w *world) lookAhead(ended func(error)) {
 	}()
 }
 
-// giveUp closes the connection and reconnects as soon as possible.
+// giveUp closes the connection, after which the session reconnects.
 func (w *world) giveUp(uint64) {
 	w.locked(func() {
 		w.cuts++
@@ -201,7 +203,7 @@ func (w *world) giveUp(uint64) {
 	})
 }
 
-// hangUp closes the connection and begins to reconnect. The caller holds w.mu.
+// hangUp closes the connection and starts to reconnect. The caller holds w.mu.
 func (w *world) hangUp() {
 	if w.line != nil {
 		w.line.open = false
@@ -210,8 +212,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect retries every fortieth of the session timeout, like the dialer at
-// its slowest.
+// reconnect retries until it succeeds, at intervals of a fortieth of the
+// session timeout, the longest that the dialer uses.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -254,9 +256,9 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario in 100 sessions, which settle for 2 to 2.5 session
-// timeouts first. The scenarios thereby begin at every phase between two of a
-// holder's writes.
+// each runs a scenario in 100 sessions. Each session first runs for 2 to 2.5
+// session timeouts, so that the scenarios begin at different times between two
+// writes of a holder.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -284,7 +286,7 @@ func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
 	})
 }
 
-// leaseLeft waits for the end of the lease and returns how long that took.
+// leaseLeft waits until the lease ends, and returns how long that took.
 func (w *world) leaseLeft() time.Duration {
 	began := time.Now()
 	<-w.lease.Done()
@@ -328,7 +330,8 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	}
 }
 
-// outages says what happens to messages in flight when an outage begins.
+// outages are the ways in which an outage can affect the messages in flight
+// when it begins.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -354,8 +357,8 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// A table in docs/operate/operating.md promises which outages a session
-// survives. It must hold, and not understate them by much.
+// docs/operate/operating.md has a table of the outages that a session survives.
+// Sessions must survive those, and not much longer ones.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operate/operating.md")
 	require.NoError(t, err)
@@ -396,8 +399,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown lets a session's round trips grow up to most, and returns the lease's
-// error.
+// grown runs a session whose round trips grow up to most, and returns the error
+// of its lease.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -427,7 +430,7 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that gets a free lock at once.
+// grant creates a node that is granted a free lock at once.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -444,7 +447,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
 					for _, c.duty = range []Duty{Holding, Waiting, Next, Idle} {
 						if c.duty != Holding && hundredths%7 > 0 {
-							continue // every seventh margin is enough for the other duties
+							continue // for the other duties, test only every seventh margin
 						}
 						inBubble(t, c, func(w *world) {
 							time.Sleep(4 * timeout)
@@ -483,7 +486,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // maxima per session timeout; requests includes writes
+		writes, requests float64 // maximum numbers per session timeout; requests includes writes
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5},
 		{nextWaits, 4, 4.5}, {nextStated, 4, 4.5}, {nextMargin, 4, 9}, {nextSlow, 4, 12}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -521,9 +524,9 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare returns how much longer the store keeps the session than the lease
-// lasts, after the given failure. If reads is true, the session sends reads
-// meanwhile.
+// spare returns how long the store keeps the session after the lease has ended,
+// if the given failure happens. If reads is true, the session goes on sending
+// reads.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -532,7 +535,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	w.locked(func() { fail(w) })
 	select {
 	case <-w.lease.Done():
-	case <-time.After(3 * w.timeout): // the lease has not ended; treat it as ended now
+	case <-time.After(3 * w.timeout): // the lease has not ended; pretend that it ends now
 	}
 	ended := time.Now()
 	var expiry time.Time
@@ -548,7 +551,8 @@ func (w *world) read() {
 	}
 }
 
-// Breaks the rule on purpose, to show that the simulation would notice.
+// Each case breaks the rule of keepalive on purpose. The simulation must detect
+// that.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string
@@ -578,7 +582,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	}
 }
 
-// The numbers are those of the table in operating.md.
+// The expected numbers are those of the table in docs/operate/operating.md.
 func TestTheOutageThatAHolderSurvives(t *testing.T) {
 	for _, c := range []struct{ timeout, margin, tick, kept, survived time.Duration }{
 		{4 * time.Second, time.Second, 0, 1490, 1360},

@@ -57,17 +57,17 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// CertificateError reports whether an error of Dial is about unusable TLS files
-// or a refused certificate.
+// CertificateError reports whether an error of Dial means that the TLS files
+// are unusable or that a certificate was refused.
 func CertificateError(err error) bool {
 	var files *dsn.FileError
 	return errors.As(err, &files) || certificateRefused(err)
 }
 
-// certificateRefused reports whether either side refused the other's
-// certificate, in which case another attempt would fail as well.
+// certificateRefused reports whether err means that one side has refused the
+// other's certificate. Another attempt would then fail as well.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
-	var alert *net.OpError // an alert of the other side is reported as this type
+	var alert *net.OpError // the type of an error that reports an alert of the other side
 	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
 }

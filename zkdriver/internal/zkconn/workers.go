@@ -10,7 +10,8 @@ type workers struct {
 	closed bool
 }
 
-// run starts job without waiting for it. After close it returns false.
+// run starts job on a new goroutine. After close it returns false without
+// running job.
 func (w *workers) run(job func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -21,7 +22,8 @@ func (w *workers) run(job func()) bool {
 	return true
 }
 
-// close waits until every job is done.
+// close makes run refuse further jobs, and waits until all running ones are
+// done.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true
