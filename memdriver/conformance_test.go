@@ -41,7 +41,8 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
-		// A session has one connection, so notices cannot be silenced alone.
+		// A session has a single connection, so a network cannot lose the
+		// notices of watches alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)
@@ -61,8 +62,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder records the store of each session, because most hooks get only the
-// session.
+// recorder remembers the store of each session, because most functions of a
+// dlocktest.Config receive only the session.
 type recorder struct {
 	*memdriver.Store
 }

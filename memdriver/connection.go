@@ -7,27 +7,28 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// connection is one session's simulated connection to the store, with its
-// injected faults. Guarded by the store's mutex.
+// connection simulates one session's connection to the store, with the faults
+// that a test has injected. All fields are guarded by the store's mutex.
 type connection struct {
 	store   *Store
 	cuts    int           // cuts not yet healed
-	resets  int           // how often the connection broke
+	resets  int           // number of times that the connection has broken
 	delay   time.Duration // round-trip delay
 	replies time.Duration // extra delay of each reply
 	losses  []loss        // faults for future requests
 }
 
-// loss is a fault injected into the next request of one kind. By default the
-// request is lost. If committed is set, only its reply is lost. If held is set,
-// the session gets an error and the request arrives later.
+// loss is a fault for the next request of one kind. The session gets an error.
+// By default, the store never receives the request. If committed is set, only
+// the reply is lost. If held is set, the request arrives later.
 type loss struct {
 	op        faults.Op
 	committed bool
 	held      *held
 }
 
-// held is a request to be delivered later. serve is nil until it was sent.
+// held is a request to be delivered later. serve is nil until the request is
+// sent.
 type held struct{ serve func() }
 
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
@@ -113,7 +114,7 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	case broke, lost:
 		return false
 	case replies > 0:
-		return sleep(replies, quit) // a cut that begins now comes too late to stop this reply
+		return sleep(replies, quit) // a cut that begins now is too late to stop the reply
 	}
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
@@ -125,8 +126,9 @@ func (c *connection) brokeSince(resets int) bool {
 	return c.resets != resets
 }
 
-// deliverNotices delivers the notices in the inbox in order. Each stays in the
-// inbox until it is delivered, so that sendNotice queues later ones behind it.
+// deliverNotices delivers the notices in the inbox in order. A notice stays in
+// the inbox until it is delivered, so that sendNotice appends later ones behind
+// it instead of delivering them directly.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

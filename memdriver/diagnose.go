@@ -36,7 +36,8 @@ func (st *Store) diagnose(ctx context.Context, c driver.Connector, timeout time.
 	}, report)
 }
 
-// fewSequences is how many sequences a queue should have left.
+// fewSequences is the number of unused sequences below which the diagnosis
+// warns of a queue.
 const fewSequences = 1 << 20
 
 func (st *Store) checkSequences() driver.Finding {

@@ -6,7 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// ConnectorOf returns a connector of the store with the parameters of a dsn.
+// ConnectorOf returns a connector of st with the parameters in query, the part
+// of a data source name from the question mark on.
 func ConnectorOf(t *testing.T, st *Store, query string) driver.Connector {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(query)

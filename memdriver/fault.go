@@ -256,7 +256,7 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// all returns the sessions that the store has not dropped.
+// all returns the sessions that the store still keeps.
 func (f Faults) all() []*session {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

@@ -242,8 +242,8 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// If the caller of a Create gives up, the session sends a clean-up. No node
-// must be left, whichever of the two requests arrives first.
+// If the caller of a Create gives up, the session asks the store to remove the
+// node. No node may be left, whichever of the two requests arrives first.
 func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	for name, faster := range map[string]bool{"in order": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -272,8 +272,8 @@ func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	}
 }
 
-// A held Create arrives after the clean-up that the session sent for it. It
-// must not create a node.
+// The session cleans up after a Create without an answer. A Create that arrives
+// after the clean-up must not create a node.
 func TestHeldRequestArrivesLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -329,7 +329,7 @@ func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
 		var meanwhile []driver.Node
 		time.AfterFunc(time.Second, func() {
 			meanwhile, _ = other.List(background, queue)
-			st.Faults().CutOff(s) // too late for the reply, which is in flight
+			st.Faults().CutOff(s) // too late to stop the reply, which is in flight
 		})
 		create(t, s)
 		require.Equal(t, 4*time.Second, time.Since(begin))
@@ -480,7 +480,7 @@ func TestHeldRequestArrivesLater(t *testing.T) {
 		p := create(t, s)
 		arriveDelete := st.Faults().HoldRequest(s, faults.OpDelete)
 		arriveCreate := st.Faults().HoldRequest(s, faults.OpCreate)
-		arriveDelete() // no-op: no Delete was sent yet
+		arriveDelete() // a no-op, because no Delete was sent yet
 		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
 		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -506,7 +506,7 @@ func TestResetLosesNoNotices(t *testing.T) {
 		ahead, own := create(t, other), create(t, s)
 		w := watch(t, s, own, ahead.Node)
 		st.Faults().Delay(s, 2*time.Second)
-		// The first Reset hits the request, the second the reply.
+		// The first Reset loses a request in flight, the second a reply.
 		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
 			time.AfterFunc(after, func() { st.Faults().Reset(s) })
 			_, err := s.List(background, queue)

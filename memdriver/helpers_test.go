@@ -77,7 +77,7 @@ func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
 	return w
 }
 
-// open reports whether the channel is open and empty once all goroutines are
+// open reports whether the channel is open and empty after all goroutines have
 // blocked.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
@@ -101,8 +101,8 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually waits, in real time, for ok to return true. After ten seconds it
-// fails the test.
+// eventually polls ok in real time, and fails the test if ok does not return
+// true within ten seconds.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

@@ -98,16 +98,16 @@ func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	})
 }
 
-// A session must end before its nodes are removed (rule 8 of package driver).
-// The test holds the store's mutex, which prevents the removal but must not
-// prevent the end.
+// A session must end before the store removes its nodes (rule 8 of package
+// driver). The test holds the store's mutex, so the nodes cannot be removed,
+// but the session must end all the same.
 func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 	for how, end := range map[string]func(s *session){
 		"closed":  func(s *session) { _ = s.Close() },
 		"expired": func(s *session) { s.store.Faults().Expire(s) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			st := New(WithSessionTimeout(time.Hour)) // keeps the lease alive during the test
+			st := New(WithSessionTimeout(time.Hour)) // so long that the lease does not end during the test
 			opened, err := st.Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)

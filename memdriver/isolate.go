@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements driver.Isolator by a store of its own.
+// Isolate implements driver.Isolator. It returns a connector of a new store.
 func (st *Store) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	return st.isolate(st.timeout, i)
 }

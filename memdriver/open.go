@@ -65,8 +65,9 @@ func parseTimeout(query string) (time.Duration, error) {
 	return timeout, nil
 }
 
-// quoted quotes a parameter name for an error. Unusual names are left out,
-// because they may be part of another driver's dsn with a password.
+// quoted returns the parameter name in quotes, for an error. It returns "" for
+// an unusual name, which may be part of another driver's data source name and
+// contain a password.
 func quoted(name string) string {
 	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""

@@ -11,7 +11,8 @@ const (
 
 	// maxSequence is the highest sequence that node names allow: 18 digits.
 	maxSequence = 1e18 - 1
-	// defaultSequenceLimit leaves room below maxSequence for foreign nodes.
+	// defaultSequenceLimit leaves room below maxSequence for nodes that other
+	// programs add.
 	defaultSequenceLimit = maxSequence + 1 - 1<<20
 )
 

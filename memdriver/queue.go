@@ -9,10 +9,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// idleQueues limits how many empty queues a store remembers.
+// idleQueues is how many empty queues a store remembers at most.
 const idleQueues = 1024
 
-// queue is one queue in the store, until it is removed or forgotten.
+// queue is a queue in the store.
 type queue struct {
 	name  string
 	epoch int64 // changes when the queue is recreated or its sequences start over
@@ -24,8 +24,8 @@ type node struct {
 	driver.Node
 	token     int64   // fencing token, unique in the store
 	owner     *record // nil for foreign nodes
-	call      int64   // which Create of the owner made the node, from 1
-	contender bool    // whether List shows the node; false for some foreign ones
+	call      int64   // number of the owner's Create that made the node, from 1
+	contender bool    // whether List shows the node; false for some nodes of other programs
 	data      []byte
 	created   time.Time
 }
@@ -51,7 +51,8 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken matches nodes by token, because names may change.
+// withToken matches a node by the token of its place, because a Replace changes
+// the name.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
@@ -80,7 +81,8 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns the first matching node and its queue, or nil for both.
+// find returns the first node that matches, and its queue. Both are nil if
+// there is none.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
@@ -91,7 +93,7 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 }
 
 // add appends a node to its queue and assigns the next token (rules 1 and 3 of
-// package driver). The caller must then call updateIdle.
+// package driver: order and tokens). The caller must then call updateIdle.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -110,9 +112,9 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	st.updateIdle(q)
 }
 
-// updateIdle tracks whether q is empty, and forgets the queue that has been
-// empty longest if there are too many. Otherwise a program that uses a new name
-// for each lock would leak memory.
+// updateIdle records whether q is empty. If more than idleQueues queues are
+// empty, it forgets the one that has been empty longest. Otherwise a program
+// that uses a new name for each lock would leak memory.
 func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)

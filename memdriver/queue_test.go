@@ -49,8 +49,9 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 	}
 }
 
-// Concurrent creates must extend lists only at the end, with tokens, sequences
-// and positions in the same order.
+// While sessions create nodes concurrently, successive lists of the queue must
+// differ only by new nodes at the end, and tokens and sequences must increase
+// along the queue.
 func TestOrderHoldsUnderConcurrency(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup

@@ -18,15 +18,16 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown is the answer to a session that the store has dropped.
+	// errUnknown is the reply to a request of a session that the store has
+	// dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner is the answer to a release or replacement of another
-	// session's node.
+	// errNotOwner is the reply to a session that tries to release or replace
+	// another session's node.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the answer to a Create that arrives after the request to
-	// remove its node. No caller waits for it.
+	// errCleanedUp is the reply to a Create that arrives after the request that
+	// cleans up after it. No caller receives it.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
-	// errNoAnswer marks requests that were sent but not answered, so that they
+	// errNoAnswer marks a request that was sent but not answered, so that it
 	// may or may not have been carried out.
 	errNoAnswer = errors.New("no answer")
 )
@@ -45,7 +46,7 @@ var (
 	_ driver.HeartbeatReporter = (*session)(nil)
 )
 
-// session is the client's side of a session.
+// session is the client's side of a session. record is the store's side.
 type session struct {
 	store   *Store
 	record  *record // identifies the session; its fields belong to the store
@@ -57,11 +58,11 @@ type session struct {
 
 	background sync.WaitGroup
 
-	// Guarded by the store's mutex.
+	// The fields below are guarded by the store's mutex.
 	conn    connection
-	inbox   []notice // notices sent by the store but not yet received
-	stopped bool     // set when the lease has ended: requests are no longer served, and spawn is refused
-	closed  bool     // whether the store has confirmed the end
+	inbox   []notice // notices that the store has sent but the session has not received
+	stopped bool     // whether the lease has ended; then requests are not served and spawn is refused
+	closed  bool     // whether the store has confirmed the end of the session
 }
 
 // newSession returns the client's side of a new session. Its lease must end
@@ -99,9 +100,9 @@ func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	return true
 }
 
-// Create implements driver.Session. Order, names, tokens and nodes ahead (rules
-// 1, 2, 3 and 5) are up to Store.create. cleanUp makes it all or nothing (rule
-// 4).
+// Create implements driver.Session. Store.create assigns the position, name,
+// token and nodes ahead (rules 1, 2, 3 and 5 of package driver). If the outcome
+// is unknown, cleanUp removes the node (rule 4).
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	req := request{op: faults.OpCreate, queue: queue}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
@@ -119,7 +120,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // removing the node also ends the watch
+		s.cleanUp(call, queue) // this removes the node, which ends the watch as well
 	}
 	return j, err
 }
@@ -157,7 +158,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	})
 }
 
-// Delete implements driver.Session: rule 7 of package driver.
+// Delete implements driver.Session (rule 7 of package driver).
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	req := request{op: faults.OpDelete, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -222,7 +223,7 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		// If the store has already dropped the session, this is a no-op.
+		// A no-op if the store has already dropped the session.
 		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})
@@ -243,7 +244,8 @@ func (s *session) isClosed() bool {
 }
 
 // keepLease sends heartbeats until the lease ends. Then it ends the watches and
-// sets stopped, so that no further request is served and no goroutine started.
+// sets stopped, after which requests are no longer served and no goroutine is
+// started.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()
@@ -278,7 +280,7 @@ func (s *session) spawnLocked(f func()) bool {
 type request struct {
 	op    faults.Op
 	queue string
-	name  string // of the node, or the prefix of a Walk
+	name  string // name of the node, or the prefix of a Walk
 }
 
 func (r request) failed(err error) error {
@@ -310,7 +312,7 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 		case errors.Is(err, driver.ErrSessionEnded):
 			s.lease.End(err)
 		}
-		return nil // even an error proves that the store knows the session
+		return nil // even an error shows that the store still keeps the session
 	})
 	if unanswered != nil {
 		err = unanswered
@@ -321,9 +323,9 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange transfers a request and its answer. If the caller gives up on a slow
-// connection, the request continues on another goroutine. Whatever is in flight
-// when the lease ends is lost.
+// exchange sends a request and returns the reply. If the caller gives up on a
+// slow connection, the request continues on another goroutine. A request or
+// reply in flight when the lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

@@ -98,7 +98,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	before := runtime.NumGoroutine()
-	for range 5 { // each Close waits for a session timeout because of the cut
+	for range 5 { // each Close takes a session timeout, because the connection is cut
 		s, err := st.Connect(ctx)
 		require.NoError(t, err)
 		p := create(t, s)
@@ -121,7 +121,8 @@ func TestNothingOutlivesClose(t *testing.T) {
 	})
 }
 
-// However far a Create has come when its session expires, no node must be left.
+// No node may be left, whatever stage a Create has reached when its session
+// expires.
 func TestExpiryRacesWithCreate(t *testing.T) {
 	for range 50 {
 		st := memdriver.New()
@@ -142,8 +143,8 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 }
 
 // Four goroutines contend for one lock, with a new session each time. Two of
-// them abandon their nodes by letting sessions expire. Nobody must wait
-// forever, and nothing must be left.
+// them abandon their nodes by letting sessions expire. No goroutine may wait
+// forever, and no node may be left.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -175,8 +176,8 @@ func TestStressLeavesNothing(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 }
 
-// pass waits for its turn like a lock would: it creates a node, waits until it
-// is first, and releases it.
+// pass acquires and releases a lock by hand: it creates a node, waits until the
+// node is first in the queue, and releases it.
 func pass(s driver.Session) error {
 	p, err := s.Create(background, queue, newNode)
 	if err != nil {

@@ -31,8 +31,8 @@ type Store struct {
 	requests map[faults.Op]int64
 	parts    map[string]*Store // see Isolate
 
-	cuts   int           // calls of Faults.Down not yet healed
-	healed chan struct{} // closed and replaced when any cut heals
+	cuts   int           // number of calls of Faults.Down that have not healed yet
+	healed chan struct{} // closed and replaced whenever a cut heals
 }
 
 func New(opts ...Option) *Store {
@@ -78,13 +78,13 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 type record struct {
 	id        string
 	timeout   time.Duration
-	heard     time.Time // when the last request arrived
+	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // numbers of Creates to refuse, because their clean-up arrived first
+	cleanedUp map[int64]bool // Creates to refuse because the request to clean up after them came first
 }
 
-// expire runs when the record's timer fires.
+// expire is called when the record's timer fires.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -93,8 +93,8 @@ func (st *Store) expire(r *record) {
 
 // The methods below require mu.
 
-// dropIfSilent drops a session that has been silent for its timeout. Requests
-// do not reset the record's timer, so otherwise dropIfSilent rearms it.
+// dropIfSilent drops the session if it has been silent for its timeout.
+// Otherwise it rearms the record's timer, because requests do not reset it.
 func (st *Store) dropIfSilent(r *record) {
 	if left := r.timeout - time.Since(r.heard); left <= 0 {
 		st.drop(r)
@@ -103,8 +103,9 @@ func (st *Store) dropIfSilent(r *record) {
 	}
 }
 
-// accept counts an arriving request and renews its session. If the session was
-// dropped, it returns an error, and the request must not be served.
+// accept must be called for every request that arrives. It renews the session
+// and counts the request. If the session was dropped, it returns an error, and
+// the request must not be served.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
@@ -130,8 +131,9 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create appends a node to a queue (rules 1, 2, 3 and 5 of package driver). It
-// records the number of the call for cleanUp.
+// create appends a node to a queue (rules 1, 2, 3 and 5 of package driver:
+// position, name, token, nodes ahead). It stores the number of the call in the
+// node, so that cleanUp can find it.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -140,8 +142,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	q := st.open(queue)
 	defer st.updateIdle(q)
 	if q.next >= st.sequenceLimit {
-		// Starting over earlier would give a new node a lower sequence than an
-		// older one.
+		// As long as there are nodes, starting over would give a new node a
+		// lower sequence than an older one.
 		if left := len(q.list()); left > 0 {
 			return driver.Joined{}, fmt.Errorf("%w: the queue's sequences are used up; they start over when its %d nodes have gone",
 				driver.ErrUnavailable, left)
@@ -158,8 +160,9 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
 }
 
-// cleanUp removes the node of a Create. If the Create has not arrived yet, it
-// will be refused (rule 4 of package driver).
+// cleanUp removes the node that the given call of Create has made. If that
+// Create arrives later, it will be refused (rule 4 of package driver: a failed
+// Create leaves no node).
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -172,8 +175,8 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of the place (rule 7 of package
-// driver). The token identifies it even after a Replace (rule 12). Only the
+// delete removes the node with the token of p (rule 7 of package driver), which
+// identifies it even after a Replace has changed its name (rule 12). Only its
 // owner may release a node (rule 13).
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
@@ -187,8 +190,8 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// removePlace removes the node of that name and token for a session that need
-// not own it.
+// removePlace removes the node with the name and token of p. Any session may
+// call it, not only the owner.
 func (st *Store) removePlace(queue string, p driver.Place) error {
 	q, n := st.find(queue, func(n *node) bool { return n.Name == p.Name && n.token == p.Token })
 	if n == nil {
@@ -216,8 +219,9 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// allInQueue reports whether all given nodes still exist, by name. If p has a
-// token, its node must have that token.
+// allInQueue reports whether the node of p and all nodes in ahead still exist.
+// It identifies them by name. If p has a token, its node must have that token
+// as well.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
@@ -256,8 +260,8 @@ func (st *Store) sorted() (queues []*queue) {
 // Stats is a snapshot of a store's contents, with a count of its requests.
 type Stats struct {
 	Sessions int // sessions not yet dropped
-	Queues   int // including empty queues still remembered
-	Nodes    int // including foreign nodes that List omits
+	Queues   int // including empty queues that the store still remembers
+	Nodes    int // including nodes of other programs that List omits
 	Watches  int // open watches of all sessions
 
 	// Requests counts the requests that reached the store, by kind, even if

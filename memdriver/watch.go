@@ -9,8 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Watch implements driver.Session (rules 6 and 13). It registers the watch
-// before asking the store, so that no change after the answer is missed.
+// Watch implements driver.Session (rules 6 and 13 of package driver). It
+// registers the watch before it asks the store, so that no change after the
+// reply is missed.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	req := request{op: faults.OpWatch, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -42,7 +43,8 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// notice tells a session that a queue it watches has changed.
+// notice is the store's message to a session that a queue which it watches has
+// changed.
 type notice struct {
 	queue string
 	gone  driver.Node // the removed or replaced node; zero if one was added
@@ -61,8 +63,8 @@ func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	}
 }
 
-// sendNotice delivers a notice to the session, in the order of the changes in
-// the store (rule 13 of package driver).
+// sendNotice sends a notice to the session. Notices arrive in the order of the
+// changes in the store (rule 13 of package driver).
 func (s *session) sendNotice(n notice) {
 	if len(s.inbox) == 0 && s.conn.intact() {
 		s.receive(n)

@@ -76,7 +76,7 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// A place without a token matches any node of its name.
+// A place without a token stands for any node with its name.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
@@ -109,9 +109,9 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	})
 }
 
-// When a node is released, each watch of it as a node ahead sends Released
-// once, even on a slow connection, and then ends only with the waiter's own
-// node (rule 13 of package driver).
+// When a node ahead is released, a waiter's watch sends Released exactly once,
+// even on a slow connection. After that it ends only when the waiter's own node
+// is removed (rule 13 of package driver).
 func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				// End the delay while the notice of the removal is still in
-				// flight; the notice of the release must not overtake it.
+				// The delay ends while the notice of the removal is in flight.
+				// The notice of the release must not overtake it.
 				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
@@ -173,8 +173,8 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	})
 }
 
-// The store arms the watch in the same step that adds the node, so that no
-// change is missed while the reply is in flight.
+// The store adds the node and arms the watch at once, so that no change is
+// missed while the reply is in flight.
 func TestCreateArmsTheWatchOfThePredecessor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()

@@ -17,13 +17,15 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// bound is the time in which every diagnosis has to end.
+// bound is the timeout of a diagnosis.
 const bound = time.Minute
 
-// Findings are the findings of one diagnosis, in their order.
+// Findings are the findings of one diagnosis, in the order in which they were
+// reported.
 type Findings []driver.Finding
 
-// Run diagnoses the store of a connector.
+// Run diagnoses the store of a connector and returns the findings. It fails the
+// test if a finding contains [Password].
 func Run(t testing.TB, c driver.Connector) (found Findings) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -37,10 +39,12 @@ func Run(t testing.TB, c driver.Connector) (found Findings) {
 	return found
 }
 
-// Password is a password that no finding may contain.
+// Password is the password to use in the data source names of tests. No finding
+// may contain it.
 const Password = "geheim"
 
-// Healthy requires that every check but those that are named is ok.
+// Healthy requires a finding for every check. All findings must be OK, except
+// those of the checks in but.
 func (f Findings) Healthy(t testing.TB, but ...driver.Check) {
 	t.Helper()
 	skip := make(map[driver.Check]bool)
@@ -59,7 +63,8 @@ func (f Findings) Healthy(t testing.TB, but ...driver.Check) {
 	}
 }
 
-// Has requires a finding whose text and advice contain the given ones.
+// Has requires that f has a finding of this check and level that contains text
+// and advice.
 func (f Findings) Has(t testing.TB, check driver.Check, level driver.Level, text, advice string) {
 	t.Helper()
 	for _, found := range f {
@@ -70,15 +75,17 @@ func (f Findings) Has(t testing.TB, check driver.Check, level driver.Level, text
 	assert.Fail(t, "no such finding", "%s, %v, %q, %q\namong %v", check, level, text, advice, f)
 }
 
-// Ends requires that the diagnosis ended with a problem in this check.
+// Ends requires that the last finding is a problem found by this check, and
+// that it contains text and advice.
 func (f Findings) Ends(t testing.TB, check driver.Check, text, advice string) {
 	t.Helper()
 	require.NotEmpty(t, f)
 	f[len(f)-1:].Has(t, check, driver.Problem, text, advice)
 }
 
-// Network tests the checks of the network. The connectors are for a host:port
-// without TLS, and have a session timeout of a second.
+// Network tests a driver's diagnosis of network problems, such as an unknown
+// host or a closed port. connector returns a connector for a host:port that
+// does not use TLS and whose session timeout is a second.
 func Network(t *testing.T, connector func(t *testing.T, host string) driver.Connector) {
 	t.Run("unknown host", func(t *testing.T) {
 		Run(t, connector(t, "no-such-host.invalid:7")).Ends(t, driver.CheckResolve, "no-such-host.invalid", "correct the host")
@@ -98,9 +105,10 @@ func Network(t *testing.T, connector func(t *testing.T, host string) driver.Conn
 	})
 }
 
-// TLS tests the check of the server's certificate. The connectors are for a
-// host:port with TLS, and trust the authorities in the file ca. If the protocol
-// begins without TLS, start answers the request for it.
+// TLS tests a driver's diagnosis of certificate problems. connector returns a
+// connector for a host:port that uses TLS and trusts the authorities in the
+// file ca. For a protocol that begins without TLS, start must answer the
+// client's request to use TLS; otherwise it is nil.
 func TLS(t *testing.T, connector func(t *testing.T, host, ca string) driver.Connector, start func(c net.Conn) error) {
 	certs := testenv.NewCerts(t)
 	for name, c := range map[string]struct {
@@ -122,8 +130,8 @@ func TLS(t *testing.T, connector func(t *testing.T, host, ca string) driver.Conn
 	})
 }
 
-// ServeTLS starts a server that knows nothing but the TLS handshake. If the
-// protocol begins without TLS, start answers the request for it.
+// ServeTLS starts a server that only does the TLS handshake, and returns its
+// address. start is as for [TLS].
 func ServeTLS(t testing.TB, pair testenv.Pair, start func(c net.Conn) error) string {
 	t.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{pair.Load(t)}}
@@ -136,8 +144,8 @@ func ServeTLS(t testing.TB, pair testenv.Pair, start func(c net.Conn) error) str
 
 func silence(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// Listen serves connections with a function until the test ends, and returns
-// the address.
+// Listen accepts connections and calls serve for each, until the test ends. It
+// returns the address.
 func Listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,8 +175,8 @@ func Listen(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// Isolation tests the Isolate method of a connector: parts share nothing, and
-// leave nothing in the store once they are removed.
+// Isolation tests a connector's Isolate method: the connectors that it returns
+// must share no queues, and removing them must leave nothing in the store.
 func Isolation(t *testing.T, whole driver.Connector) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -202,7 +210,7 @@ func Isolation(t *testing.T, whole driver.Connector) {
 	require.Len(t, nodes, 1)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
-	for range 2 { // the second time, there is nothing to remove
+	for range 2 { // the second call has nothing to remove
 		require.NoError(t, removeOne(ctx))
 		require.NoError(t, removeOther(ctx))
 	}

@@ -20,8 +20,8 @@ import (
 // faults. A Network is safe for concurrent use.
 type Network struct {
 	// Notices is a text, such as "LISTEN", that the session sends only on the
-	// connection on which it receives notices. It must be set before the first
-	// Dial if SilenceNotices is used.
+	// connection that receives notices. It must be set before the first Dial if
+	// SilenceNotices is used.
 	Notices string
 
 	mu    sync.Mutex
@@ -31,8 +31,8 @@ type Network struct {
 }
 
 // Cut drops all bytes until heal is called. Connections stay open, so the
-// session sees silence. heal breaks them, because they may have lost bytes. It
-// is idempotent.
+// session gets no error. heal then breaks these connections, because they may
+// have lost bytes. heal is idempotent.
 func (n *Network) Cut() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,9 +63,9 @@ func (n *Network) Reset() {
 	n.breakAll()
 }
 
-// SilenceNotices makes the session receive nothing more on connections on which
-// it has sent Notices. They stay open. Connections that send Notices later are
-// not affected.
+// SilenceNotices drops all further bytes that the session would receive on
+// connections on which it has sent Notices. The connections stay open.
+// Connections that send Notices later are not affected.
 func (n *Network) SilenceNotices() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,8 +82,8 @@ func (n *Network) breakAll() {
 	clear(n.conns)
 }
 
-// DelayReplies delays each reply by d. A reply that arrives before a cut is
-// still received.
+// DelayReplies delays each later reply by d. A delayed reply that arrived
+// before a cut is still received.
 func (n *Network) DelayReplies(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,14 +130,15 @@ type conn struct {
 	silent  bool
 }
 
-// state returns the delay for replies, and whether bytes are being dropped.
+// state returns the delay of replies, and whether received bytes are dropped.
 func (c *conn) state() (delay time.Duration, lost bool) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	return c.network.delay, c.network.cut != nil || c.broken || c.silent
 }
 
-// Read discards what arrives during a cut or on a silenced connection.
+// Read implements net.Conn. During a cut or on a silenced connection, it
+// discards what it receives.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		size, err := c.Conn.Read(p)
@@ -149,7 +150,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write pretends to send, but discards everything during a cut.
+// Write implements net.Conn. During a cut, it discards p and reports success.
 func (c *conn) Write(p []byte) (int, error) {
 	c.network.mu.Lock()
 	cut := c.network.cut != nil

@@ -21,8 +21,8 @@ import (
 type Certs struct {
 	// CA has signed all certificates below except Stranger.
 	CA, OtherCA string
-	// Server is valid for localhost, 127.0.0.1 and ::1, OtherHost only for
-	// other.example. Expired is like Server, but its time is over.
+	// Server is valid for localhost, 127.0.0.1 and ::1. OtherHost is valid only
+	// for other.example. Expired is like Server, but has expired.
 	Server, OtherHost, Expired Pair
 	// Client and Stranger are client certificates. Stranger is signed by
 	// OtherCA.
@@ -89,7 +89,7 @@ type issuer struct {
 	t      testing.TB
 	dir    string
 	serial int64
-	age    time.Duration // how long ago the certificates were signed
+	age    time.Duration // how long ago the certificates issued next were signed
 }
 
 type authority struct {

@@ -10,8 +10,8 @@ type Controls struct {
 	launch func() error
 }
 
-// controlled is the part of [Process] that Controls needs. Some stores signal
-// child processes, too.
+// controlled is the part of [Process] that Controls needs. It is an interface
+// because some stores also have to signal child processes of the server.
 type controlled interface {
 	Kill() error
 	Stop() error

@@ -60,15 +60,16 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal prints a notice to the terminal directly. Without -v, go test
-// discards the output of a passing test binary.
+// printOnTerminal prints a notice on the terminal even if standard error is
+// redirected, because without -v go test discards the output of a passing test
+// binary.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
-		return // standard error has shown it already
+		return // the caller has already printed the notice there
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
-		return // no terminal, or not Unix
+		return // there is no terminal, or the system is not Unix
 	}
 	defer tty.Close()
 	fmt.Fprint(tty, notice)

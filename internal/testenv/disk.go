@@ -45,5 +45,5 @@ func SetDiskDelay(dir string, d time.Duration) error {
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name) // atomic, so that the server never reads half a number
+	return os.Rename(name+".new", name) // atomic, so that the server never reads a partial number
 }

@@ -14,8 +14,8 @@ const (
 	holdReply
 )
 
-// fault is a pending fault. It hits one matching request, or all of them if it
-// is a hold.
+// fault is a fault that a test has injected. A fault that loses a message
+// applies to one matching request; a hold applies to all of them.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -96,15 +96,16 @@ func (p *Proxy) addFault(k faultKind, match func(int32) bool) *fault {
 	return f
 }
 
-// removeFault requires that p.mu is held.
+// removeFault removes a fault from the list. The caller holds p.mu.
 func (p *Proxy) removeFault(f *fault) {
 	if i := slices.Index(p.faults, f); i >= 0 {
 		p.faults = slices.Concat(p.faults[:i], p.faults[i+1:])
 	}
 }
 
-// matchingFault returns the oldest matching fault, or nil. Faults that apply to
-// a single request are removed from the list. p.mu must be held.
+// matchingFault returns the oldest fault that matches, or nil. If the fault
+// applies to a single request, matchingFault removes it from the list. The
+// caller holds p.mu.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -161,8 +162,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold delays f if it is an event and h is not nil, and reports whether it did.
-// proxy.mu must be held.
+// hold delays f and returns true if f is an event and events are being held,
+// that is, h is not nil. The caller holds proxy.mu.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

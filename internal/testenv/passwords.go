@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// passwordLetters makes up the test passwords. Data source names and errors
-// contain them nowhere else.
+// passwordLetters are the letters of the test passwords. They occur nowhere
+// else in the data source names and errors.
 const passwordLetters = "QZJK"
 
 // KeepPasswords checks that no error from open contains four consecutive bytes

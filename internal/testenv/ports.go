@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Ports are chosen below Linux's range for outgoing connections, so that no
-// such connection takes the port of a server while it is down, and no client
-// connects to itself by accident. All have five digits, so that all addresses
+// Ports are chosen below the range that Linux uses for outgoing connections.
+// Otherwise such a connection could take the port of a server that is down, and
+// a client could connect to itself. All have five digits, so that all addresses
 // have the same length.
 const (
 	firstPort = 15000
@@ -42,12 +42,12 @@ func Listen() (net.Listener, error) {
 }
 
 // reservePort reserves a port for the life of this process, and reports whether
-// it was free. Other test binaries see the reservation because it binds the
-// port on 127.0.0.2, which nothing else uses.
+// it was free. It binds the port on 127.0.0.2, which nothing else uses, so that
+// other test binaries see the reservation.
 //
-// It is best effort: other programs may still take the port and, on systems
-// without 127.0.0.2, so may other test binaries. Callers then have to retry
-// with another port, see [ErrPortTaken].
+// The reservation is best effort: another program may still take the port, and
+// on a system without 127.0.0.2 so may another test binary. The caller then has
+// to retry with another port, see [ErrPortTaken].
 func reservePort(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()

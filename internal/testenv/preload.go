@@ -13,7 +13,8 @@ func compileLibrary(name string, source []byte) ([]byte, error) {
 	return Compile(name, source, "-shared", "-fPIC", "-ldl")
 }
 
-// Compile compiles a C program for Linux. It needs a C compiler.
+// Compile compiles the C program source and returns the result. It needs Linux
+// and a C compiler. name is for the error.
 func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("testenv: %s needs Linux", name)
@@ -40,8 +41,9 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to path. It returns a command prefix that preloads
-// the library into a program and sets variable.
+// preload writes a library to path. It returns a command that, put before a
+// program's command line, makes the program load the library and sets the
+// environment variable ("name=value").
 func preload(path string, library []byte, variable string) ([]string, error) {
 	if err := os.WriteFile(path, library, 0o700); err != nil {
 		return nil, err

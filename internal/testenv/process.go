@@ -82,9 +82,10 @@ func (p *Process) Start(s Startup) error {
 	return nil
 }
 
-// startError explains why a server will not become ready, or returns nil. It
-// reads the log from offset logged on. If the server is exiting, it waits for
-// the exit first, because the log may be incomplete until then.
+// startError returns the reason why a server will not become ready, or nil if
+// it may. It reads the log from the offset logged on. If the server is exiting,
+// startError first waits for the exit, because the log may be incomplete until
+// then.
 func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	log := p.Log(logged)
 	if s.PortTaken(log) {

@@ -78,7 +78,7 @@ func TestServerThatExitsSaysWhy(t *testing.T) {
 	require.True(t, p.Down())
 }
 
-// A server may log that it is exiting before it logs that a port is taken.
+// A server may log that it is exiting before it logs that its port is taken.
 func TestTakenPortIsNoticedAfterTheServerSaidThatItExits(t *testing.T) {
 	p := program(t, `echo exiting; sleep 0.3; echo taken`)
 	s := startup(p)
@@ -129,15 +129,15 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the main function of a child process. It starts servers,
-// prints their process IDs and directories, and waits for a signal.
+// startAndHang runs in a child process. It starts servers, prints their process
+// IDs and directories, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo ready; exec sleep 600")
 	require.NoError(t, p.Start(startup(p)))
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// Under nohup SIGHUP is ignored unless a program asks for it.
+	// nohup makes a process ignore SIGHUP unless the program asks for it.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())

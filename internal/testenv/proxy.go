@@ -90,13 +90,14 @@ func (p *Proxy) Serve(protocol Protocol) {
 	p.done.Go(p.accept)
 }
 
-// Addr returns host:port for clients.
+// Addr returns the address to which clients connect, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port returns the port for clients.
+// Port returns the port to which clients connect.
 func (p *Proxy) Port() string { return strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port) }
 
-// Target returns host:port of the server for new connections.
+// Target returns the address of the server that new connections lead to, as
+// host:port.
 func (p *Proxy) Target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

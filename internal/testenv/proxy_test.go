@@ -36,8 +36,8 @@ func echoServer(t *testing.T) (addr string) {
 }
 
 // lines is a line-based protocol for tests. The first byte of a client's line
-// is the operation. A server's line answers the oldest request, unless it
-// begins with '!' and thus is an event.
+// is the operation. A line from the server that begins with '!' is an event;
+// any other line answers the oldest open request.
 func lines() (requests, replies FrameReader) {
 	read := func(kind Kind) FrameReader {
 		var buffered *bufio.Reader

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// connection is a client's connection through a proxy. For each direction, one
-// goroutine reads into a queue and another forwards from it, so that the proxy
-// notices the end of a connection even while nothing may pass.
+// connection is a client's connection through a proxy. Each direction has one
+// goroutine that reads frames into a queue and another that forwards them, so
+// that the proxy notices the end of a connection even while a cut or a hold
+// lets nothing pass.
 //
-// All fields after the first are guarded by proxy.mu.
+// proxy.mu guards all other fields.
 type connection struct {
 	proxy *Proxy
 
 	queues [2]frameQueue
-	// sides[d] is the connection that direction d writes to. The server's
-	// is nil until it has been dialed.
+	// sides[d] is the connection to which direction d writes. sides[ToServer]
+	// is nil until the server has been dialed.
 	sides     [2]net.Conn
 	aborted   bool
-	ended     int              // number of directions that are done forwarding
-	replies   map[int64]*fault // faults for replies that are still to come, by Frame.ID
+	ended     int              // number of directions in which forwarding has ended
+	replies   map[int64]*fault // faults for the replies to come, by Frame.ID
 	toReplies FrameReader
 }
 
-// queuedFrame is a frame that waits to be forwarded.
+// queuedFrame is a frame in the queue of a direction.
 type queuedFrame struct {
 	Frame
-	at      time.Time // when the delay has passed
-	matched bool      // whether fault has been looked up
+	at      time.Time // when to forward the frame, because of the proxy's delay
+	matched bool      // whether fault was looked up; then nil means none
 	fault   *fault
 }
 
@@ -48,7 +49,8 @@ func (p *Proxy) startConnection(client net.Conn) {
 	p.done.Go(func() { c.forward(ToServer) })
 }
 
-// abort closes the connections to client and server. proxy.mu must be held.
+// abort closes the connections to the client and the server. The caller holds
+// proxy.mu.
 func (c *connection) abort() {
 	if c.aborted {
 		return
@@ -63,7 +65,8 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read queues the frames of direction d until their source ends.
+// read adds frames to the queue of direction d until the connection ends that
+// it reads from.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)
@@ -98,8 +101,8 @@ func (c *connection) push(d Direction, f queuedFrame, last bool) {
 	})
 }
 
-// forward sends the queued frames of direction d until the queue or the
-// connection ends.
+// forward forwards the frames of direction d until the queue ends or the
+// connection is aborted.
 func (c *connection) forward(d Direction) {
 	defer c.forwardingEnded()
 	if d == ToServer && !c.dialServer() {
@@ -122,8 +125,9 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer dials the server as soon as nothing is cut, and reports whether
-// that succeeded. It does not dial if the client has gone by then.
+// dialServer dials the server and reports whether that succeeded. It first
+// waits until no direction is cut. If the client has gone by then, it does not
+// dial.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -157,8 +161,8 @@ func (c *connection) dialServer() bool {
 	return true
 }
 
-// next waits for the next frame that may pass, and returns it with the
-// connection to write it to. At the end of the stream ok is false. If the
+// next waits until a frame of direction d may pass, and returns that frame and
+// the connection to write it to. At the end of the stream ok is false. If the
 // connection was aborted, to is nil as well.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
@@ -178,9 +182,9 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	return f, c.sides[d], true
 }
 
-// passable reports whether cuts and delays let the next frame of direction d
-// pass. Without a frame, it decides about the end of the stream. proxy.mu must
-// be held.
+// passable reports whether cuts and delays let the first frame of direction d
+// pass or, if the queue is empty, the end of the stream. The caller holds
+// proxy.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -195,8 +199,8 @@ func (c *connection) passable(d Direction) bool {
 	return time.Until(q.frames[0].at) <= 0
 }
 
-// faultLetsPass reports whether no fault holds the first frame of direction d.
-// proxy.mu must be held.
+// faultLetsPass reports whether the first frame of direction d is free of
+// faults that hold it. The caller holds proxy.mu.
 func (c *connection) faultLetsPass(d Direction) bool {
 	if c.aborted || len(c.queues[d].frames) == 0 {
 		return true
@@ -216,8 +220,8 @@ func (c *connection) faultLetsPass(d Direction) bool {
 	return c.aborted
 }
 
-// faultFor returns the fault that hits a frame, or nil. Faults for the reply to
-// a request are kept in c.replies until the reply comes.
+// faultFor returns the fault that applies to a frame, or nil. A fault that
+// concerns the reply to a request stays in c.replies until the reply arrives.
 func (c *connection) faultFor(f Frame) *fault {
 	switch f.Kind {
 	case Reply:
@@ -241,7 +245,8 @@ func (c *connection) lockAndAbort() {
 	c.abort()
 }
 
-// forwardingEnded closes the connection once both directions are done.
+// forwardingEnded records that forwarding has ended in one direction. After
+// both, it closes the connection.
 func (c *connection) forwardingEnded() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failing returns a function that fails with each of errs in turn and then
-// succeeds. It counts its calls.
+// failing returns a function that returns one of errs per call, in order, and
+// then nil. calls counts the calls.
 func failing(errs ...error) (start func() error, calls *int) {
 	calls = new(int)
 	return func() error {

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// supervisorScript starts and stops a server. It reads commands from standard
-// input and answers each with a line. At the end of its input, when the test
-// binary has closed the pipe or exited, it kills the server and removes the
-// directory. It ignores SIGPIPE, so that it does this even if nobody reads its
-// answers.
+// supervisorScript is a shell script that starts and stops a server. It reads
+// commands from standard input and answers each with a line. When its input
+// ends, because the test binary has closed the pipe or has exited, it kills the
+// server and removes the directory. It ignores SIGPIPE, so that it does this
+// even if nobody reads its answers.
 const supervisorScript = `
 trap '' PIPE HUP INT QUIT TERM
 dir=$1

@@ -15,13 +15,13 @@ import (
 const CanRunProcesses = true
 
 // ownGroup puts the supervisor into its own process group, so that it survives
-// a signal to the test's group and can clean up. It stays in the session: Linux
-// divides CPU time among sessions (sched_autogroup), which once starved servers
-// for 8 s.
+// a signal to the test's group and can clean up. It does not start a new
+// session: Linux divides CPU time among sessions (sched_autogroup), which once
+// starved servers for 8 s.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // pause stops a process with SIGSTOP and waits until all its threads have
-// stopped. Until then, a server could still answer.
+// stopped, because a running thread could still answer a client.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err

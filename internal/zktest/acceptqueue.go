@@ -7,21 +7,23 @@ import (
 	"time"
 )
 
-// WithBacklog sets clientPortListenBacklog, the number of connections that may
-// wait to be accepted. The default is 50.
+// WithBacklog sets clientPortListenBacklog, the maximum number of connections
+// that the kernel queues until the server accepts them. The default is 50.
 func WithBacklog(n int) Option {
 	return WithConfig(map[string]string{"clientPortListenBacklog": strconv.Itoa(n)})
 }
 
-// maxBacklog limits the number of connections made by [Server.FillAcceptQueue].
+// maxBacklog limits the number of connections that [Server.FillAcceptQueue]
+// opens.
 const maxBacklog = 4096
 
 // FillAcceptQueue pauses the server and opens connections until its accept
-// queue is full. The kernel then drops further attempts, so that clients get no
-// answer, not even a refusal. Established connections stay open. end resumes
-// the server and closes the new connections. It is idempotent.
+// queue is full. The kernel then drops further attempts to connect, so that
+// clients get no answer, not even a refusal. Established connections stay open.
+// end resumes the server and closes the connections opened here. It is
+// idempotent.
 //
-// Use [WithBacklog] to make it faster.
+// Use [WithBacklog] to make the queue shorter and thus FillAcceptQueue faster.
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.t.Helper()
 	s.Pause()
@@ -42,7 +44,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.proc.Resume() // fails harmlessly if the server was killed
+		s.proc.Resume() // has no effect if the server was killed
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// superuser is exempt from access control, so that tests can list and remove
-// everything.
+// superuser is the login of ZooKeeper's superuser, who is exempt from ACLs, so
+// that tests can list and remove all nodes.
 const superuser = "super:zktest"
 
 func superuserFlag() string {
@@ -18,9 +18,9 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin calls use with a superuser's client. It retries if the connection
-// breaks, so use must be idempotent. The client is then closed, because its
-// pings would count in [Server.Requests].
+// admin calls use with a client that is logged in as the superuser. It retries
+// if the connection breaks, so use must be idempotent. It closes the client
+// afterwards, because the client's pings would count in [Server.Requests].
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

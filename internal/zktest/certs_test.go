@@ -24,7 +24,7 @@ func TestClientWithCertificateGetsSession(t *testing.T) {
 	require.NoError(t, err)
 	end()
 
-	// The plain port still works.
+	// The port without TLS still works.
 	_, _, err = s.Raw(t).Children("/")
 	require.NoError(t, err)
 	require.Positive(t, s.Requests(t))
@@ -64,8 +64,9 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 	require.NoError(t, handshake(s.SecureAddr(), config))
 }
 
-// handshake opens a session over TLS. In TLS 1.3 a client learns only from the
-// first reply whether its certificate was accepted.
+// handshake begins a session over TLS. It waits for the first reply, because in
+// TLS 1.3 a client learns only from that whether the server has accepted its
+// certificate.
 func handshake(addr string, config *tls.Config) error {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, config)
 	if err != nil {

@@ -39,9 +39,9 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect is [Connect] with a custom dialer. It waits for the session, because
-// go-zookeeper fails early requests after a single attempt per server, which is
-// too little on a busy machine.
+// connect is [Connect] with a custom dialer. It waits until the client has a
+// session. Before that, go-zookeeper fails a request after a single attempt per
+// server, which is too little on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -59,7 +59,7 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	end := func() {
 		conn.Close()
 		dialer.close()
-		for range events { // closed by the client's last goroutine
+		for range events { // the client's last goroutine closes events
 		}
 	}
 	select {
@@ -71,8 +71,9 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer can close a client's connection. Otherwise Close would block
-// for most of a session timeout if the server is cut off.
+// closingDialer remembers a client's connection, so that it can be closed
+// before the client. Otherwise zk.Conn.Close would block for most of a session
+// timeout if the server cannot be reached.
 type closingDialer struct {
 	dialer zk.Dialer
 
@@ -109,8 +110,8 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// Tree returns the sorted paths of all nodes below root, which need not exist.
-// It leaves out ZooKeeper's own /zookeeper.
+// Tree returns the sorted paths of all nodes below root, except ZooKeeper's own
+// below /zookeeper. root need not exist.
 func (s *Server) Tree(t testing.TB, root string) []string {
 	t.Helper()
 	var paths []string
@@ -144,7 +145,7 @@ func removeTree(conn *zk.Conn, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children first, since they sort after their parents
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children before their parents, which sort before them
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

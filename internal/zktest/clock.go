@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// RequireClock ends the test like [Require] if this machine cannot change a
-// server's clock.
+// RequireClock skips or fails the test, as [Require] does, if this machine
+// cannot change a server's clock.
 func RequireClock(t testing.TB) {
 	t.Helper()
 	Require(t)

@@ -22,7 +22,7 @@ func TestSlowDiskSlowsWritesOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), delay)
 
-	s.SetDiskDelay(time.Hour) // the next step does not sync to disk
+	s.SetDiskDelay(time.Hour) // the read below needs no sync to disk
 	_, _, err = conn.Get("/a")
 	require.NoError(t, err, "a read waits for no disk")
 

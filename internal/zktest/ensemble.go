@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is a group of servers that form a quorum. Servers connect to each
-// other only through proxies, so that they can be cut off from each other while
-// their clients still reach them.
+// Ensemble is a group of servers that form a quorum. The servers connect to
+// each other only through proxies, so that a test can cut them off from each
+// other while their clients still reach them.
 type Ensemble struct {
 	// Servers may be stopped, paused and restarted individually.
 	Servers []*Server
@@ -25,7 +25,8 @@ type Ensemble struct {
 
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// peer holds the ports on which a server listens for other servers.
+// peer holds the two ports on which a server accepts connections from the other
+// servers.
 type peer struct{ quorum, election int }
 
 // StartEnsemble starts n servers, or three if n is 0, and waits until all of
@@ -56,7 +57,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// startEnsemble returns an ensemble that the caller must close, even after an
+// startEnsemble starts an ensemble. The caller must close it, even after an
 // error.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
@@ -81,7 +82,7 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers at once, because each waits for the others.
+// launch starts the servers concurrently, because each waits for the others.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -94,7 +95,8 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses all ports and creates the proxies between the servers.
+// connect chooses all ports and creates the proxies between the servers, which
+// do not accept connections yet.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
@@ -133,16 +135,19 @@ func newPeerLink(to peer) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower may dial a new leader too early. If that failed, it would
-	// go back to an election.
+	// A follower may dial a new leader before that listens. Without a second
+	// attempt, the follower would start another election.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
-// serveLinks opens the proxies and keeps election connections from bypassing
-// them. A server may hang up and dial back the address in the first message, so
-// the proxy rewrites that to the proxy for the opposite direction. (Of two
-// servers, ZooKeeper keeps only the connection dialed by the higher ID.)
+// serveLinks makes the proxies accept connections.
+//
+// An election connection must not bypass the proxies. A server may close it and
+// dial back to the address in its first message, so the proxy replaces that
+// address by the address of the proxy for the opposite direction. (Of two
+// servers, ZooKeeper keeps only the connection dialed by the one with the
+// higher ID.)
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -158,8 +163,8 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst reads an election connection, and replaces the dialer's address
-// in its first message by addr.
+// greetingFirst returns the reader for an election connection. In the first
+// message, it replaces the dialer's address by addr.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -173,9 +178,10 @@ func greetingFirst(addr string) testenv.FrameReader {
 	}
 }
 
-// An election connection (QuorumCnxManager, since ZooKeeper 3.5) begins with a
-// protocol version and the dialer's ID, eight bytes each, then the length of an
-// address in four bytes, and the address. All proxies' addresses have the same
+// beforeAddress and greetingSize describe the first message of an election
+// connection (QuorumCnxManager, since ZooKeeper 3.5). It has a protocol version
+// and the dialer's ID of eight bytes each, the length of the dialer's address
+// in four bytes, and the address. The addresses of all proxies have the same
 // length.
 const (
 	beforeAddress = 8 + 8 + 4
@@ -189,8 +195,8 @@ func readdress(greeting []byte, addr string) []byte {
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the server lines of server i's configuration. It sees the other
-// servers at their proxies' ports.
+// view returns the server.* lines in the configuration of server i, which
+// reaches every other server through a proxy. self holds the ports of server i.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
@@ -212,23 +218,24 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// CutServer silently cuts server i off from all others. Connections stay open,
-// and clients still reach it.
+// CutServer cuts server i off from all other servers until
+// [Ensemble.HealServer]. Connections stay open but nothing passes. Clients
+// still reach the server.
 func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*testenv.Proxy).Cut) }
 
 // HealServer ends [Ensemble.CutServer]. It does not wait for the server to
 // rejoin the quorum, see [Ensemble.WaitQuorum].
 func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*testenv.Proxy).Heal) }
 
-// CutLink silently cuts servers i and j off from each other. Both still reach
-// the other servers.
+// CutLink cuts servers i and j off from each other. Their connections stay open
+// but nothing passes. Both still reach the other servers.
 func (e *Ensemble) CutLink(i, j int) {
 	e.links[i][j].each((*testenv.Proxy).Cut)
 	e.links[j][i].each((*testenv.Proxy).Cut)
 }
 
-// CutOneWay silently drops the traffic from one server to another. The reverse
-// direction keeps working, except for new connections.
+// CutOneWay stops everything that one server sends to another. The opposite
+// direction still works, except that no new connection can be made.
 func (e *Ensemble) CutOneWay(from, to int) {
 	e.links[from][to].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToServer) })
 	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
@@ -334,13 +341,13 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin is generous, because servers on a busy machine may lose their
-// leader repeatedly.
+// electedWithin is the timeout of wait. It is generous, because servers on a
+// busy machine may lose their leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls all servers' modes until enough returns true. A mode is "leader",
-// "follower", "down" for a server that was killed or stopped, or any other
-// answer.
+// wait polls the modes of all servers until enough returns true. A server's
+// mode is its own answer, such as "leader" or "follower", or "down" if it was
+// killed or stopped, or begins with noAnswer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -356,8 +363,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer is the mode of a server that did not answer in time. It may be busy,
-// and may even be the leader.
+// noAnswer begins the mode of a server that did not answer in time. The server
+// may be busy, and may even be the leader.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the timeout of a session that is meant to expire. A client
-// gives up a connection after two thirds of it, so a shorter one might fail on
-// a busy machine.
+// shortSession is the timeout of a session that the test lets expire. It must
+// not be too short for a busy machine: a client gives up a silent connection
+// after two thirds of it.
 const shortSession = 3 * time.Second
 
-// A follower that is cut off keeps answering reads from its own copy, which
-// still has the nodes of expired sessions. Tests of locks rely on this
-// disagreement.
+// A follower that is cut off goes on answering reads from its own copy, which
+// still has the nodes of expired sessions. Tests of locks rely on that.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -93,8 +92,9 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// The leader hears nothing from the follower and expires its clients' sessions.
-// The follower still receives their removal, but cannot answer a Sync.
+// If the leader hears nothing from a follower, it expires the sessions of the
+// follower's clients. The follower still learns that their nodes were removed,
+// but it cannot answer a Sync.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -110,14 +110,14 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e.CutOneWay(follower, leader)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower knows of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
-	time.Sleep(300 * time.Millisecond) // enough time for an answer to the Sync
+	time.Sleep(300 * time.Millisecond) // long enough for the Sync to be answered if it could be
 	require.Empty(t, synced)
 	e.Heal()
 	e.WaitQuorum(t)
 }
 
-// Either the third server becomes the leader, or one of the two others stops
-// serving.
+// If one of the three links is cut, either the third server becomes the leader,
+// or one of the two servers on that link stops serving.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

@@ -19,17 +19,17 @@ func (p *process) fourLetter(word string) (string, error) {
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is fourLetter with a short timeout, because a starting server may accept
-// a connection without ever answering.
+// poll sends a four-letter word like fourLetter, but with a short timeout,
+// because a starting server may accept a connection without ever answering.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 300*time.Millisecond)
 }
 
-// ask sends a four-letter word and returns the answer. It counts the word even
-// without an answer, because a paused server counts it when it resumes.
-// p.asking must be held.
+// ask sends a four-letter word and returns the answer. It increments
+// p.wordsSent even if no answer arrives, because a paused server receives the
+// word when it resumes. The caller holds p.asking.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
@@ -72,11 +72,12 @@ func (p *process) askMntr() (map[string]int64, error) {
 	return numbers, nil
 }
 
-// errNotServing means that a server has not found its quorum.
+// errNotServing means that mntr has no numbers, because the server has no
+// quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting sets the baseline for p.requests once the server is ready. A
-// server without a quorum reports no numbers, but has not counted anything yet.
+// startCounting makes p.requests count from now on. It is called when the
+// server is ready. A server without a quorum has counted no packets yet.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

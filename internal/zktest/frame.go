@@ -10,7 +10,7 @@ import (
 
 // Operation codes of the ZooKeeper protocol
 // (org.apache.zookeeper.ZooDefs.OpCode). The first request of a connection has
-// no header and counts as OpConnect.
+// no opcode and counts as OpConnect.
 const (
 	OpConnect         int32 = -10
 	OpClose           int32 = -11
@@ -34,19 +34,21 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a function that reports whether an opcode is one of these.
+// Op returns a function that reports whether its argument is one of the given
+// opcodes.
 func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// maxFrame tells packets from other bytes. It is greater than any packet, but
-// less than the first bytes of TLS or a four-letter word read as a length.
+// maxFrame distinguishes packets from bytes of another protocol. Every packet
+// is shorter, whereas the first bytes of TLS or of a four-letter word, read as
+// a length, are a greater number.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame returns a packet with its length in front. If the bytes are no
-// packet, it returns them with [testenv.ErrOtherProtocol].
+// readFrame reads a packet and returns it together with the length in front of
+// it. If the bytes are not a packet, the error is [testenv.ErrOtherProtocol].
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -61,8 +63,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns the number at an offset of the packet, or zero beyond its
-// end.
+// int32At returns the number at the given offset of a packet, or zero if the
+// packet is too short.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {
@@ -79,8 +81,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet made of big-endian fields. Each byte slice is
-// preceded by its length.
+// writeFrame sends a packet that consists of the given fields in big-endian
+// order. A byte slice is preceded by its length.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

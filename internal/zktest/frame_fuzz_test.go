@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// FuzzFrame checks that readFrame returns the bytes that were sent, even if
-// they are truncated or not a frame.
+// FuzzFrame checks that readFrame returns exactly the bytes that were sent,
+// even if they are truncated or are not a packet.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4, 9})
 	f.Add([]byte{0, 0, 0, 0})
@@ -51,7 +51,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzWriteFrame checks that writeFrame sends a single frame with the given
+// FuzzWriteFrame checks that writeFrame sends a single packet with the given
 // fields.
 func FuzzWriteFrame(f *testing.F) {
 	f.Add(int32(1), int64(2), []byte("x"))

@@ -54,9 +54,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns a class path for zookeeperHome or, if that is empty, for
-// Debian's packages. It never falls back to Debian, because whoever sets
-// ZOOKEEPER_HOME wants that release.
+// findJars returns the class path of the release in zookeeperHome or, if that
+// is empty, of Debian's packages. If zookeeperHome is set but unusable,
+// findJars does not fall back to Debian, because the user wants that release.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

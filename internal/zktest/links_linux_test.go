@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireLinksProxied checks that servers connect only through proxies.
-// Otherwise a test could not cut every link.
+// requireLinksProxied requires that the servers are connected only through
+// proxies. A test could not cut any other connection.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

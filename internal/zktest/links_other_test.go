@@ -4,5 +4,6 @@ package zktest
 
 import "testing"
 
-// requireLinksProxied is a no-op, because it needs Linux's /proc.
+// requireLinksProxied does nothing on this system, because it needs Linux's
+// /proc.
 func requireLinksProxied(*testing.T, *Ensemble) {}

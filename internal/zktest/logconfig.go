@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// logConfigs configure the logging libraries of different ZooKeeper releases.
-// They log warnings, so that the log says why a server does not start.
+// logConfigs has the configuration files for the logging libraries of all
+// ZooKeeper releases. They enable warnings, so that the log shows why a server
+// does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

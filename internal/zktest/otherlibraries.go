@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// curatorVariable names a directory of jars, for machines without Debian's
-// packages.
+// curatorVariable is an environment variable that names a directory with
+// Curator's jars. It is for machines without Debian's packages.
 const curatorVariable = "CURATOR_JARS"
 
 // debianCuratorJars lists the jars that Curator's recipes need. ZooKeeper's
@@ -43,8 +43,8 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path for Curator's recipes, from the directory
-// given or, if that is empty, from Debian's.
+// findCurator returns the class path for Curator's recipes, from the directory
+// given or, if that is empty, from the directory debian.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

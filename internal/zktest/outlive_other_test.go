@@ -2,5 +2,6 @@
 
 package zktest
 
-// alive only makes the tests compile: this system runs no servers.
+// alive exists only so that the tests compile; on this system no servers can be
+// run.
 func alive(int) bool { return false }

@@ -20,8 +20,8 @@ import (
 // value says what the child does.
 const childVariable = "ZKTEST_CHILD"
 
-// child returns a command that runs one test in a child process. The child has
-// its own process group, so that a test can signal it alone.
+// child returns a command that runs one test in a child process, which has its
+// own process group, so that the test can send signals to it alone.
 func child(t *testing.T, test, kind string, env ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
@@ -68,8 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the main function of a child process. It starts a server,
-// prints its process IDs and directory, and waits for a signal.
+// startAndHang runs in a child process. It starts a server, prints the server's
+// process IDs and directory, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -80,7 +80,7 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	// Under nohup SIGHUP is ignored unless a program asks for it.
+	// nohup makes a process ignore SIGHUP unless the program asks for it.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
@@ -122,7 +122,8 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// In its own session the child has no terminal to print its notice on.
+	// In a session of its own, the child has no terminal on which to print its
+	// notice.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

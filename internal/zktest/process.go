@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is a server that does not depend on a test. Its methods return
-// errors.
+// process is a server that does not depend on a test: its methods return errors
+// instead of failing one.
 type process struct {
 	proc       *testenv.Process
 	ready      func(*process) bool
@@ -23,9 +23,9 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking sync.Mutex // guards wordsSent; held until the answer has come
-	// wordsSent counts the four-letter words sent since startCounting,
-	// because the server counts them as packets.
+	asking sync.Mutex // guards wordsSent; held while a four-letter word is unanswered
+	// wordsSent is the number of four-letter words sent since startCounting.
+	// The server counts them as packets, so requests subtracts them.
 	wordsSent int64
 	ignored   int64 // packets received before startCounting
 }
@@ -59,7 +59,7 @@ func newProcess(s *settings) (_ *process, err error) {
 }
 
 // command returns the server's command line. It limits the heap and disables
-// the optimizing compiler, because the server lives too briefly to benefit.
+// the optimizing compiler, from which a server for one test would not benefit.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {
@@ -136,14 +136,15 @@ func bindFailed(log string) bool {
 	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
-// serving reports whether this server serves clients. Another one on the same
-// port has another data directory.
+// serving reports whether this server serves clients. It compares the data
+// directory, because another server may be answering on the same port.
 func (p *process) serving() bool {
 	conf, err := p.poll("conf")
 	return err == nil && strings.Contains(conf, p.proc.Dir()+string(filepath.Separator)) && p.secureServing()
 }
 
-// secureServing reports whether the TLS port, if any, is open. It opens last.
+// secureServing reports whether the TLS port is open, which the server opens
+// last. Without a TLS port, it returns true.
 func (p *process) secureServing() bool {
 	if p.securePort == 0 {
 		return true
@@ -156,13 +157,13 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this server answers, even without a quorum. A
-// server without a quorum answers "envi" but not "conf".
+// listening reports whether this server answers four-letter words. A server
+// without a quorum answers "envi" but not "conf".
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")
 }
 
-// tmpdirProperty sets the server's temporary directory, by which listening
-// recognizes it.
+// tmpdirProperty is the Java property for the server's temporary directory. It
+// identifies the server in listening.
 const tmpdirProperty = "java.io.tmpdir="

@@ -65,8 +65,8 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// An exiting server logs the reason after it logs that it exits. If launch
-// reads the log in between, it must still report the taken port.
+// A server that cannot bind its port first logs that it exits, and then why. If
+// launch reads the log in between, it must still report that the port is taken.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},
@@ -79,7 +79,7 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
 			t.Cleanup(func() { p.proc.Close() })
-			p.ready = func(p *process) bool { // wait for the first of the two lines
+			p.ready = func(p *process) bool { // returns once the first of the two lines is in the log
 				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}

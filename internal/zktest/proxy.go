@@ -49,8 +49,8 @@ func (p *Proxy) Sessions() []Session {
 }
 
 const (
-	// connectXid stands in for the xid that a connect request and its reply
-	// lack.
+	// connectXid is the Frame.ID of a connect request and its reply, which have
+	// no xid.
 	connectXid = math.MinInt32
 	// eventXid is the xid of a watch event.
 	eventXid = -1
@@ -63,7 +63,7 @@ func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 }
 
 // firstThen returns a reader that parses the first frame with first and all
-// others with others.
+// later ones with others.
 func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
 	parse := first
 	return func(r io.Reader) (testenv.Frame, error) {

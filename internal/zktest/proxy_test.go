@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// proxied returns a proxy for the shared server, its client, and a path of this
-// test's own.
+// proxied returns a proxy in front of the shared server, a client connected
+// through it, and a path that only this test uses.
 func proxied(t *testing.T) (p *Proxy, conn *zk.Conn, root string) {
 	s := Shared(t)
 	root = s.Chroot(t)

@@ -45,7 +45,7 @@ func TestRequestsCountsPings(t *testing.T) {
 	Dial(t, time.Second, p.Addr())
 	eventually(t, func() bool { return p.Frames(OpPing) >= 2 })
 	require.Zero(t, p.Requests())
-	eventually(t, func() bool { // the proxy counts a ping before the server does
+	eventually(t, func() bool { // the proxy counts a ping before the server receives it
 		n, err := s.requests()
 		return err == nil && n >= 1+2
 	})

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireVariable is "require" where tests must fail, not skip, without
-// ZooKeeper.
+// requireVariable is an environment variable. If it is "require", tests fail
+// without ZooKeeper; otherwise they are skipped.
 const requireVariable = "DLOCK_TEST_ZOOKEEPER"
 
 var zooKeeper = testenv.Dependency{

@@ -34,7 +34,8 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server, with new ports if one was taken.
+// startProcess starts a server. If one of its ports was taken meanwhile, it
+// retries with new ports.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(newSettings(opts))
@@ -49,10 +50,11 @@ func startProcess(opts []Option) (*process, error) {
 	})
 }
 
-// Addr returns host:port of the plain client port.
+// Addr returns the address of the client port without TLS, as host:port.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS client port. It requires [WithTLS].
+// SecureAddr returns the address of the client port with TLS, as host:port. It
+// requires [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
 // FourLetter returns the answer to a four-letter word, such as ruok, stat or
@@ -64,8 +66,8 @@ func (s *Server) FourLetter(word string) string {
 	return answer
 }
 
-// Mntr returns the integer parts of the numbers in the answer to the
-// four-letter word mntr.
+// Mntr returns the numbers that the server reports in answer to the four-letter
+// word mntr. Fractions are cut off.
 func (s *Server) Mntr() map[string]int64 {
 	s.t.Helper()
 	numbers, err := s.mntr()

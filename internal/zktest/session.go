@@ -14,7 +14,7 @@ type Session struct {
 	Timeout time.Duration
 }
 
-// Offsets in the reply to a connect request.
+// Offsets of the fields in a reply to a connect request.
 const (
 	replyTimeout  = 4
 	replySession  = 8

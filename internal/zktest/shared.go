@@ -43,7 +43,7 @@ func (s *Server) Chroot(t testing.TB) string {
 
 	s.admin(t, func(conn *zk.Conn) error {
 		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		if errors.Is(err, zk.ErrNodeExists) { // by an attempt whose reply was lost
+		if errors.Is(err, zk.ErrNodeExists) { // created by an earlier attempt whose reply was lost
 			return nil
 		}
 		return err
@@ -54,7 +54,7 @@ func (s *Server) Chroot(t testing.TB) string {
 	return root
 }
 
-// removeBusyTree removes a tree to which a client may still add nodes.
+// removeBusyTree removes a tree. It retries if a client adds nodes meanwhile.
 func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	for range 100 {
 		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {

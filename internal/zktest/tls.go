@@ -20,8 +20,8 @@ func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option 
 		s.config["ssl.keyStore.location"] = server.Both
 		s.config["ssl.trustStore.location"] = certs.CA
 		s.config["ssl.clientAuth"] = string(auth)
-		// Otherwise the server would compare the client's certificate with its
-		// address.
+		// Otherwise the server would check that the client's certificate names
+		// the client's address.
 		s.config["ssl.hostnameVerification"] = "false"
 	}
 }
