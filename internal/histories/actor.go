@@ -14,11 +14,11 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// bound is the timeout for calls, after which they count as hanging.
+// bound is the timeout for calls. A call that exceeds it counts as hanging.
 const bound = 2 * time.Minute
 
-// slot is a client's place in a history. When a client is closed, another takes
-// its slot, so that the actors of the slot can go on.
+// slot is the place of a client in a history. When a client is closed, a new
+// one takes over its slot, and the actors of the slot go on with that.
 type slot struct {
 	number int
 	shared bool
@@ -46,8 +46,9 @@ func (s *slot) client() *client {
 	return s.now
 }
 
-// replace closes the client and opens another one in its slot. Until then the
-// actors keep calling the closed client, to test its refusals.
+// replace closes the client of a slot and opens a new one. While the client is
+// closing, the actors go on calling it, which tests that a closed client
+// refuses calls.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -58,7 +59,8 @@ func (s *slot) replace(r *recorder) error {
 
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// actor is a goroutine that uses a client's locks, with its own random source.
+// actor is a goroutine that acquires and releases locks of a client at random.
+// It has its own random source.
 type actor struct {
 	*recorder
 	id     int
@@ -66,20 +68,20 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	// nil, or closed to stop the actor early
+	// closed to stop the actor early; may be nil
 	stop  <-chan struct{}
 	unit  time.Duration // approximate time for which a lock is held
-	long  time.Duration // occasional longer hold, which outlasts a disconnected session
+	long  time.Duration // duration of an occasional longer hold, during which a disconnected session ends
 	wrong *complaints
 	nasty nasty
-	alone bool // no re-entries; on a shared node they would look like grants
+	alone bool // whether to skip re-entries, which look like grants on a node that actors share
 }
 
-// nasty holds hooks that make a client fail at the worst moments. They may be
-// nil.
+// nasty holds functions that inject faults at the moments when they do the most
+// harm. Both may be nil.
 type nasty struct {
-	write func() // called when the client is about to write
-	hold  func() // called when the client is about to hold a lock for long
+	write func() // called just before a call that writes to the store
+	hold  func() // called just before the actor holds a lock for long
 }
 
 func (a *actor) perhaps(happens func()) {
@@ -88,7 +90,7 @@ func (a *actor) perhaps(happens func()) {
 	}
 }
 
-// complaints collects descriptions of misbehaving calls.
+// complaints collects descriptions of calls that broke a rule.
 type complaints struct {
 	mu  sync.Mutex
 	all []string
@@ -121,7 +123,7 @@ func (a *actor) play() {
 		default:
 		}
 		if a.wrong.any() {
-			return // the lock is broken, and further attempts would only block
+			return // the lock is broken, and further calls would only hang
 		}
 		a.round()
 	}
@@ -134,7 +136,7 @@ func (a *actor) round() {
 	closing := false
 	a.note(func() { closing = try.client.closed != nil })
 	if closing && a.chance(80) {
-		return // a few refused calls are enough on a closing client
+		return // a few calls are enough to test that a closing client refuses them
 	}
 	if h := a.contend(context.Background(), try); h != nil {
 		a.use(h, 0)
@@ -190,15 +192,15 @@ func (a *actor) trace(at *attempt) *dlock.Trace {
 	}
 }
 
-// use holds a lock for a while and unlocks it. Sometimes it also re-enters or
-// downgrades the lock.
+// use keeps a lock for a while and then unlocks it. Sometimes it also re-enters
+// or downgrades the lock.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.holdAndCheck(h)
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
-	case !held && a.chance(50): // a re-entry after a loss must report the loss, too
+	case !held && a.chance(50): // a re-entry into a lost lock must report the loss as well
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
 		}
@@ -211,14 +213,15 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	// Only the outermost call may check this: while an inner Lock is
-	// released, outer ones keep the contender's contexts alive.
+	// Only the outermost Unlock ends the contexts of a lock, so do not check
+	// them after a re-entry.
 	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }
 
-// again re-enters the lock, sometimes from another goroutine.
+// again re-enters the lock with the context ctx, sometimes from another
+// goroutine.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -273,8 +276,8 @@ func (a *actor) holdAndCheck(h *handle) bool {
 	return true
 }
 
-// checkLossSignals checks that a lost lock is reported by every method of Lock
-// that can report it.
+// checkLossSignals requires that, after a loss, Lost is closed and the contexts
+// of the lock end with ErrLost.
 func (a *actor) checkLossSignals(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -302,7 +305,7 @@ func (a *actor) giveBack(h *handle) {
 	a.ended(h, "unlock", a.unlock(h))
 }
 
-// ended records a complaint unless err is an error that Unlock or Downgrade may
+// ended records a complaint if err is not an error that Unlock or Downgrade may
 // return.
 func (a *actor) ended(h *handle, call string, err error) {
 	closing := false
@@ -315,8 +318,8 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn lets the actor try at the end of a history. Each try must succeed,
-// because nothing fails any more and the lock is free.
+// tryInTurn calls TryLock and TryRLock at the end of a history, when no fault
+// happens and no other call is in flight. Both must succeed.
 func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
@@ -347,9 +350,9 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed tries the lock after acquiring another one, which brings the
-// client's view of the store up to date. A server of an ensemble may otherwise
-// lag behind, and refuse a try that should succeed.
+// informed tries the lock after it has acquired and kept another one. On an
+// ensemble, the client's server may lag behind and wrongly refuse the try; a
+// write brings it up to date.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -360,7 +363,8 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	// The client may have a new session on a server that lags behind.
+	// If the client's session has ended, its new session may be on another
+	// server that lags behind.
 	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}

@@ -82,7 +82,7 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
-// The goroutine must not outlive Close.
+// Close also waits for the goroutine that newLate has started.
 func (s late) Close() error {
 	err := s.Session.Close()
 	<-s.done
@@ -201,8 +201,8 @@ func TestABrokenLockIsFound(t *testing.T) {
 }
 
 // saveBroken saves the history of a deliberately broken lock. It reports
-// whether the history breaks a rule that can be checked here, without the
-// search for a linearization.
+// whether the history breaks one of the rules that this package checks, which
+// need no search for a linearization.
 func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, wrong []string) bool {
 	record := r.record(of, fmt.Sprint("seed ", seed), wrong)
 	record.Broken = enough
@@ -213,8 +213,8 @@ func saveBroken(t *testing.T, of string, seed uint64, enough int, r *recorder, w
 	return len(record.Wrong) > 0
 }
 
-// mute is a testing.TB that collects errors, so that a test can expect a
-// failure.
+// mute is a testing.TB that records errors instead of failing, for tests that
+// expect an error.
 type mute struct {
 	testing.TB
 	text string

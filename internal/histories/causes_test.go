@@ -16,8 +16,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// expect saves a history for the judge, which must accept or refuse it as
-// given.
+// expect saves a hand-made history for the judge, which must accept the history
+// if allowed is true and refuse it otherwise.
 func expect(t *testing.T, rec *recorder, allowed bool) {
 	t.Helper()
 	record := rec.record(strings.ReplaceAll(t.Name(), "/", " "), "made by hand", nil)
@@ -29,8 +29,8 @@ func expect(t *testing.T, rec *recorder, allowed bool) {
 	record.save(t)
 }
 
-// The tests below check the causes of losses: events that can take locks away,
-// such as the removal of a node by an operator.
+// The tests below check that a lock may be lost only if a cause was recorded,
+// such as the removal of its node by an operator.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -98,12 +98,13 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 	}
 }
 
-// The Unlock may have reached the store before the Close that made it fail.
+// If an Unlock fails because the client is being closed, it may have reached
+// the store before, and then another client may be granted the lock.
 func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
 		err error
-		won span // Lock call of another client that is then granted the lock
+		won span // the Lock call by which another client is granted the lock
 		ok  bool
 	}{
 		"granted before the close":          {unlocked, span{4, 6}, true},

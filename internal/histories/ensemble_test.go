@@ -22,8 +22,8 @@ type ensembleHistories struct {
 	rand      *rand.Rand
 }
 
-// cause records play, which does something to the servers, as a cause in all
-// histories.
+// cause calls play, which makes servers fail, and records that as a possible
+// cause of losses in all histories.
 func (s *ensembleHistories) cause(what string, play func()) {
 	s.Log(what)
 	for _, w := range s.histories {
@@ -32,8 +32,8 @@ func (s *ensembleHistories) cause(what string, play func()) {
 	play()
 }
 
-// fault makes a server fail and heals it after a random time, before or after
-// sessions have ended.
+// fault makes a server fail for a random time, which may be shorter or longer
+// than a session timeout.
 func (s *ensembleHistories) fault() {
 	d := sessionTimeout/4 + time.Duration(s.rand.Int64N(int64(3*sessionTimeout/2)))
 	i, role := s.Leader(s.T), "leader"

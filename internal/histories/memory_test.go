@@ -25,18 +25,19 @@ var (
 	first = flag.Uint64("seed", 1, "the first seed")
 )
 
-// spoiler wraps a session in a broken one, for tests that must detect it.
+// spoiler wraps a session in a broken one. The histories must show that it is
+// broken.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool // no faults except that clients are closed
+	calm                            bool // whether there are no faults, except that clients are closed
 	closes                          int  // percentage of faults that close a client
 	removals                        int  // minimum percentage of faults that remove a queue
-	// share reports whether the actors of a client share nodes. Nil means
-	// never.
+	// share reports whether the actors of a client share nodes. If share is
+	// nil, none do.
 	share func(client int) bool
-	spoil spoiler // a broken driver, or nil for the real one
+	spoil spoiler // breaks the driver's sessions; nil for a sound driver
 }
 
 type connector struct {
@@ -84,7 +85,8 @@ type memory struct {
 	wrong  *complaints
 }
 
-// grace is how long a node may outlive its call without any fault.
+// grace is how long a node may outlive the call that made it if no fault
+// happens.
 const grace = 5 * time.Second
 
 func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
@@ -130,10 +132,11 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	return w.recorder, w.wrong
 }
 
-// rest ends a history: it waits until no node is left, lets all actors try at
-// once, waits again, and lets each of them try alone.
+// rest ends a history. It waits until the queues are empty, lets all actors try
+// each lock at the same time, waits again, and lets each actor try alone, which
+// must succeed.
 func (w *memory) rest(actors []*actor) {
-	time.Sleep(bound) // cut-off sessions must end and delayed messages arrive
+	time.Sleep(bound) // until sessions that are cut off have ended and delayed messages have arrived
 	for _, queue := range w.queues {
 		w.deserted(queue)
 		tryTogether(actors, queue)
@@ -161,7 +164,8 @@ func host(seed uint64, client int) string {
 
 func alike(seed uint64) bool { return seed%3 == 0 }
 
-// slowness returns a function that draws a request latency for each session.
+// slowness returns a function that draws the latency of a session's requests at
+// random.
 func slowness(seed uint64, client int) func() time.Duration {
 	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
 	return func() time.Duration {
@@ -205,8 +209,8 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	// Shared nodes are never removed, because the client might learn of it
-	// only after another grant on the same node.
+	// Do not remove nodes that actors share: the client might learn of the
+	// removal only after another actor was granted the lock by the same node.
 	case w.shared && (n == 16 || n < 3):
 	case n == 16, n == 0:
 		w.removeQueue(queue)
@@ -246,8 +250,8 @@ func (w *memory) cut(c cause, s driver.Session) {
 	}))
 }
 
-// removeNode removes a node near the head of the queue, where a removal may end
-// a hold.
+// removeNode removes one of the first nodes of a queue, whose contender may
+// hold the lock.
 func (w *memory) removeNode(queue string) {
 	nodes, _ := w.look(queue)
 	if len(nodes) == 0 {
@@ -317,7 +321,8 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	}
 }
 
-// Only some clients of each history share nodes among their actors.
+// In each history, the actors of some clients share nodes, and those of other
+// clients do not.
 func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
@@ -334,8 +339,8 @@ func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	}
 }
 
-// After a downgrade, readers of the same client may join its node, even while
-// other clients' readers hold later tokens.
+// After a downgrade, readers of the same client join its node, even if readers
+// of other clients have been granted the lock with higher tokens meanwhile.
 func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
@@ -364,7 +369,8 @@ func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	})
 }
 
-// turns counts the grants that reuse the token of an earlier grant.
+// turns returns the number of grants with the token of an earlier grant, that
+// is, by a shared node.
 func (r *recorder) turns() (n int) {
 	seen := make(map[string]bool)
 	for _, c := range r.contenders {

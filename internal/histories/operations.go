@@ -9,8 +9,8 @@ import (
 )
 
 // history returns the recorded operations as input for the model. It also
-// describes losses without a recorded cause, which break a rule anyway. Call it
-// when all actors are done.
+// describes the losses that no recorded cause explains, each of which breaks a
+// rule. It must be called when all actors are done.
 func (r *recorder) history() (ops []Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -28,16 +28,17 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 	return ops, unexplained
 }
 
-// contenderOps builds the list of a contender's operations.
+// contenderOps collects the operations of a contender.
 type contenderOps struct {
 	*contender
-	silent int64 // from here on the lock may be lost without the contender's knowledge
+	silent int64 // tick from which the lock may be lost without the contender's knowledge
 	ops    []Operation
 }
 
-// add adds an operation that proves that the lock was held. If it began when
-// the lock may have been lost already, it proves nothing and is dropped. If it
-// was in flight at that tick, it is marked as Maybe.
+// add adds an operation that is possible only while the lock is held. An
+// operation that began at s.silent or later is omitted, because the lock may
+// have been lost by then, so it proves nothing. One in flight at s.silent is
+// marked as Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -86,12 +87,12 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	return s.ops, explained
 }
 
-// isOver reports whether an Unlock found the lock already lost. ErrUnlock does
-// not say so: it only leaves the release unconfirmed.
+// isOver reports whether err, from Unlock, says that the lock was lost before.
+// ErrUnlock does not: it only means that the release is not confirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack returns when the contender's last Lock was unlocked, or forever if
-// one never was.
+// givenBack returns when the last Unlock of the contender returned, or forever
+// if a Lock was not unlocked.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -99,10 +100,10 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss estimates when c lost the lock. Without a loss both ends of the span are
-// forever. The tick silent is the first at which the store may have taken the
-// lock without telling c. An Unlock in flight at that tick counts as a loss.
-// explained is false if c learned of a loss that no recorded cause explains.
+// loss estimates when c lost the lock. Both ends of lost are forever if it did
+// not. silent is the first tick at which the store may have taken the lock away
+// without telling c; an Unlock in flight at that tick counts as a loss.
+// explained is false if c has noticed a loss that no recorded cause explains.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -115,7 +116,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // no recorded cause, so the time of the loss is unknown
+	case c.learned != 0 && suspect == forever: // no cause was recorded, so the loss may have happened at any time
 		suspect, explained = 0, false
 	case c.learned != 0, closing != forever:
 	case silent != forever:
@@ -126,16 +127,16 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	return span{max(c.granted.call, suspect), end}, silent, explained
 }
 
-// unlocked reports whether every Lock of the contender was unlocked without a
-// reported loss, by calls that began before the given tick.
+// unlocked reports whether all Locks of the contender were unlocked by calls
+// that began before the given tick and did not report a loss.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)
 	})
 }
 
-// lastCall returns when the last call of Unlock began, or forever if a Lock was
-// never unlocked.
+// lastCall returns when the last Unlock of the contender began, or forever if a
+// Lock was not unlocked.
 func (c *contender) lastCall() (last int64) {
 	for _, h := range c.handles {
 		if h.given == nil {
@@ -146,9 +147,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns when c may first have lost the lock, considering all causes
-// until end. silent considers only causes that the holder need not notice. Both
-// are forever if there is no such cause.
+// earliest returns the earliest tick at which a cause recorded until end may
+// have taken the lock from c. silent is the same for causes that the holder
+// need not notice. Both are forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -19,8 +19,8 @@ func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret 
 
 const forever = math.MaxInt64
 
-// client is a lock client in one of the slots of a history. When a client is
-// closed, a new one takes its slot.
+// client is a lock client. When it is closed, a new client takes over its slot
+// in the history.
 type client struct {
 	slot   int
 	locks  *dlock.Client
@@ -28,8 +28,8 @@ type client struct {
 	closed *ending
 }
 
-// shares returns the client's number if its actors share nodes, and 0
-// otherwise.
+// shares returns the client's number, counted from 1, if its actors share
+// nodes, and 0 otherwise.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -44,27 +44,27 @@ type attempt struct {
 	queue   string
 	mode    dlock.Mode
 	try     bool
-	limited bool    // the call has a deadline
-	within  *handle // the Lock that this call re-enters by its context, or nil
-	synced  int64   // the client has seen every change up to this tick; 0 if unknown
+	limited bool    // whether the call has a deadline
+	within  *handle // for a re-entry: the Lock whose context the call was given; otherwise nil
+	synced  int64   // tick up to which the client has seen all changes; 0 if unknown
 
 	began   time.Time
 	ended   time.Time
 	queued  []placed
-	retried bool  // a failed request may have left a node that blocks this same call
-	gaveUp  int64 // when its context was cancelled, or 0
+	retried bool  // whether a failed request may have left a node that blocks this same call
+	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
 	got     *handle
 	err     error
 }
 
-// placed says when an attempt got its node. The node was created at some time
-// within the span.
+// placed is a node that an attempt has created, at some time within the span.
 type placed struct {
 	span
 	token int64
 }
 
-// contender is a granted lock with all Locks that re-entered it.
+// contender is a contender that was granted the lock. handles are its Locks:
+// the first one and its re-entries.
 type contender struct {
 	id      int
 	client  *client
@@ -74,24 +74,24 @@ type contender struct {
 	node    string
 	granted span
 	handles []*handle
-	refused []span // re-entries that were refused as upgrades
-	learned int64  // when the contender first saw the loss, or 0
+	refused []span // re-entries that were refused because they would upgrade the lock
+	learned int64  // tick at which the contender first noticed that it had lost the lock, or 0
 }
 
 // handle is a Lock.
 type handle struct {
 	*contender
-	number  int // 0 for the first Lock, 1 and more for re-entries
+	number  int // 0 for the first Lock of the contender, then 1, 2, ... for re-entries
 	actor   int
 	mode    dlock.Mode
 	lock    *dlock.Lock
 	entered span
 	answers []seen
 	lowered []*ending // calls of Downgrade
-	given   *ending   // the call of Unlock, or nil
+	given   *ending   // the call of Unlock; nil if there was none
 }
 
-// seen records that a Lock was found held, and in which mode.
+// seen is an observation that a Lock was held, in the given mode.
 type seen struct {
 	span
 	actor int
@@ -112,25 +112,25 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is an event that can take locks away from one client, one queue or one
-// node.
+// cause is an event that can take locks away, such as a fault or an operator's
+// removal. It affects one client, one queue or one node, or all of them.
 type cause struct {
 	span
 	what  string
-	slot  int    // slot of the affected client, or -1 for any
+	slot  int    // slot of the client that is affected, or -1 for all
 	queue string // affected queue; "": all
-	node  string // affected node, see nodeOf; "": all
-	told  bool   // the store waits with the next grant until the holder must know of the loss
-	upTo  int64  // highest token affected by the removal of a whole queue, else 0
+	node  string // node that is affected, see nodeOf; "": all
+	told  bool   // whether the store makes the next grant only after the holder must know of the loss
+	upTo  int64  // highest token in the queue that was removed; 0 if the cause is not the removal of a queue
 }
 
-// sudden reports whether the cause removed a whole queue at one instant. All
-// losses that it explains happened then.
+// sudden reports whether the cause is the removal of a whole queue at one
+// instant, so that all losses it explains happened at that instant.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c can explain that h had lost the lock by tick end. A
-// cut-off session may end long after the cut is healed, so causes with told set
-// explain later losses, too.
+// may reports whether c can be the reason why h had lost the lock by the tick
+// end. A cause with told set can also explain a loss after the cause has ended,
+// because a session that was cut off may expire long after the cut.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -141,14 +141,15 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns when the contender's last Lock was unlocked. clean says that
-// by then the node was certainly gone from the store.
+// leftAt returns when the contender's last Lock was unlocked. clean reports
+// whether its node was certainly gone from the store by then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
 }
 
-// ended returns the wall-clock time of the contender's last Unlock, or zero.
+// ended returns the wall-clock time at which the contender's last Unlock
+// returned. It returns zero if a Lock was not unlocked.
 func (c *contender) ended() (at time.Time) {
 	for _, h := range c.handles {
 		switch {
@@ -161,10 +162,11 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf strips the mode from a node name, because a downgrade changes it.
+// nodeOf returns a node name without its mode, which a downgrade changes.
 func nodeOf(name string) string { return strings.Replace(name, "-W-", "-R-", 1) }
 
-// recorder records the operations on one store.
+// recorder records the calls of all clients of one store and the causes of
+// losses.
 type recorder struct {
 	mu         sync.Mutex
 	clock      int64
@@ -172,14 +174,14 @@ type recorder struct {
 	contenders []*contender
 	live       []*handle // Locks that may still be held
 	causes     []cause
-	empty      map[string][]int64 // by queue: when it was seen empty while no call was in flight
-	// lagging is set on an ensemble, where a server may lag behind the
-	// others, so that a try may fail although the lock is free.
+	empty      map[string][]int64 // ticks at which the queue was empty and no call was in flight, by queue
+	// lagging is set for an ensemble. A server may then lag behind the others
+	// and refuse a try although the lock is free.
 	lagging bool
-	// shared is set if actors share nodes. The rules about the order of
-	// nodes and about refused tries then do not apply.
+	// shared is set if the actors of some client share nodes. The rules about
+	// the order of nodes and about refused tries then do not apply.
 	shared bool
-	// grace is how long a node may outlive its call; 0 if unknown.
+	// grace is how long a node may outlive the call that made it; 0 if unknown.
 	grace time.Duration
 }
 
@@ -189,15 +191,15 @@ func (r *recorder) tick() int64 {
 	return r.next()
 }
 
-// next advances the logical clock. mu must be held.
+// next advances the logical clock. The caller holds mu.
 func (r *recorder) next() int64 {
 	r.clock++
 	return r.clock
 }
 
-// cause injects a fault by calling play, and records it as a possible cause of
-// losses. If play returns false, the fault may still take effect until the end
-// of the history.
+// cause calls play, which injects a fault, and records the fault as a possible
+// cause of losses. play returns false if the fault may still take effect later,
+// at any time until the end of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -205,7 +207,8 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// done adapts a fault that is over when f returns.
+// done returns f as an argument for cause, for a fault that is over when f
+// returns.
 func done(f func()) func() bool {
 	return func() bool {
 		f()
@@ -213,8 +216,8 @@ func done(f func()) func() bool {
 	}
 }
 
-// begin records the start of a fault, which may cause losses until the caller
-// calls end.
+// begin records that a fault begins. It can explain losses until end is called,
+// and later ones if c.told is set.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,8 +236,9 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take makes an attempt. After a grant it also asks all other holders for their
-// state, because they must know of a loss by then.
+// take calls Lock or a similar method and records the result. After a grant it
+// checks the Locks of all other holders, which must have noticed by then if
+// they had lost the lock.
 func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -260,8 +264,8 @@ func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	return a.got
 }
 
-// won records an acquired Lock, either as a re-entry or as the grant of a new
-// contender. mu must be held.
+// won records that a was granted the Lock l, as a re-entry or as the first Lock
+// of a new contender. The caller holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.within != nil && l.Token() == a.within.token {
@@ -278,8 +282,8 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	r.live = append(r.live, a.got)
 }
 
-// refused records what a failed re-entry reveals about the lock. mu must be
-// held.
+// refused records what the error of a re-entry shows about the lock. The caller
+// holds mu.
 func (r *recorder) refused(a *attempt) {
 	switch c := a.within.contender; {
 	case errors.Is(a.err, dlock.ErrUpgrade):
@@ -289,7 +293,8 @@ func (r *recorder) refused(a *attempt) {
 	}
 }
 
-// lost records that a contender has noticed its loss. mu must be held.
+// lost records that a contender has noticed that it had lost the lock. The
+// caller holds mu.
 func (r *recorder) lost(c *contender) {
 	if c.learned == 0 {
 		c.learned = r.clock
@@ -297,7 +302,7 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs records the token of the node that an attempt has created.
+// queuedAs records that an attempt has created a node with the given token.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,7 +324,8 @@ func (r *recorder) cancel(a *attempt, cancel func()) {
 	cancel()
 }
 
-// ask checks whether a lock is still held and records the answer.
+// ask calls Err and Mode of a Lock, records the answer, and reports whether the
+// Lock is still held.
 func (r *recorder) ask(actor int, h *handle) bool {
 	call := r.tick()
 	mode := h.lock.Mode()
@@ -363,14 +369,14 @@ func (r *recorder) end(h *handle, e *ending, call func() error) error {
 	return err
 }
 
-// close closes a client and then asks each of its Locks for its state.
+// close closes a client and then checks all of its Locks.
 func (r *recorder) close(c *client) error {
 	e := &ending{span: span{ret: forever}}
 	r.note(func() { e.call, c.closed = r.next(), e })
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // the model refuses an answer "still held" after the close
+		r.ask(closer, h) // if it still counts as held, the judge refuses the history
 	}
 	return err
 }
@@ -386,8 +392,8 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the slot of a client for a fault to hit. It prefers clients that
-// hold a lock.
+// target chooses the slot of a client that a fault shall hit. It prefers
+// clients that hold a lock.
 func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -397,8 +403,8 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// Rows of the picture for events that do not belong to an actor.
+// Rows of the picture for events without an actor.
 const (
 	closer = 0
-	losses = 1000 // first row for losses, one for each slot
+	losses = 1000 // row for the losses of slot 0, followed by those of the other slots
 )

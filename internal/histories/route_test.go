@@ -13,10 +13,12 @@ type hop struct {
 	server *zktest.Server
 }
 
-// route is a client's connection to the ensemble, through one proxy per server.
+// route is how a client reaches the servers of an ensemble: through a proxy of
+// its own for each.
 type route []hop
 
-// now returns the hop that the client is connected through, or else the first.
+// now returns the hop to the server that the client is connected to, or the
+// first hop if there is none.
 func (w route) now() hop {
 	for _, h := range w {
 		if h.Connections() > 0 {
@@ -44,9 +46,9 @@ func (w route) delay(d time.Duration) {
 	}
 }
 
-// expire makes the servers end a client's session. It returns false if the
-// outcome is unknown. Connections are refused meanwhile, because a client that
-// reconnects in time keeps its session.
+// expire makes the servers end the client's session. Meanwhile it refuses
+// connections, because a client that reconnects in time keeps its session. It
+// returns false if the outcome is unknown.
 func (w route) expire(t testing.TB) bool {
 	sessions := w.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// breaches checks the rules that need no search, see "Other rules" in the
-// package comment.
+// breaches returns descriptions of all broken rules that can be checked without
+// a search. See "Other rules" in the package comment.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {
@@ -40,7 +40,8 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.slot, how, a.queue, a.call, a.ret)
 }
 
-// wrong describes an unjustified result of an attempt, or returns "".
+// wrong returns a description of what is wrong with the result of an attempt,
+// such as an error without a reason, or "".
 func (a *attempt) wrong() string {
 	closed := a.client.closed
 	switch err := a.err; {
@@ -50,7 +51,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrLost) && a.within != nil:
 	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
 	case errors.Is(err, dlock.ErrLocked) && a.try:
-	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not repeat failed requests
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not retry failed requests
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
@@ -60,13 +61,12 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over reports whether an Unlock had begun before the given tick, so that the
+// over reports whether the Unlock of h began before the given tick, so that the
 // context of the Lock may have been cancelled.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
-// idle reports whether a try was refused without an excuse, although no node
-// can have blocked it. Excuses are leftover nodes of failed calls and a server
-// that lags behind.
+// idle reports whether a is a try that was refused although no node in the
+// queue can have blocked it.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
 		return false
@@ -80,7 +80,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return true
 }
 
-// sees returns the tick up to which the attempt must know all changes, or 0.
+// sees returns the tick up to which the client of an attempt has seen all
+// changes of the store, or 0 if unknown.
 func (r *recorder) sees(a *attempt) int64 {
 	if a.synced == 0 && !r.lagging {
 		return a.call
@@ -88,13 +89,13 @@ func (r *recorder) sees(a *attempt) int64 {
 	return a.synced
 }
 
-// mayBeThere reports whether the node of a may have been in the queue during a
-// refused attempt. a must have begun before that attempt ended.
+// mayBeThere reports whether the node of a may have been in the queue during
+// the refused attempt. a must have begun before that attempt ended.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
 	switch {
-	case a.within != nil && a.got != nil && a.got.number > 0: // re-entries have no node of their own
+	case a.within != nil && a.got != nil && a.got.number > 0: // a re-entry has no node of its own
 		return false
 	case a.got == nil && len(a.queued) == 0 && errors.Is(a.err, dlock.ErrLocked) && !a.retried:
 		return a.ret >= sees
@@ -118,15 +119,15 @@ func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	return r.grace == 0 || ended.IsZero() || refused.began.Before(ended.Add(r.grace))
 }
 
-// outOfOrder describes tokens that do not increase in the order in which the
-// nodes were created.
+// outOfOrder describes nodes whose token is lower than that of a node created
+// before.
 func (r *recorder) outOfOrder() (all []string) {
 	queues := make(map[string][]placed)
 	for _, a := range r.attempts {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
 	for queue, nodes := range queues {
-		known := slices.Clone(nodes) // sorted by when the node was first seen
+		known := slices.Clone(nodes) // sorted by when the node is known to have existed
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
 		slices.SortFunc(nodes, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
@@ -143,9 +144,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants that passed a conflicting contender with a lower
-// token. It checks only contenders that gave up later, because the model judges
-// those that were granted the lock.
+// overtaken describes grants to a contender behind an attempt that blocked it,
+// according to their tokens. It checks only attempts that gave up later,
+// because the judge checks those that were granted the lock.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
@@ -162,7 +163,8 @@ func (r *recorder) overtaken() (all []string) {
 	return all
 }
 
-// stood returns until when an attempt certainly had its node, faults aside.
+// stood returns the tick until which the node p of the attempt certainly
+// existed, if no fault removed it.
 func (a *attempt) stood(p placed) int64 {
 	until := min(a.ret, a.gaveUp)
 	if a.client.closed != nil {
@@ -171,8 +173,8 @@ func (a *attempt) stood(p placed) int64 {
 	return max(until, p.ret)
 }
 
-// disturbed reports whether a fault may have removed the attempt's node before
-// another contender was granted the lock.
+// disturbed reports whether a fault may have removed the node of a before c was
+// granted the lock.
 func (r *recorder) disturbed(a *attempt, c *contender) bool {
 	stood := &contender{client: a.client, queue: a.queue, granted: a.span}
 	return slices.ContainsFunc(r.causes, func(cause cause) bool {

@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store describes a store under test, and the faults that Run can play on it.
+// Store describes a store to make histories on, and the faults that Run can
+// inject.
 type Store struct {
 	// Of is the name of the store in the records, such as redis.
 	Of string
@@ -93,7 +94,7 @@ const (
 	outagePause = 3 * time.Second        // approximate time between outages
 )
 
-// history runs the clients, actors and faults on one store.
+// history is a single history on one store: its clients, actors and faults.
 type history struct {
 	*testing.T
 	*recorder
@@ -104,15 +105,15 @@ type history struct {
 	actors    []*actor
 	seed      uint64
 	rand      *rand.Rand
-	stop      chan struct{} // closed to stop new rounds and faults
+	stop      chan struct{} // closed to stop the actors and the faults
 	heals     sync.WaitGroup
 	wrong     complaints
 
-	hooks chan struct{} // holds a value while a hook runs
+	hooks chan struct{} // a semaphore: holds a value while a function of the Config runs
 }
 
-// link is a client's connector that remembers the latest session, because the
-// hooks of a driver's test need it.
+// link is the connector of one client. It remembers the latest session, which
+// the functions of the Config need.
 type link struct {
 	driver.Connector
 
@@ -147,7 +148,8 @@ func newHistory(t *testing.T, s Store, seed uint64) *history {
 	}
 	for i := range clients {
 		h.join(i)
-		// On a busy machine a session may expire without any fault.
+		// On a busy machine a session may expire at any time, without any
+		// fault.
 		h.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return h
@@ -166,9 +168,9 @@ func (h *history) join(i int) {
 	})
 }
 
-// play makes the history: actors use the lock while faults are played.
-// Afterwards the queue must become empty, and each actor in turn must get the
-// lock with TryLock and with TryRLock.
+// play makes the history: the actors use the lock while faults are injected.
+// Then the faults end, the queue must become empty, and each actor in turn must
+// acquire the lock with TryLock and with TryRLock.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -201,8 +203,8 @@ func (h *history) rest() {
 	}
 }
 
-// every calls play repeatedly until the history ends, with random pauses of at
-// most longest.
+// every calls play repeatedly until h.stop is closed. It pauses between the
+// calls for a random time, at most longest.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
 	for {
@@ -242,13 +244,13 @@ func (h *history) nodes() ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// requestOps are the operations whose requests or replies may get lost. Create
-// occurs twice, to be drawn twice as often. Functions of nasty draw from the
-// first three only, which write to the store.
+// requestOps are the operations whose requests or replies may be lost. Create
+// is in the list twice so that it is chosen twice as often. Functions of nasty
+// choose from the first three elements only, which write to the store.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
-// fault plays a random fault. It does nothing if the store has no hook for that
-// fault.
+// fault injects a random fault. It does nothing if the Config has no function
+// for that fault.
 func (h *history) fault() {
 	i := h.target(h.rand, len(h.slots))
 	c, s := h.store.Config, h.links[i].session()
@@ -258,7 +260,7 @@ func (h *history) fault() {
 	case n < 3:
 		h.removeNode()
 	case n == 3:
-		_ = h.slots[i].replace(h.recorder) // the store may be out of reach
+		_ = h.slots[i].replace(h.recorder) // fails if the store cannot be reached
 	case s == nil:
 	case n < 6 && c.Drop != nil:
 		h.hook(cause{what: "ended by the store", slot: i}, func() { c.Drop(h.T, s) })
@@ -279,15 +281,16 @@ func (h *history) fault() {
 	}
 }
 
-// told returns the cause of a loss that a client must notice before the store
-// grants the lock to anyone else.
+// told returns a cause after which the store makes the next grant only when the
+// client must have noticed that its session has ended.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {
 	return time.Duration(h.rand.Int64N(int64(limit)))
 }
 
-// hook plays a fault that has no effects after play returns.
+// hook calls play, which injects a fault that is over when play returns, and
+// records it as a cause.
 func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
@@ -298,8 +301,8 @@ func (h *history) alone(play func()) {
 	play()
 }
 
-// lose makes the next request of client i for op fail, by dropping either the
-// request or its reply.
+// lose makes the next request of client i for op fail: it loses the request or,
+// if reply is set, the reply.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -310,7 +313,7 @@ func (h *history) lose(i int, op faults.Op, reply bool) {
 	}
 }
 
-// cut disconnects client i from the store for a while.
+// cut disconnects client i from the store for the duration d.
 func (h *history) cut(i int, d time.Duration) {
 	s := h.links[i].session()
 	if s == nil || h.store.Config.CutOff == nil {
@@ -325,8 +328,8 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes the first or second node of the queue as an operator
-// would, so that a holder or the next waiter loses it.
+// removeNode removes the first or second node of the queue, as an operator may
+// do, so that a holder loses the lock or a waiter its place.
 func (h *history) removeNode() {
 	nodes, err := h.nodes()
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
@@ -354,9 +357,10 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns hooks that disturb client i at the worst moments. The hook
-// write loses the client's next request to create or delete a node. The hook
-// hold sometimes cuts the client off until others get its lock.
+// nasty returns functions that inject faults into client i at the moments when
+// they do the most harm. write makes the client's next request to create or
+// delete a node fail. hold sometimes cuts the client off until another client
+// is granted its lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

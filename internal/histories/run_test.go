@@ -17,12 +17,12 @@ import (
 
 const memoryTimeout = 2 * time.Second
 
-// observed is an in-memory connector that remembers which store a session came
-// from, because most hooks get only the session.
+// observed is a memory store that remembers from which store each session came,
+// because most functions of a dlocktest.Config receive only the session.
 type observed struct {
 	*memdriver.Store
 	stores *sync.Map // *memdriver.Store by driver.Session
-	spoil  spoiler   // breaks sessions on purpose; nil for none
+	spoil  spoiler   // breaks the sessions on purpose; nil for none
 }
 
 func (o observed) Connect(ctx context.Context) (driver.Session, error) {
@@ -43,8 +43,8 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore describes the in-memory store for Run. Tests of other drivers
-// reuse the Config that they pass to dlocktest.Run.
+// inMemoryStore returns the memory store in the form that Run takes. A driver's
+// own test uses the Config that it passes to dlocktest.Run as well.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {
@@ -70,8 +70,8 @@ func inMemoryStore(spoil spoiler) Store {
 	}}
 }
 
-// A driver's own test looks like this. Only stores that run in this process can
-// use synctest.
+// A driver's own test looks like this one. Only a store in the memory of this
+// process can be tested in a synctest bubble.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inMemoryStore(nil)

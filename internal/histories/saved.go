@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Kind distinguishes operations, such as grants and releases.
+// Kind is the kind of an [Operation], such as a grant or a release.
 type Kind int
 
 const (
@@ -25,19 +25,20 @@ const (
 	Clearing
 )
 
-// Operation is one step in the history of a lock, such as a grant or an Unlock.
-// Call and Return are the ticks at which it began and ended.
+// Operation is an operation in the history of a lock, such as a grant or an
+// Unlock. Call and Return are the ticks of the recorder's logical clock at
+// which it began and ended.
 type Operation struct {
 	Call, Return int64
 	Actor        int // row in the picture
 	Kind         Kind
 	Queue        string
-	Hold         int        // Hold numbers the grants; re-entries share the number
-	Handle       int        `json:",omitempty"` // number of the Lock within its hold: 0 for the grant, 1 for the first re-entry
+	Hold         int        // number of the grant; its re-entries have the same number
+	Handle       int        `json:",omitempty"` // number of the Lock: 0 for the grant, 1 for its first re-entry, and so on
 	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
-	Token        int64      `json:",omitempty"` // token of a grant, or of the last node that a queue removal took away
+	Token        int64      `json:",omitempty"` // token of a grant, or highest token in a queue that was removed
 	Sharer       int        `json:",omitempty"` // number of the client if its goroutines share nodes, else 0
-	Maybe        bool       `json:",omitempty"` // no effect if the lock was lost before
+	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was lost before
 }
 
 // Note marks an event in the picture of a history, such as a fault.
@@ -52,18 +53,20 @@ type Note struct {
 type Record struct {
 	Of         string // what was tested, such as redis
 	Title      string
-	Wrong      []string // broken rules that were found without a search
+	Wrong      []string // descriptions of the rules that were found broken without a search
 	Operations []Operation
 	Notes      []Note
-	// Broken is the minimum number of histories that the judge must refuse,
-	// because the lock was deliberately broken. Zero means a sound lock.
+	// Broken is positive if the lock was broken deliberately. The judge must
+	// then refuse at least this many of the histories.
 	Broken int `json:",omitempty"`
 }
 
-// Directory names the environment variable with the directory for the records.
+// Directory is the environment variable that names the directory for the
+// records.
 const Directory = "DLOCK_HISTORIES"
 
-// check saves a history for the judge and fails the test if wrong is not empty.
+// check saves the history of r for the judge. It fails the test if wrong
+// describes broken rules.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)
@@ -80,8 +83,8 @@ func (r *recorder) record(of, title string, wrong []string) *Record {
 	return &Record{Of: of, Title: title, Wrong: wrong, Operations: operations, Notes: r.notes()}
 }
 
-// save writes the record to the directory named by DLOCK_HISTORIES. Without it,
-// only failures are kept.
+// save writes the record to the directory named by DLOCK_HISTORIES. If that is
+// not set, it keeps only records of unexpected failures.
 func (r *Record) save(t testing.TB) {
 	t.Helper()
 	dir := os.Getenv(Directory)
@@ -105,7 +108,7 @@ func (r *Record) save(t testing.TB) {
 	}
 }
 
-// Records reads the records of a directory.
+// Records reads all records in a directory.
 func Records(dir string) (all []*Record, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

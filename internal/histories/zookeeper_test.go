@@ -33,8 +33,8 @@ const (
 	zkFor          = 6 * time.Second
 )
 
-// zkHistory is a history on ZooKeeper. Each client reaches the servers through
-// its own proxies, so that faults can hit clients separately.
+// zkHistory is a history on ZooKeeper. Each client reaches each server through
+// a proxy of its own, so that a fault can hit a single client.
 type zkHistory struct {
 	testing.TB
 	*recorder
@@ -63,7 +63,8 @@ func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, se
 	}
 	for i := range zkClients {
 		w.join(i)
-		// On a busy machine a session may expire without any fault.
+		// On a busy machine a session may expire at any time, without any
+		// fault.
 		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return w
@@ -88,7 +89,7 @@ func (w *zkHistory) join(i int) {
 	s := newSeat(i, func() *dlock.Client {
 		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
 		if err != nil {
-			panic(err) // Open does no I/O, so only a wrong dsn can fail
+			panic(err) // Open does no I/O, so the data source name must be wrong
 		}
 		return c
 	})
@@ -100,9 +101,10 @@ func (w *zkHistory) join(i int) {
 	})
 }
 
-// nasty returns hooks that disturb client i at the worst moments. The hook
-// write loses the client's next request to create or delete a node. The hook
-// hold sometimes cuts the client off until others get its lock.
+// nasty returns functions that inject faults into client i at the moments when
+// they do the most harm. write makes the client's next request to create or
+// delete a node fail. hold sometimes cuts the client off until another client
+// is granted its lock.
 func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -133,8 +135,9 @@ func (w *zkHistory) start() {
 	}
 }
 
-// end waits for all actors and checks that the lock is usable: the queue must
-// become empty, and each actor must get the lock with TryLock and TryRLock.
+// end waits for all actors and then checks that the lock still works: the queue
+// must become empty, and each actor must acquire the lock with TryLock and with
+// TryRLock.
 func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
@@ -176,8 +179,8 @@ func (w *zkHistory) play(stop <-chan struct{}) {
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
-// fault injects one random fault. An operator's failed request is ignored,
-// because the node may be gone already.
+// fault injects a random fault. It ignores an error of an operator's request,
+// because the node may already be gone.
 func (w *zkHistory) fault() {
 	i := w.target(w.rand, len(w.routes))
 	to := w.routes[i]
@@ -200,12 +203,12 @@ func (w *zkHistory) fault() {
 	case n < 37:
 		w.cause(of("slow"), done(func() { to.delay(time.Duration(w.rand.IntN(15)) * time.Millisecond) }))
 	case n == 37:
-		_ = w.slots[i].replace(w.recorder) // the store may be out of reach
+		_ = w.slots[i].replace(w.recorder) // fails if the store cannot be reached
 	}
 }
 
-// cut disconnects a client for a while, perhaps for longer than its session
-// lasts. It cuts one server or all, in one direction or both.
+// cut disconnects a client for a while, sometimes for longer than the session
+// timeout: from one server or all of them, in one direction or both.
 func (w *zkHistory) cut(of func(string) cause, to route) {
 	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
 	if w.rand.IntN(2) == 0 {
@@ -225,7 +228,8 @@ func (w *zkHistory) cut(of func(string) cause, to route) {
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }
 
-// sever applies cut to the proxies of a route and heals them after d.
+// sever calls cut for the proxies of a route and heals them after d. It records
+// this as the cause c.
 func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {
@@ -248,8 +252,8 @@ func (w *zkHistory) nodes() []string {
 	return names
 }
 
-// removeNode removes the first or second node of the queue as an operator
-// would, so that a holder or the next waiter loses it.
+// removeNode removes the first or second node of the queue, as an operator may
+// do, so that a holder loses the lock or a waiter its place.
 func (w *zkHistory) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
@@ -270,9 +274,10 @@ func (w *zkHistory) removeQueue() bool {
 	return w.operator(err)
 }
 
-// operator waits until an operator's request can no longer take effect, and
-// reports whether that is certain. If the reply was lost, it writes in the same
-// session until the store answers: later writes cannot overtake the lost one.
+// operator waits until an operator's request, which returned err, can no longer
+// take effect, and reports whether that is certain. If the reply was lost,
+// operator writes in the same session until the store answers, because no later
+// write can overtake the lost one.
 func (w *zkHistory) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
@@ -307,8 +312,8 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play runs several histories concurrently and checks them. meanwhile injects
-// faults into the servers, which all histories share.
+// play runs several histories on the same servers and checks them. Meanwhile it
+// calls meanwhile, which makes servers fail.
 func play(t *testing.T, of string, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup
