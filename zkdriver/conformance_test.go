@@ -64,8 +64,9 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy returns the proxy of a closed session, or a new one. Reusing
-// proxies keeps their goroutines out of tests that count goroutines.
+// freeProxy returns the proxy of a closed session, or a new one if there is
+// none. It reuses proxies because some tests count goroutines, which every
+// proxy has.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

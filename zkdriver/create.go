@@ -52,7 +52,7 @@ func (s *session) createCurrent(ctx context.Context, queue string, n driver.Node
 		in, epoch := s.queues.current(queue)
 		j, err := s.createNode(ctx, in, n)
 		switch {
-		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the queue's contenders are now in the other node: retry there
+		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the contenders have moved to the successor or back: retry there
 		case err == nil && in != queue && j.Epoch != epoch:
 			s.queues.movedBack(queue)
 			s.discard(in, j.Place, n.Data)

@@ -68,8 +68,8 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	}
 }
 
-// An orphan is searched for even if another client has created a node with a
-// higher sequence than the orphan can have.
+// Any client may create a node with any sequence, so the search for an orphan
+// must conclude nothing from the sequences of other clients' nodes.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

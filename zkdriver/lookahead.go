@@ -91,7 +91,7 @@ func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := unsure
-	if why == driver.Released { // only the first node of a queue holds the lock, so V was first
+	if why == driver.Released { // then V was the first node of its queue
 		state = next
 	}
 	for t := range o.behind[path] {
@@ -142,7 +142,7 @@ func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
 		i := slices.IndexFunc(nodes, func(n driver.Node) bool {
 			return slices.ContainsFunc(t.ahead, func(a driver.Node) bool { return a.Name == n.Name })
 		})
-		if i <= 0 { // all nodes in t.ahead are gone, so the wait is about to end
+		if i <= 0 { // 0: next in line; -1: nobody is ahead, so the wait is about to end
 			s.own.learn(t, next, "")
 			continue
 		}

@@ -167,8 +167,9 @@ func (o *ownNodes) remove(n *ownNode) {
 	}
 }
 
-// addCreating changes the number of Creates in flight. A Create must be added
-// to byToken before it is subtracted here, so that duty never misses it.
+// addCreating changes the number of Creates in flight. The node of a Create
+// must be in byToken before the Create is subtracted, so that duty always
+// counts it.
 func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,10 +18,10 @@ type queueCache struct {
 
 const maxKnown = 4096
 
-// queueInfo says how to create nodes in a queue.
-// epoch is set only if the mode is draining or the session checks ACLs.
-// aclVersion is the ACL version that was checked; it is zero if the mode is
-// draining or the session does not check ACLs.
+// queueInfo says how to create nodes in a queue. epoch is set only if the mode
+// is draining or the session checks ACLs. aclVersion is the ACL version that
+// was checked; it is zero if the mode is draining or the session checks no
+// ACLs.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64

@@ -422,8 +422,9 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A queue's node may be the ancestor of other queues, whose ACL lets every
-// client create nodes below. Its user can nonetheless lock it.
+// The node of a queue may have been created as the ancestor of other queues,
+// with an ACL that lets every client create nodes below it. The user who has
+// created it can nonetheless lock it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
