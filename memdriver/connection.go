@@ -50,9 +50,9 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 
 // The functions below must be called without the store's mutex.
 
-// transfer simulates the transfer of one message: it waits for half of c.delay
-// and, if the connection is cut then, until it heals. It returns false if quit
-// closes first.
+// transfer simulates the transfer of one message. It waits for half of c.delay
+// and then, if the connection is cut, until it heals. It returns false if quit
+// is closed first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -90,8 +90,8 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 }
 
 // roundTrip sends a request and waits for the reply. When the request arrives,
-// serve is called with the store's mutex held. It returns false if the request
-// or reply is lost, or if quit closes first.
+// it calls serve with the store's mutex held. It returns false if the request
+// or the reply is lost, or if quit is closed first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)
@@ -119,7 +119,8 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection broke after c.resets was read.
+// brokeSince reports whether the connection has broken since c.resets had the
+// given value.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()

@@ -40,7 +40,7 @@ func (n *node) info(reader *record) driver.NodeInfo {
 }
 
 // list returns the nodes that List shows, oldest first (rule 1 of package
-// driver).
+// driver: the order of nodes).
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -61,8 +61,8 @@ func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether the queue name equals prefix or is below it. Every
-// queue is below an empty prefix.
+// within reports whether a queue name equals prefix or is below it. All names
+// are below the empty prefix.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')

@@ -255,15 +255,15 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat renews the lease with an empty request. It need not retry, because
-// the next heartbeat follows soon.
+// heartbeat renews the lease with an empty request. It need not retry a failed
+// one, because the next heartbeat follows soon.
 func (s *session) heartbeat(ctx context.Context) error {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err
 }
 
-// spawn starts f on a goroutine that Close waits for. It returns false once the
-// session has ended.
+// spawn runs f on a goroutine that Close waits for. Once the session has ended,
+// it returns false without running f.
 func (s *session) spawn(f func()) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

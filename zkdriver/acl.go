@@ -45,8 +45,8 @@ func (s *settings) newSecret() secret {
 
 func (x secret) set() bool { return x.auth != nil }
 
-// keepsSecret reports whether sessions get a generated login of their own. With
-// acl=creator and a certificate they get none, because the server would add
+// keepsSecret reports whether each session gets a generated login of its own.
+// With acl=creator and a certificate it gets none, because the server would add
 // that login to the ACL of every new queue, and other sessions would refuse
 // such a queue as another user's.
 func (s *settings) keepsSecret() bool {

@@ -47,8 +47,8 @@ func (s *session) removeReleased(path string) error {
 	return err
 }
 
-// deleteNode removes a node by calling remove. If the node may be gone, or have
-// another name, deleteNode reads it first and removes it only if it has not
+// deleteNode removes a node by calling remove. If the node may have been
+// removed or renamed, deleteNode instead reads it, and removes it unless it has
 // changed since.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
@@ -102,8 +102,8 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked finds the node with the token under one of the names and
-// removes it.
+// deleteChecked removes the node with the token, after it has found it under
+// one of the names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)

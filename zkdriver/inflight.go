@@ -3,19 +3,20 @@ package zkdriver
 import "slices"
 
 // inFlight tracks the requests in flight that create or remove nodes, by queue.
+// It detects a removal that hits the wrong node.
 //
-// Names repeat when an operator removes a queue and recreates it. Two requests
-// of one session may then be about the same name: the session asks for the
-// removal of an old node, the operator recreates the queue before the server
-// carries that out, and a Create in between gets the old node's name. A removal
-// names only a path, so the server removes the new node, possibly before the
-// session has handled the answer to the Create. So both sides check:
+// Node names repeat when an operator removes a queue and recreates it. Suppose
+// that a session requests the removal of an old node, and the operator
+// recreates the queue before the server carries that out. If a Create in
+// between gets the old node's name, the server removes the new node, because a
+// removal names only a path. This may even happen before the session has
+// handled the answer to the Create. So both sides check:
 //
-//   - A Create, if the name of its node is being removed, waits for that removal.
-//     Before Create returns, it checks that its node still exists.
-//   - A removal waits for the Creates that were in flight when the removal began;
-//     their answers arrive before the removal's answer. After that it checks
-//     whether one of them has made the node that it has removed.
+//   - A Create whose node has a name that is being removed waits for that
+//     removal. Before Create returns, it checks that its node still exists.
+//   - A removal waits for the Creates that were in flight when it began, whose
+//     answers arrive before its own. Then it checks whether one of them has made
+//     the node that it has removed.
 //
 // Guarded by ownNodes.mu.
 type inFlight struct {
@@ -46,10 +47,10 @@ func (f *inFlight) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation ends a Create and checks whether its node may have been removed
-// by mistake. It reports whether a removal of that name was in flight at the
-// same time, and returns a channel for each such removal still in flight. The
-// node must already be recorded among the session's nodes.
+// endCreation ends a Create and checks whether a removal may have hit its new
+// node by mistake. met reports whether a removal of that name was in flight at
+// the same time. wait has a channel for each such removal that is still in
+// flight. The node must already be recorded among the session's nodes.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })

@@ -25,8 +25,9 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// A removal names only a path. If the queue is recreated while it is in flight,
-// it may hit a new node of the same name, and the session must notice.
+// A removal names only a path. If the queue is recreated while a removal is in
+// flight, the removal may hit a new node of the same name, which the session
+// must notice.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },

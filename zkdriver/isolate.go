@@ -22,7 +22,6 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 	return &connector{settings: &s}, func(ctx context.Context) error { return removeTree(ctx, &whole, s.chroot) }, nil
 }
 
-// removeTree removes a node and everything below it.
 func removeTree(ctx context.Context, settings *settings, root string) error {
 	s, err := connect(ctx, settings)
 	if err != nil {

@@ -42,8 +42,8 @@ func (o *orphans) lastNode(queue string) driver.Node {
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan, and calls start if no goroutine is removing orphans yet.
-// If start returns false, the Conn has shut down.
+// add adds an orphan. If no goroutine is removing orphans yet, add calls start,
+// which returns false if the Conn has shut down.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

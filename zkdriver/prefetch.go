@@ -6,14 +6,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a list of the queue sent right behind a create. It saves a
-// contender that is not alone in the queue the round trip for the list that it
-// needs next. prefetchPolicy decides when it is worth a request.
+// prefetch is a request to list the queue, sent directly after a create. It
+// saves a contender that is not alone in the queue the round trip for the list
+// that it needs next. prefetchPolicy decides when it is worth a request.
 //
 // The list is sent as soon as the create has been written, without waiting for
-// its answer. A server answers a connection's requests in order, so the list
-// normally shows the new node. If the connection breaks in between, it may not,
-// and the list is not used.
+// its answer. A server answers the requests of a connection in order, so the
+// list normally shows the new node. If the connection breaks in between, the
+// list may lack the node, and is not used.
 type prefetch struct {
 	send   func()      // requests the list in the background
 	cancel func() bool // prevents the call of send; returns false if it is too late for that

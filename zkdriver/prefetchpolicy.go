@@ -2,9 +2,9 @@ package zkdriver
 
 import "sync"
 
-// prefetchPolicy decides which creates are followed by a prefetch. That pays in
-// a queue whose nodes rarely block the new contender, as among readers. A
-// contender that has to wait gains nothing, and may even lose time: if the lock
+// prefetchPolicy decides which creates are followed by a prefetch. A prefetch
+// pays in a queue whose nodes rarely block a new contender, as among readers. A
+// contender that has to wait gains nothing and may even lose time: if the lock
 // is released right after the list was made, the contender tries to watch a
 // node that is gone, and has to list again.
 type prefetchPolicy struct {

@@ -89,9 +89,9 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of the same scheme must belong to another
-		// user. The digests may look alike, because the server hides
-		// them from clients without ADMIN.
+		// A second entry of the same scheme must belong to another user, even
+		// if its digest looks the same: the server hides digests from clients
+		// without ADMIN.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}

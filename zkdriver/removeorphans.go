@@ -49,10 +49,10 @@ func (s *session) removeOrphans() {
 	}
 }
 
-// removeOrphan looks for an orphan's node and removes it. The Sync comes first,
-// because the Create may have gone through another server. A Create that is
-// still on its way then is refused by the leader, because the session has moved
-// to another connection.
+// removeOrphan looks for an orphan's node and removes it. It sends a Sync
+// first, because the Create may have gone through another server. A Create
+// still in flight after that is refused by the leader, because the session has
+// moved to another connection since.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {

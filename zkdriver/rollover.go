@@ -14,17 +14,18 @@ import (
 // The server counts a queue's sequences in the queue's node, so they start over
 // only when that node is removed. A node with children cannot be removed, and
 // queues below the queue are children of its node. If there are any, the
-// contenders move to a child of the node, the successor. No queue is ever made
-// below a successor, so it can be removed and recreated like any queue.
+// contenders move to another child of the node, the successor. No queue is ever
+// made below a successor, so it can be removed and recreated at any time.
 //
-// All sessions have to agree on the place. A session uses a successor only if
-// it has seen that the node above has no sequences left and no contender. Both
-// stay true as long as that node exists, because a Create in it gets a sequence
-// past the limit and removes its node again; and the node exists as long as its
-// successor does. So the observation holds for one epoch of the successor,
-// which is later than the epoch of the node above, and which the answers to
-// Create and List show. A session that does not know of the successor finds it
-// with its next List or Create.
+// All sessions must agree on where the contenders are. A session uses a
+// successor only after it has seen that the queue's own node has no sequences
+// left and no contender. This remains true as long as the own node exists,
+// because a Create in it gets a sequence past the limit and therefore removes
+// its node again. And the own node exists as long as the successor does, which
+// is its child. So the observation is valid for one epoch of the successor,
+// which is later than the epoch of the own node and which the answers to Create
+// and List show. A session that does not know of the successor finds it with
+// its next List or Create.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
@@ -69,8 +70,8 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn creates a queue's successor, with the same ACL. The queue must have no
-// contenders, but queues below it.
+// moveOn creates the successor of a queue that has no contenders, but other
+// queues below it. The successor gets the ACL of the queue's node.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	acl, _, err := s.conn.GetACL(path)

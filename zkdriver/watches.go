@@ -24,7 +24,7 @@ type watches struct {
 	stale       map[string]int // number of watches set on an earlier connection, by queue path
 }
 
-// watch is the server's watch of one path. It is removed from watches.paths
+// watch is a watch of one path in the server. It is removed from watches.paths
 // when it ends.
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
@@ -39,7 +39,7 @@ type watch struct {
 	written, fresh bool
 }
 
-// watchedNode describes a node as of when its watch was set.
+// watchedNode describes the watched node at the time when the watch was set.
 type watchedNode struct {
 	mine    bool // whether it belongs to this session
 	token   int64
@@ -71,7 +71,7 @@ const (
 )
 
 // any reports whether the server may have watches of this session, including
-// those without callers.
+// those that no caller uses.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -195,7 +195,7 @@ func (ws *watches) written(path string) {
 	select {
 	case <-w.armed:
 		ws.end(path, w, w.cause())
-	default: // answered will end the watch
+	default: // the watch is not armed yet: answered will end it
 	}
 }
 
@@ -207,7 +207,7 @@ func (w *watch) cause() driver.Cause {
 }
 
 // disconnected records that a connection has broken. It is called before any
-// event of the next one.
+// event of the next connection.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -218,8 +218,8 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches for good. A subscriber whose event is held back is
-// closed when the lease has ended.
+// close ends all watches for good. If an event is being held back from a
+// subscriber, the subscriber's channel is closed once the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -311,12 +311,12 @@ func (s *subscriber) endWait(event bool) {
 	}
 }
 
-// deliver passes the event to the caller. If the own node has gone as well, the
+// deliver passes the event to the caller. If the own node is gone as well, the
 // caller learns only that the watch has ended.
 //
-// A release may be reported while the watch of the own node is still being set.
-// The answer to that request shows whether the own node exists. If so, it
-// existed at the time of the release.
+// A release may be reported before the server has answered the request to watch
+// the own node. That answer shows whether the own node exists. If it does, it
+// also existed at the time of the release.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty is a broken session: its Create reports no node ahead, so that a lock
-// never waits for its turn.
+// hasty is a broken session. Its Create reports no node ahead, so that every
+// contender is granted the lock at once.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -24,8 +24,8 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// blind is a broken session: its lists omit the node ahead of its own, so that
-// a lock does not wait for that node's holder.
+// blind is a broken session. Its lists omit the node ahead of its own, so that
+// a contender does not wait for the holder.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -53,8 +53,8 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards is a broken session: each new node gets a lower fencing token than
-// the one before.
+// backwards is a broken session. Each new node gets a lower fencing token than
+// the node before it.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -63,8 +63,8 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// late is a broken session: it reports its end only after the store may have
-// granted its locks to somebody else.
+// late is a broken session. It reports its end a second late, when the store
+// may already have granted its locks to another client.
 type late struct {
 	driver.Session
 	done chan struct{}
@@ -98,8 +98,8 @@ func (s late) Err() error {
 	}
 }
 
-// demoting is a broken session: downgrading a node moves it to the end of the
-// queue, although it must keep its position.
+// demoting is a broken session. A downgrade moves the node to the end of the
+// queue instead of keeping its position.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -110,7 +110,7 @@ func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
 }
 
-// clumsy is a broken session: when it deletes a node, it also removes the last
+// clumsy is a broken session. When it deletes a node, it also removes the last
 // node of the queue, which may belong to another client.
 type clumsy struct {
 	driver.Session
@@ -124,8 +124,7 @@ func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why dr
 	return s.Session.Delete(ctx, queue, p, why)
 }
 
-// hurried is a broken session: it confirms a Delete while the node still
-// exists.
+// hurried is a broken session. Its Delete returns while the node still exists.
 type hurried struct{ driver.Session }
 
 func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -133,7 +132,7 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful is a broken session: a cancelled Create leaves its node behind.
+// forgetful is a broken session. A cancelled Create leaves its node behind.
 type forgetful struct{ driver.Session }
 
 func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -144,9 +143,8 @@ func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// twofold is a broken session: one Create in ten makes two nodes and returns
-// the second. Real drivers do that if they blindly repeat a request whose reply
-// was lost.
+// twofold is a broken session. One Create in ten makes two nodes and returns
+// the second, as in a driver that repeats a request whose reply was lost.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -158,7 +156,8 @@ func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return j, err
 }
 
-// borrowing is a broken session: two nodes in a row get the same token.
+// borrowing is a broken session. It gives the same token to two successive
+// nodes.
 type borrowing struct{ driver.Session }
 
 func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -32,8 +32,8 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 type plan struct {
 	clients, actors, rounds, faults int
 	calm                            bool // whether there are no faults, except that clients are closed
-	closes                          int  // percentage of faults that close a client
-	removals                        int  // minimum percentage of faults that remove a queue
+	closes                          int  // percentage of the faults that close a client
+	removals                        int  // minimum percentage of the faults that remove a queue
 	// share reports whether the actors of a client share nodes. If share is
 	// nil, none do.
 	share func(client int) bool
@@ -73,7 +73,7 @@ func (c *connector) session() driver.Session {
 	return c.last
 }
 
-// memory is a history on an in-memory store in virtual time.
+// memory is a history on a store in memory, in virtual time.
 type memory struct {
 	*recorder
 	store  *memdriver.Store

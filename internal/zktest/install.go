@@ -23,8 +23,8 @@ var installed = sync.OnceValues(func() (installation, error) {
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists the jars that a server needs from Debian's packages.
-// The manifest of zookeeper.jar names the others.
+// debianClassPath lists the jars of Debian's packages that a server needs,
+// except those named in the manifest of zookeeper.jar.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",

@@ -101,9 +101,8 @@ func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) 
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running reports whether the process exists and is not a zombie. In a
-// container whose first process does not reap orphans, they stay zombies
-// forever.
+// running reports whether the process exists and is not a zombie. If the first
+// process of a container does not reap orphans, they remain zombies forever.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

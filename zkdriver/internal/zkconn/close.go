@@ -11,7 +11,7 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait bounds how long a failed Dial waits for its Conn to shut
+	// abandonWait limits how long a failed Dial waits until its Conn has shut
 	// down.
 	abandonWait = 25 * time.Millisecond
 	// closeTimeout is how long the server may take to confirm the end of
@@ -19,8 +19,8 @@ const (
 	// maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
-	// exitTimeout bounds the wait for go-zookeeper's goroutines, after
-	// closeTimeout has passed.
+	// exitTimeout limits how much longer than closeTimeout shutDown waits for
+	// go-zookeeper's goroutines to exit.
 	exitTimeout = 2 * time.Second
 )
 

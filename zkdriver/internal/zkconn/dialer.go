@@ -383,8 +383,8 @@ func (d *dialer) close() {
 	d.closeLocked()
 }
 
-// closeUnlessBegun closes the dialer unless the session has begun, in which
-// case it returns true.
+// closeUnlessBegun closes the dialer and returns false. If the session has
+// begun, it returns true and leaves the dialer open.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// go-zookeeper trusts what a server sends: a malformed reply makes it panic on
-// its own goroutine, which ends the process, or allocate all memory. frameConn
-// therefore rejects such replies first.
+// go-zookeeper trusts what a server sends. A malformed reply may make it
+// allocate all memory, or panic on its own goroutine, which ends the process.
+// So frameConn rejects malformed replies.
 
 // checkShape returns an error if reply is not a well-formed reply to a request
 // with the given opcode. reply does not include the length field.

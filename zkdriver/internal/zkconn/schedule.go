@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// schedule decides what answers prove about a session, and when the next
-// heartbeat is due. It does no I/O and reads no clock. The rules are documented
+// schedule computes what answers prove about a session, and when the next
+// heartbeat is due. It does no I/O and reads no clock. The rules are explained
 // at keepalive.
 type schedule struct {
 	timeout time.Duration // granted by the server: T
@@ -100,9 +100,10 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage returns how long a holder keeps its locks at least after it was cut
-// off, and the longest outage that they always survive: reconnecting takes a
-// pause and three round trips.
+// outage returns two durations: how long a holder keeps its locks at least
+// after it was cut off, and the longest outage that the locks always survive.
+// The latter is shorter, because reconnecting takes a pause and three round
+// trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip, Holding)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
@@ -230,8 +231,8 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		}
 		wait = min(wait, late)
 	}
-	// A heartbeat sent a little too early proves nothing new. Wait a little
-	// longer if that lets it prove the next touch.
+	// A heartbeat sent slightly too early proves no further touch. Wait a
+	// little longer if the heartbeat then proves one.
 	if t, found := s.oldestUnproven(); found {
 		if ripe := s.gap - now.Sub(t.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe

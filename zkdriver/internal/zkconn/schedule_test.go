@@ -503,15 +503,15 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	}
 }
 
-// breaks are failures after which the store ends the session.
+// breaks are the failures after which the store ends the session.
 var breaks = map[string]func(w *world){
 	"the session is cut off":                     func(w *world) { w.down = true },
 	"the server is cut off from its leader":      func(w *world) { w.severed = true },
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The configured margin must remain between the end of the lease and the
-// earliest end of the session in the store.
+// The lease must end at least the configured margin before the earliest time at
+// which the store may end the session.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
