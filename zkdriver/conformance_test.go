@@ -189,8 +189,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	// This run tests only prefetched lists, so leave out the slow cases that
-	// end sessions.
+	// The second run of the kit is only about prefetched lists, so it skips the
+	// slow cases that end sessions.
 	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
