@@ -295,7 +295,7 @@ func TestMissingAbilityFails(t *testing.T) {
 	wantOutput(t, out, "Config.Abilities holds Walk, and the driver's sessions do not have that ability",
 		"Config.Abilities holds Released, and the driver's sessions do not have that ability",
 		"Config.Abilities holds \"Fly\", which is no ability",
-		"of sessions with the abilities (none)")
+		"of sessions with the abilities Diagnose")
 }
 
 // On a slow store, a case must run fewer rounds instead of failing.

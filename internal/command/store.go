@@ -146,7 +146,7 @@ func checkMode(file *os.File, found source) error {
 	if err != nil {
 		return withoutPath(err)
 	}
-	if runtime.GOOS == "windows" { // Windows has no such mode bits
+	if runtime.GOOS == "windows" || !info.Mode().IsRegular() { // Windows has no such mode bits
 		return nil
 	}
 	switch mode := info.Mode().Perm(); {
