@@ -101,8 +101,11 @@ elif [ "${1-}" = core ]; then
 elif [ "${1-short}" = short ]; then
 	need_all
 	tests . "$three -short" $(GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r) # long packages first
-	tests ./contrib "$two -short" $contrib # the workspace has all modules under contrib, so one command tests them
-	tests ./bench "$alone -short" ./...
+	(tests ./bench "$alone -short" ./... && exit $status) >"$files/bench" 2>&1 & # asserts no time
+	bench=$!
+	tests ./contrib "$three -short" $contrib # the workspace has all modules under contrib, so one command tests them
+	wait $bench || status=1
+	cat "$files/bench"
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
 elif [ "$1" != long ]; then
 	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
