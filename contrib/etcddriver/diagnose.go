@@ -21,7 +21,7 @@ import (
 func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	s := c.settings
 	st := diagnose.Store{
-		Connector: c, Timeout: s.timeout, Hosts: s.endpoints, Password: s.user != "", Explain: explainDiagnosis,
+		Connector: oneCluster{c}, Timeout: s.timeout, Hosts: s.endpoints, Password: s.user != "", Explain: explainDiagnosis,
 		NoClock: "etcd shows no clock, and needs none: it counts the session timeout itself",
 		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
 			ds.(*session).inspect(ctx, report)
@@ -43,8 +43,50 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 	return diagnose.Run(ctx, st, report)
 }
 
+// oneCluster is a connector that refuses endpoints of several clusters. Without
+// that, it would depend on chance which request meets the wrong cluster.
+type oneCluster struct{ *connector }
+
+var errTwoClusters = errors.New("the servers belong to different clusters")
+
+func (c oneCluster) Connect(ctx context.Context) (driver.Session, error) {
+	if err := c.compareClusters(ctx); err != nil {
+		return nil, err
+	}
+	return c.connector.Connect(ctx)
+}
+
+// compareClusters leaves it to Connect to report servers that do not answer.
+func (c oneCluster) compareClusters(ctx context.Context) error {
+	own, err := c.following()
+	if err != nil {
+		return err
+	}
+	client, err := own.client(ctx)
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	var cluster uint64
+	for _, endpoint := range own.settings.endpoints {
+		limited, cancel := context.WithTimeout(ctx, own.settings.requestTimeout())
+		m, err := client.Status(limited, endpoint)
+		cancel()
+		switch {
+		case err != nil:
+		case cluster == 0:
+			cluster = m.Header.ClusterId
+		case cluster != m.Header.ClusterId:
+			return fmt.Errorf("etcddriver: %s: %w", endpoint, errTwoClusters)
+		}
+	}
+	return nil
+}
+
 func explainDiagnosis(err error) (check driver.Check, advice string) {
 	switch {
+	case errors.Is(err, errTwoClusters):
+		return driver.CheckLogin, "list only members of one cluster in the data source name"
 	case code(err) == codes.PermissionDenied:
 		return driver.CheckRights, "let the operator give a role of this user readwrite on the prefix (etcdctl role grant-permission --prefix)"
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthNotEnabled),

@@ -67,7 +67,7 @@ func TestDiagnoseOfUsersAndRights(t *testing.T) {
 
 func TestDiagnoseOfTwoClustersAndOfHistory(t *testing.T) {
 	one, other := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes=65536")), etcdtest.Shared(t)
-	diagnosed(t, "etcd://"+one.Addr()+","+other.Addr()+"/locks").Ends(t, driver.CheckLogin, "session ended", "belong to one store")
+	diagnosed(t, "etcd://"+one.Addr()+","+other.Addr()+"/locks").Ends(t, driver.CheckLogin, "different clusters", "members of one cluster")
 
 	s := connectTo(t, "etcd://"+one.Addr()+"/locks?"+longSession)
 	for range 10 {
