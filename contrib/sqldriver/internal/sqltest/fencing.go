@@ -26,9 +26,9 @@ func fencing(t *testing.T) (statements []string) {
 	_, text, found := strings.Cut(string(page), "```sql\n")
 	require.True(t, found)
 	text, rest, _ := strings.Cut(text, "```")
-	_, reset, found := strings.Cut(rest, "instead: `")
+	_, rest, found = strings.Cut(rest, "set the tokens back instead:")
 	require.True(t, found)
-	reset, _, _ = strings.Cut(reset, "`")
+	reset := strings.Split(rest, "`")[1]
 	for line := range strings.Lines(text + reset) {
 		if !strings.HasPrefix(line, "--") {
 			statements = append(statements, line)
