@@ -685,3 +685,17 @@ func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
 		assert.Regexp(t, `(?m)^func Example`, tests, "package %s has no example", dir)
 	}
 }
+
+// scripts/test.sh finds the tests that make test-long has to run by their calls
+// of testing.Short. A call in a helper would skip its tests in both runs.
+func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
+	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	asked := 0
+	for _, f := range regexp.MustCompile(`(?ms)^func [^\n]*\{\n.*?^\}`).FindAllString(code, -1) {
+		if strings.Contains(f, "testing"+".Short()") {
+			asked++
+			assert.Regexp(t, `^func Test`, f)
+		}
+	}
+	assert.NotZero(t, asked)
+}

@@ -174,14 +174,6 @@ func shortStore(t *testing.T) (dsn, removable string) {
 	return dir + "?session_timeout=5s", removable + "?session_timeout=5s"
 }
 
-// longTest skips a test that takes as long as a session timeout, if -short is
-// set.
-func longTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes long")
-	}
-}
-
 func cutOff(t *testing.T, removable string) {
 	path, _, _ := strings.Cut(removable, "?")
 	require.NoError(t, os.Remove(path))
@@ -421,7 +413,9 @@ func TestIfDlockIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 
 func TestIfTheKeeperIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	longTest(t)
+	if testing.Short() {
+		t.Skip("waits for a session to time out")
+	}
 	dsn, _ := shortStore(t)
 	j := runJob(t, dsn, stubbornForever)
 	next := j.startNext(t, dsn)
@@ -460,7 +454,9 @@ func TestIfTheKeeperIsKilledWhileItWaitsNothingRuns(t *testing.T) {
 
 func TestAStoppedDlockKeepsItsLock(t *testing.T) {
 	t.Parallel()
-	longTest(t)
+	if testing.Short() {
+		t.Skip("waits for a session to time out")
+	}
 	dsn, _ := shortStore(t)
 	stdin, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -484,7 +480,9 @@ func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
 	t.Parallel()
 	t.Run("by SIGTERM", func(t *testing.T) {
 		t.Parallel()
-		longTest(t)
+		if testing.Short() {
+			t.Skip("waits for a session to time out")
+		}
 		dsn, removable := shortStore(t)
 		j := runJob(t, removable, `trap "echo asked; exit 5" TERM; echo ready; while :; do sleep 600 & wait; done`)
 		next := j.startNext(t, dsn)
@@ -511,7 +509,9 @@ func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
 
 func TestADlockThatIsKilledInTheGraceLeavesNothing(t *testing.T) {
 	t.Parallel()
-	longTest(t)
+	if testing.Short() {
+		t.Skip("waits for a session to time out")
+	}
 	dsn, removable := shortStore(t)
 	j := runJob(t, removable, stubborn+`trap "echo asked" TERM; while :; do sleep 1; done`)
 	next := j.startNext(t, dsn)
