@@ -339,7 +339,7 @@ func TestACommandReadsTheTerminalAndGetsItsInterruptOnce(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
 	keyboard, terminal := openTerminal(t)
-	j := newJob(t, dsn, `trap "echo INT" INT; echo ready; until read line </dev/tty; do :; done; echo "read $line"; exit 8`)
+	j := newJob(t, dsn, `trap 'trap "echo again" INT; echo INT; read line </dev/tty; echo "read $line"; exit 8' INT; echo ready; while :; do sleep 600 & wait; done`)
 	j.Stdin = terminal
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	out, err := j.StdoutPipe()

@@ -37,13 +37,12 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, m := range data.ScopeMetrics[0].Metrics {
-		fmt.Println(m.Name)
+		if m.Name == "dlock.held" {
+			fmt.Println(m.Name, m.Description)
+		}
 	}
 	fmt.Println(lock.Unlock())
 	// Output:
-	// dlock.wait.duration
-	// dlock.waiting
-	// dlock.held
-	// dlock.connects
+	// dlock.held Locks that are held.
 	// <nil>
 }

@@ -228,7 +228,7 @@ func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 			return fmt.Sprintf("%d watches, %d goroutines more than before", w.server.Watches()-watches, runtime.NumGoroutine()-before)
 		})
 	t.Logf("%d more goroutines for %d waiters", runtime.NumGoroutine()-before, n)
-	require.GreaterOrEqual(t, runtime.NumGoroutine(), before+n)
+	require.GreaterOrEqual(t, runtime.NumGoroutine(), before+n-spare) // some of those before may have ended
 	cancel()
 	all.Wait()
 	failures.none(t)
