@@ -9,21 +9,50 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Errors to match with [errors.Is], explained in the package overview.
+// Errors to match with [errors.Is].
 var (
-	ErrLocked       = recipes.ErrLocked
-	ErrQueueFull    = recipes.ErrQueueFull
-	ErrTimeout      = recipes.ErrTimeout
-	ErrUnavailable  = driver.ErrUnavailable
-	ErrLost         = recipes.ErrLost
+	// ErrLocked means that TryLock or TryRLock would have to wait for another
+	// contender.
+	ErrLocked = recipes.ErrLocked
+	// ErrQueueFull means that as many contenders are ahead as [WithMaxQueue]
+	// allows.
+	ErrQueueFull = recipes.ErrQueueFull
+	// ErrTimeout means that the deadline of ctx or the time of [WithTimeout] has
+	// passed. The message names the holder. The error matches
+	// [context.DeadlineExceeded], and ErrUnavailable if the store did not answer.
+	ErrTimeout = recipes.ErrTimeout
+	// ErrUnavailable means that the store cannot be reached or did not answer in
+	// time. Try later. If Downgrade returned it, go on as a reader.
+	ErrUnavailable = driver.ErrUnavailable
+	// ErrLost means that the lock was held and lost. Another contender may hold
+	// it. Stop, call Unlock, and treat what was done last as doubtful.
+	ErrLost = recipes.ErrLost
+	// ErrSessionEnded says why a lock was lost, or why a hook was called.
 	ErrSessionEnded = driver.ErrSessionEnded
-	ErrUnlock       = recipes.ErrUnlock
-	ErrNotHeld      = recipes.ErrNotHeld
-	ErrNotRun       = recipes.ErrNotRun
-	ErrUpgrade      = recipes.ErrUpgrade
-	ErrClosed       = recipes.ErrClosed
-	ErrGone         = recipes.ErrGone
-	ErrBadName      = recipes.ErrBadName
+	// ErrUnlock means that the lock was held to the end, but the store has not
+	// confirmed that its node is removed. The client keeps trying. If the store
+	// refuses (with "zk" the error matches [io/fs.ErrPermission]), permit it and
+	// close the client.
+	ErrUnlock = recipes.ErrUnlock
+	// ErrNotHeld means that the lock was unlocked before, or that the Lock comes
+	// from a call that failed.
+	ErrNotHeld = recipes.ErrNotHeld
+	// ErrNotRun means that WithLock or WithRLock did not get the lock, so it has
+	// not called the function. The error matches that of Lock or RLock, too.
+	ErrNotRun = recipes.ErrNotRun
+	// ErrUpgrade means that the caller holds the lock shared and wants it
+	// exclusively, which would be a deadlock. Unlock first, or lock exclusively
+	// from the start.
+	ErrUpgrade = recipes.ErrUpgrade
+	// ErrClosed means that the client is closed or shutting down, or was never
+	// opened.
+	ErrClosed = recipes.ErrClosed
+	// ErrGone means that the contender that Remove was called for has left the
+	// queue.
+	ErrGone = recipes.ErrGone
+	// ErrBadName means that the name breaks the rules of
+	// [recipes.Client.RWMutex].
+	ErrBadName = recipes.ErrBadName
 )
 
 // Client is a client of one store, usually the only one of a program: see

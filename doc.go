@@ -29,30 +29,8 @@
 //
 // # Errors
 //
-// Match errors with [errors.Is]. One error may match several of these:
-//
-//   - [ErrLocked]: TryLock or TryRLock would have to wait for another contender.
-//   - [ErrQueueFull]: as many contenders are ahead as [WithMaxQueue] allows.
-//   - [ErrTimeout]: the deadline of ctx or the time of [WithTimeout] has passed.
-//     The message names the holder. The error matches [context.DeadlineExceeded],
-//     and ErrUnavailable if the store did not answer.
-//   - [ErrUnavailable]: the store cannot be reached or did not answer in time. Try
-//     later. If Downgrade returned it, go on as a reader.
-//   - [ErrLost]: the lock was held and lost. Another contender may hold it. Stop,
-//     call Unlock, and treat what was done last as doubtful.
-//   - [ErrSessionEnded]: why a lock was lost, or why a hook was called.
-//   - [ErrUnlock]: the lock was held to the end, but the store has not confirmed
-//     that its node is removed. The client keeps trying. If the store refuses (with
-//     "zk" the error matches [io/fs.ErrPermission]), permit it and close the client.
-//   - [ErrNotHeld]: the lock was unlocked before, or the Lock comes from a call
-//     that failed.
-//   - [ErrNotRun]: WithLock or WithRLock did not get the lock, so it has not called
-//     the function. The error matches that of Lock or RLock, too.
-//   - [ErrUpgrade]: the caller holds the lock shared and wants it exclusively, which
-//     would be a deadlock. Unlock first, or lock exclusively from the start.
-//   - [ErrClosed]: the client is closed or shutting down, or was never opened.
-//   - [ErrGone]: the contender that Remove was called for has left the queue.
-//   - [ErrBadName]: the name breaks the rules of [recipes.Client.RWMutex].
+// Match errors with [errors.Is]. The variables below say what each means; see
+// [ErrLocked] for all of them. One error may match several.
 //
 // # Drivers
 //
