@@ -61,10 +61,6 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 // trials maps each ability to a function that tests it with two sessions. If
 // drivers may use the ability only sometimes, the function tries several times.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
-	needReplace: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
 	needRead: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Read(c.ctx, a, "abilities", c.create(a, "abilities", writer).Name)
 		return !errors.Is(err, errors.ErrUnsupported)

@@ -19,7 +19,6 @@ const (
 	needPutNode
 	needRollOver
 
-	needReplace
 	needRead
 	needWalk
 	needRemove
@@ -41,7 +40,6 @@ type requirement struct {
 // an ability and a hook is reported as not applicable rather than as not
 // checked.
 var needs = []requirement{
-	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},
 	{needWalk, string(AbilityWalk), true},
 	{needRemove, string(AbilityRemove), true},

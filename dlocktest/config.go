@@ -165,13 +165,11 @@ type Ability string
 
 // Run finds out which of these abilities the sessions have.
 const (
-	// AbilityReplace, AbilityRead, AbilityWalk and AbilityRemove say that
-	// driver.Replace, driver.Read, driver.Walk and driver.Remove do not return
-	// errors.ErrUnsupported.
-	AbilityReplace Ability = "Replace"
-	AbilityRead    Ability = "Read"
-	AbilityWalk    Ability = "Walk"
-	AbilityRemove  Ability = "Remove"
+	// AbilityRead, AbilityWalk and AbilityRemove say that driver.Read,
+	// driver.Walk and driver.Remove do not return errors.ErrUnsupported.
+	AbilityRead   Ability = "Read"
+	AbilityWalk   Ability = "Walk"
+	AbilityRemove Ability = "Remove"
 	// AbilityAhead says that Create returns the nodes ahead of its own.
 	AbilityAhead Ability = "Ahead"
 	// AbilityArmed says that Create returns a watch: see driver.Joined.

@@ -29,7 +29,7 @@ var lockCases = []testCase{
 	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders", run: tryBusy},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
 	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: clientCloses},
-	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplace, run: downgradeLetsReadersIn},
+	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: downgradeLetsReadersIn},
 	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: lossByExpiry},
 	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
 	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},

@@ -18,7 +18,7 @@ var removeCases = []testCase{
 	{name: "remove-spares-a-node-of-another-token", why: whyRemoveOther, needs: needRemove, run: removeSparesToken},
 	{name: "remove-spares-a-node-that-took-the-name", why: whyRemoveOther, needs: needRemove | needRemoveQueue, run: removeSparesNamesake},
 	{name: "remove-spares-a-node-of-another-name", why: whyRemoveOther, needs: needRemove, run: removeSparesName},
-	{name: "remove-spares-a-node-that-was-replaced", why: whyRemoveOther, needs: needRemove | needReplace, run: removeSparesReplaced},
+	{name: "remove-spares-a-node-that-was-replaced", why: whyRemoveOther, needs: needRemove, run: removeSparesReplaced},
 	{name: "remove-takes-a-foreign-node", why: "a node that another program has left behind would block the lock for ever",
 		needs: needRemove | needRead | needPutNode, run: removeForeign},
 	{name: "remove-of-a-node-that-is-gone-says-so", why: "an operator would believe to have freed a lock that another contender holds by now",
@@ -107,7 +107,7 @@ func removeSparesReplaced(c *check) {
 	c.wantSpared("the name that the node had before Replace", operator, "q", p)
 	c.removeAny(operator, "q", now)
 	c.wantNodes("after Remove of a node that was replaced", c.listAfterWrite(operator, "q"))
-	_, err := driver.Replace(c.ctx, a, "q", now, writer)
+	_, err := a.Replace(c.ctx, "q", now, writer)
 	c.wantGone("Replace after Remove", err)
 }
 

@@ -19,7 +19,7 @@ var aheadCases = []testCase{
 	{name: "ahead-is-what-list-shows", why: whyAhead, needs: needAhead, run: aheadAsListed},
 	{name: "a-foreign-contender-is-ahead", why: whyAhead, needs: needAhead | needPutNode, run: aheadForeign},
 	{name: "unsequenced-nodes-are-not-ahead", why: whyAhead, needs: needAhead | needPutNode, run: aheadUnsequenced},
-	{name: "a-replaced-node-is-ahead-by-its-new-name", why: whyAhead, needs: needAhead | needReplace, run: aheadReplaced},
+	{name: "a-replaced-node-is-ahead-by-its-new-name", why: whyAhead, needs: needAhead, run: aheadReplaced},
 	{name: "ahead-forgets-a-queue-that-was-removed", why: whyAhead, needs: needAhead | needRemoveQueue, run: aheadAfterRemoval},
 	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: aheadConcurrent},
 	{name: "ahead-is-of-an-instant-at-which-the-node-stood", why: whyAhead, needs: needAhead, run: aheadAtAnInstant},

@@ -10,23 +10,22 @@ import (
 )
 
 var replaceCases = []testCase{
-	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplace, run: replaceKeeps},
-	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders",
-		needs: needReplace, run: replaceAtomic},
-	{name: "replace-can-be-repeated-after-success", why: whyReplace, needs: needReplace, run: replaceTwice},
-	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, needs: needReplace, run: deleteEveryPlace},
-	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, needs: needReplace, run: replaceGone},
-	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needReplace | needRemoveNode, run: replaceRemoved},
-	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needReplace | needRemoveQueue, run: replaceSparesNamesake},
-	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", needs: needReplace, run: replaceBadPrefix},
-	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplace, run: replacedGoesWithSession},
+	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, run: replaceKeeps},
+	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders", run: replaceAtomic},
+	{name: "replace-can-be-repeated-after-success", why: whyReplace, run: replaceTwice},
+	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, run: deleteEveryPlace},
+	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, run: replaceGone},
+	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needRemoveNode, run: replaceRemoved},
+	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue, run: replaceSparesNamesake},
+	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", run: replaceBadPrefix},
+	{name: "a-replaced-node-goes-with-its-session", why: whyClose, run: replacedGoesWithSession},
 	{name: "a-replaced-node-keeps-token-and-data", why: "the holder would pass on a fencing token that its node does not have",
-		needs: needReplace | needRead, run: replaceKeepsInfo},
-	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseRequest,
+		needs: needRead, run: replaceKeepsInfo},
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needLoseRequest,
 		run: func(c *check) { replaceLosesReply(c, false) }},
-	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseReply,
+	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needLoseReply,
 		run: func(c *check) { replaceLosesReply(c, true) }},
-	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplace | needLosses, run: deleteAfterLostReplace},
+	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needLosses, run: deleteAfterLostReplace},
 }
 
 func checkReplaced(c *check, was, now driver.Place, prefix string) {
@@ -116,7 +115,7 @@ func deleteEveryPlace(c *check) {
 }
 
 func replaceErr(c *check, s driver.Session, queue string, p driver.Place, prefix string) error {
-	_, err := driver.Replace(c.ctx, s, queue, p, prefix)
+	_, err := s.Replace(c.ctx, queue, p, prefix)
 	return err
 }
 
@@ -198,7 +197,7 @@ func replaceLosesReply(c *check, committed bool) {
 	}
 	var now driver.Place
 	c.retry("a repeated Replace", func() (err error) {
-		if now, err = driver.Replace(c.ctx, a, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
+		if now, err = a.Replace(c.ctx, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
 			return nil
 		}
 		return err

@@ -29,7 +29,7 @@ var releasedCases = []testCase{
 	{name: "a-watch-of-a-queue-sends-no-released", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
 	{name: "delete-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
 	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: goneIsNotReleased},
-	{name: "replace-is-not-released", why: whyReleased, needs: needReleased | needReplace, run: watchReplaced},
+	{name: "replace-is-not-released", why: whyReleased, needs: needReleased, run: watchReplaced},
 	{name: "close-is-not-released", why: whyReleased, needs: needReleased, run: watchOwnerCloses},
 	{name: "expiry-is-not-released", why: whyReleased, needs: needReleased | needDrop, run: watchOwnerExpires},
 	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needReleased | needRemoveNode, run: watchNodeRemoved},

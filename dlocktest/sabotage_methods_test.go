@@ -22,7 +22,7 @@ var methodSabotages = []sabotage{
 		of(func(s base) marksNames { return marksNames{s} })},
 	{"carries out calls after the end of the session", "a connection pool that serves any caller",
 		of(func(s base) answersAfterEnd { return answersAfterEnd{s} })},
-	{"supports Replace in some calls only", "asking the server for its version in each call, in a cluster with several versions",
+	{"supports Read in some calls only", "asking the server for its version in each call, in a cluster with several versions",
 		of(func(s base) *fickle { return &fickle{base: s} })},
 	{"ends with the ctx of Connect", "deriving the session's own context from it",
 		of(func(s base) *endsWithConnect { return &endsWithConnect{base: s} })},
@@ -130,9 +130,9 @@ type fickle struct {
 	asked atomic.Int32
 }
 
-func (s *fickle) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+func (s *fickle) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if s.asked.Add(1)%3 == 0 {
-		return driver.Place{}, errors.ErrUnsupported
+		return driver.NodeInfo{}, errors.ErrUnsupported
 	}
-	return s.base.Replace(ctx, queue, p, prefix)
+	return s.base.Read(ctx, queue, name)
 }

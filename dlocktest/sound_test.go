@@ -19,7 +19,6 @@ const soundTimeout = 300 * time.Millisecond
 // base is a correct session with every ability, for broken sessions to wrap.
 type base interface {
 	driver.Session
-	driver.Replacer
 	driver.NodeReader
 	driver.Walker
 	driver.Remover
@@ -151,7 +150,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose}
+	config.Abilities = []Ability{AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose}
 	Run(t, config)
 }
 

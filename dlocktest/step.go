@@ -198,7 +198,7 @@ func (c *check) read(s driver.Session, queue, name string) (info driver.NodeInfo
 
 func (c *check) replace(s driver.Session, queue string, p driver.Place, prefix string) (now driver.Place) {
 	c.retry(fmt.Sprintf("Replace(%q, %q, %q)", queue, p.Name, prefix), func() (err error) {
-		now, err = driver.Replace(c.ctx, s, queue, p, prefix)
+		now, err = s.Replace(c.ctx, queue, p, prefix)
 		return err
 	})
 	return now

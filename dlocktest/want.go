@@ -95,7 +95,7 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 		"Watch":      func() error { _, err := s.Watch(ctx, "q", p); return err },
 		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
 		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
-		"Replace":    func() error { _, err := driver.Replace(ctx, s, "q", p, shared); return optional(err) },
+		"Replace":    func() error { _, err := s.Replace(ctx, "q", p, shared); return err },
 		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
 		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
 		"Remove":     func() error { return optional(driver.Remove(ctx, s, "q", p)) },

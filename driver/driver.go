@@ -177,6 +177,22 @@ type Session interface {
 	// otherwise. A driver may ignore the cause.
 	Delete(ctx context.Context, queue string, p Place, why Cause) error
 
+	// Replace gives the session's own node p another prefix and returns the new
+	// place. Sequence, epoch, token, data and owner stay the same. The node may
+	// be a holder's or a waiter's. Package recipes uses it to tell other
+	// contenders how a node holds the lock, for example that a writer has become
+	// a reader.
+	//
+	// Rule 12, replace: at any time List shows exactly one of the two names.
+	// Replace ends the watches of the node under its old name, and those of the
+	// queue.
+	//
+	// If the node is gone, the error matches [ErrGone]. After any other error
+	// the node may have either name. The caller may then repeat Replace with
+	// the same arguments, or call Delete with any place that the node has had:
+	// Delete removes the node under its current name.
+	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
+
 	// Done returns a channel that is closed when the session has ended.
 	//
 	// Rule 8, session end: once the store drops a session that it has not heard

@@ -86,9 +86,9 @@ func ExampleCheckQueue() {
 // plainSession hides a session's optional methods.
 type plainSession struct{ driver.Session }
 
-// Replace accepts any session. If the session has no Replace method, the error
+// Read accepts any session. If the session has no Read method, the error
 // matches errors.ErrUnsupported.
-func ExampleReplace() {
+func ExampleRead() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)
 	if err != nil {
@@ -100,11 +100,11 @@ func ExampleReplace() {
 		log.Fatal(err)
 	}
 
-	_, err = driver.Replace(ctx, plainSession{session}, "stock/42", writer.Place, "web1-R-")
+	_, err = driver.Read(ctx, plainSession{session}, "stock/42", writer.Name)
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))
-	reader, err := driver.Replace(ctx, session, "stock/42", writer.Place, "web1-R-")
-	fmt.Println(reader.Name, err)
+	info, err := driver.Read(ctx, session, "stock/42", writer.Name)
+	fmt.Println(info.Name, err)
 	// Output:
 	// true
-	// web1-R-0000000000 <nil>
+	// web1-W-0000000000 <nil>
 }

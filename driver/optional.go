@@ -11,27 +11,8 @@ import (
 // returns an error that matches [errors.ErrUnsupported]. The latter is for a
 // session that wraps another one, or whose abilities depend on its server.
 //
-// Call the functions [Replace], [Read], [Walk], [Remove], [Describe] and
-// [OnHeartbeat] rather than the interfaces. They handle both cases.
-
-// Replacer is a session that can change the prefix of a node. Package recipes
-// uses it to turn an exclusive lock into a shared one that keeps its place in
-// the queue.
-type Replacer interface {
-	// Replace gives the session's own node p another prefix and returns the new
-	// place. Sequence, epoch, token, data and owner stay the same. The node may
-	// be a holder's or a waiter's.
-	//
-	// Rule 12, replace: at any time List shows exactly one of the two names.
-	// Replace ends the watches of the node under its old name, and those of the
-	// queue.
-	//
-	// If the node is gone, the error matches [ErrGone]. After any other error
-	// the node may have either name. The caller may then repeat Replace with
-	// the same arguments, or call Delete with any place that the node has had:
-	// Delete removes the node under its current name.
-	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
-}
+// Call the functions [Read], [Walk], [Remove], [Describe] and [OnHeartbeat]
+// rather than the interfaces. They handle both cases.
 
 // NodeReader is a session that can read a node, for tools that inspect queues.
 type NodeReader interface {
@@ -97,15 +78,6 @@ type HeartbeatReporter interface {
 	//
 	// OnHeartbeat reports whether the session supports this.
 	OnHeartbeat(f func(left, term time.Duration)) bool
-}
-
-// Replace calls s.Replace: see [Replacer]. If the session does not support it,
-// the error matches [errors.ErrUnsupported].
-func Replace(ctx context.Context, s Session, queue string, p Place, prefix string) (Place, error) {
-	if r, ok := s.(Replacer); ok {
-		return r.Replace(ctx, queue, p, prefix)
-	}
-	return Place{}, errors.ErrUnsupported
 }
 
 // Read calls s.Read: see [NodeReader]. If the session does not support it, the

@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 

@@ -241,7 +241,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	st := memdriver.New()
 	s, other := connect(t, st), connect(t, st)
 	before, p, after := create(t, s), create(t, s), create(t, other)
-	r := s.(driver.Replacer)
+	r := s
 
 	oldName, membership, own := watch(t, other, after, p.Node).C, watchQueue(t, other, queue).C, watch(t, other, after).C
 	np, err := r.Replace(background, queue, p, "web1-R-")
@@ -263,7 +263,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	again, err := r.Replace(background, queue, p, "web1-R-")
 	require.NoError(t, err, "a repeat")
 	require.Equal(t, np, again)
-	_, err = other.(driver.Replacer).Replace(background, queue, np, "web2-R-")
+	_, err = other.Replace(background, queue, np, "web2-R-")
 	require.ErrorContains(t, err, "belongs to another session")
 	require.NoError(t, s.Delete(background, queue, p, driver.Changed), "Delete with the place before Replace")
 	require.ErrorIs(t, s.Delete(background, queue, np, driver.Changed), driver.ErrGone)
@@ -337,7 +337,7 @@ func TestBadNamesDoNotReachTheStore(t *testing.T) {
 		"watch queue":   func() error { _, err := s.WatchQueue(background, ""); return err },
 		"delete":        func() error { return s.Delete(background, "..", driver.Place{}, driver.Changed) },
 		"replace": func() error {
-			_, err := s.(driver.Replacer).Replace(background, queue, driver.Place{}, "x")
+			_, err := s.Replace(background, queue, driver.Place{}, "x")
 			return err
 		},
 		"read": func() error { _, err := s.(driver.NodeReader).Read(background, "a/", "x"); return err },

@@ -38,7 +38,6 @@ const closeTimeout = 2 * time.Second
 var (
 	_ driver.Connector         = (*Store)(nil)
 	_ driver.Session           = (*session)(nil)
-	_ driver.Replacer          = (*session)(nil)
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
 	_ driver.Remover           = (*session)(nil)

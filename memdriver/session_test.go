@@ -76,7 +76,7 @@ func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string
 	_, errs["list"] = s.List(ctx, queue)
 	_, errs["watch"] = s.Watch(ctx, queue, p)
 	_, errs["watch queue"] = s.WatchQueue(ctx, queue)
-	_, errs["replace"] = s.(driver.Replacer).Replace(ctx, queue, p, "web1-R-")
+	_, errs["replace"] = s.Replace(ctx, queue, p, "web1-R-")
 	_, errs["read"] = s.(driver.NodeReader).Read(ctx, queue, p.Name)
 	_, errs["walk"] = s.(driver.Walker).Walk(ctx, "")
 	errs["delete"] = s.Delete(ctx, queue, p, driver.Changed)

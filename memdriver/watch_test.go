@@ -28,7 +28,7 @@ func TestWatchEndsWithItsNodes(t *testing.T) {
 			elapse(10 * time.Second)
 		},
 		"replaced": func(_ *memdriver.Store, s driver.Session, p driver.Place) {
-			_, _ = s.(driver.Replacer).Replace(background, queue, p, "web1-R-")
+			_, _ = s.Replace(background, queue, p, "web1-R-")
 		},
 	} {
 		t.Run(how, func(t *testing.T) {

@@ -51,14 +51,14 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 // reportStarted runs the Started hook. ctx is nil if the caller passed nil.
 func (c *call) reportStarted(ctx context.Context) {
 	if hook := c.options.trace.Started; hook != nil {
-		hook(orBackground(ctx), StartedInfo{Lock: c.name, Mode: c.want.mode(), Try: c.try})
+		hook(orBackground(ctx), StartedInfo{Recipe: c.recipe, Lock: c.name, Mode: c.want.mode(), Try: c.try})
 	}
 }
 
 func (c *call) reportFailed(ctx context.Context, err error) {
 	if hook := c.options.trace.Failed; err != nil && hook != nil {
 		hook(orBackground(ctx), FailedInfo{
-			Lock: c.name, Node: c.progress.now().node, Mode: c.want.mode(), Try: c.try, Waited: c.elapsed(), Err: err,
+			Recipe: c.recipe, Lock: c.name, Node: c.progress.now().node, Mode: c.want.mode(), Try: c.try, Waited: c.elapsed(), Err: err,
 		})
 	}
 }
@@ -233,7 +233,7 @@ func (o *options) queueFull(ahead int) error {
 }
 
 // waitDowngraded keeps waiting as a reader, at the writer's position in the
-// queue. It fails if the driver cannot rename the node.
+// queue. It fails if the node is not known to be renamed.
 func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
 	c.want = c.want.downgraded
 	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
@@ -337,7 +337,7 @@ func (c *call) reportQueued(ctx context.Context, p driver.Place) {
 	c.progress.node = p.Name
 	c.progress.mu.Unlock()
 	if hook := c.options.trace.Queued; hook != nil {
-		hook(ctx, QueuedInfo{Lock: c.name, Place: p})
+		hook(ctx, QueuedInfo{Recipe: c.recipe, Lock: c.name, Place: p})
 	}
 }
 
@@ -360,7 +360,7 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()
-		hook(ctx, GrantedInfo{Lock: c.name, Node: p.Name, Mode: c.want.mode(), Try: c.try, Token: p.Token, Waited: c.elapsed()})
+		hook(ctx, GrantedInfo{Recipe: c.recipe, Lock: c.name, Node: p.Name, Mode: c.want.mode(), Try: c.try, Token: p.Token, Waited: c.elapsed()})
 	}
 }
 

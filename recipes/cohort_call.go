@@ -152,7 +152,7 @@ func (c *cohort) logSlow(call *call) {
 		return
 	}
 	node := shared.entry.Place().Name
-	call.options.logger.Debug("dlock: still waiting", "lock", call.name, "behind", node, "holder", node,
+	call.options.logger.Debug("dlock: still waiting", "lock", call.name, "recipe", call.recipe, "behind", node, "holder", node,
 		"waited", call.waited())
 }
 

@@ -14,8 +14,7 @@ import (
 // shared and the store need not be told.
 //
 // If other Locks hold the same node exclusively by re-entry, the store is told
-// when the last of them unlocks or downgrades. With a driver that is no
-// Replacer, readers wait until Unlock.
+// when the last of them unlocks or downgrades.
 //
 // If the store or ctx fails, the lock counts as shared anyway, because the
 // store may already have granted it to readers. The error matches

@@ -107,22 +107,6 @@ func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
 	})
 }
 
-func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(plain{w.store}, "a")
-		l := w.won(c.lock(bg))
-		reader := w.client("b").rlock(bg)
-		require.NoError(w, l.Downgrade(bg))
-		assert.Equal(w, recipes.Shared, l.Mode())
-		assert.Equal(w, "a-W-0000000000", l.Node())
-		w.waits(reader)
-		inner := w.won(c.rlock(l.Context(bg)))
-		require.ErrorIs(w, w.failed(c.lock(l.Context(bg))), recipes.ErrUpgrade)
-		w.unlock(l, inner)
-		w.unlock(w.won(reader))
-	})
-}
-
 type plain struct{ driver.Connector }
 
 func (p plain) Connect(ctx context.Context) (driver.Session, error) {
@@ -211,7 +195,7 @@ func (c *lateReplace) Connect(ctx context.Context) (driver.Session, error) {
 func (s lateSession) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	s.store.replacing.Store(true)
 	defer s.store.replacing.Store(false)
-	after, err := driver.Replace(ctx, s.Session, queue, p, prefix)
+	after, err := s.Session.Replace(ctx, queue, p, prefix)
 	<-ctx.Done()
 	time.Sleep(100 * time.Millisecond)
 	return after, err

@@ -80,35 +80,16 @@ func TestReadersDoNotPassTheLockOn(t *testing.T) {
 }
 
 func TestADowngradedLockIsNotPassedOn(t *testing.T) {
-	for name, connector := range map[string]func(*world) driver.Connector{
-		"replaced": func(w *world) driver.Connector { return w.store },
-		"in place": func(w *world) driver.Connector { return bare{w.store} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				held := w.won(w.clientOf(connector(w), "h").lock(bg))
-				writer := w.client("w").lock(bg)
-				require.NoError(w, held.Downgrade(bg))
-				w.waits(writer)
-				before := w.store.Stats()
-				w.unlock(held)
-				w.unlock(w.won(writer))
-				assert.EqualValues(w, 1, w.spent(before)[faults.OpList], "the writer lists the queue once")
-			})
-		})
-	}
-}
-
-type bare struct{ driver.Connector }
-
-type bareSession struct{ driver.Session }
-
-func (c bare) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return bareSession{s}, nil
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		writer := w.client("w").lock(bg)
+		require.NoError(w, held.Downgrade(bg))
+		w.waits(writer)
+		before := w.store.Stats()
+		w.unlock(held)
+		w.unlock(w.won(writer))
+		assert.EqualValues(w, 1, w.spent(before)[faults.OpList], "the writer lists the queue once")
+	})
 }
 
 func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {

@@ -151,7 +151,7 @@ func (h *hold) reportLoss(err *lostError, granted bool) {
 
 func (h *hold) traceLost(err *lostError) {
 	if end := h.ending(); end.trace.Lost != nil {
-		end.trace.Lost(end.ctx, LostInfo{Lock: err.lock, Node: err.node, Mode: err.mode, Granted: h.want.mode(), Held: time.Since(h.since), Err: err})
+		end.trace.Lost(end.ctx, LostInfo{Recipe: h.queue.recipe, Lock: err.lock, Node: err.node, Mode: err.mode, Granted: h.want.mode(), Held: time.Since(h.since), Err: err})
 	}
 }
 

@@ -56,7 +56,7 @@ func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last 
 func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
 	c.options.logger.Warn("dlock: trying again", "lock", c.name, "in", delay, "error", err)
 	if hook := c.options.trace.Retrying; hook != nil {
-		hook(ctx, RetryingInfo{Lock: c.name, Err: err, Delay: delay})
+		hook(ctx, RetryingInfo{Recipe: c.recipe, Lock: c.name, Err: err, Delay: delay})
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
 	if hook := c.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: c.name, Node: node, Predecessor: v.Behind, Position: v.Position})
+		hook(ctx, WaitingInfo{Recipe: c.recipe, Lock: c.name, Node: node, Predecessor: v.Behind, Position: v.Position})
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *call) startSlow(ctx context.Context) {
 
 func (c *call) logSlow() {
 	p := c.progress.now()
-	c.options.logger.Debug("dlock: still waiting", "lock", c.name, "node", p.node,
+	c.options.logger.Debug("dlock: still waiting", "lock", c.name, "recipe", c.recipe, "node", p.node,
 		"behind", printable(p.view.Behind), "holder", printable(p.view.First), "position", p.view.Position,
 		"waited", c.waited())
 }

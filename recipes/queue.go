@@ -12,6 +12,7 @@ import (
 // RWMutex.
 type queue struct {
 	client  *Client
+	recipe  string // what the queue is for, in hooks and logs
 	name    string
 	options options
 	engine  *engine.Queue
@@ -28,9 +29,10 @@ type want struct {
 	downgraded *want // the mode after a downgrade; nil if none is possible
 }
 
-func newQueue(c *Client, name string, opts []Option) *queue {
+func newQueue(c *Client, recipe, name string, opts []Option) *queue {
 	q := &queue{
 		client:  c,
+		recipe:  recipe,
 		name:    name,
 		options: c.options.with(opts),
 		notHeld: lockError(name, ErrNotHeld),
@@ -51,12 +53,12 @@ func newQueue(c *Client, name string, opts []Option) *queue {
 
 func (q *queue) reportDowngraded(ctx context.Context, node string, err error) {
 	if hook := q.options.trace.Downgraded; hook != nil {
-		hook(ctx, DowngradedInfo{Lock: q.name, Node: node, Err: err})
+		hook(ctx, DowngradedInfo{Recipe: q.recipe, Lock: q.name, Node: node, Err: err})
 	}
 }
 
 func (q *queue) reportReaped(node string, tries int, err error) {
 	if hook := q.options.trace.Reaped; hook != nil {
-		hook(context.Background(), ReapedInfo{Lock: q.name, Node: node, Tries: tries, Err: err})
+		hook(context.Background(), ReapedInfo{Recipe: q.recipe, Lock: q.name, Node: node, Tries: tries, Err: err})
 	}
 }

@@ -37,8 +37,7 @@ const (
 //     most;
 //   - it admits no further reader to a node that only readers hold. It gives the
 //     node the name of a reader's node, so that readers of other clients get the
-//     lock, and removes it after the last Unlock. If the driver has no Replacer,
-//     other readers wait for that Unlock.
+//     lock, and removes it after the last Unlock.
 //
 // Goroutines of the cohort that still wait then join the queue again, at its
 // end. If a writer that waits in the queue gives up, and a reader of the cohort is

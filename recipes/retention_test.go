@@ -941,19 +941,6 @@ func TestAWriterOfAnotherClientWaitsOnlyForTheReadersThatHold(t *testing.T) {
 	}
 }
 
-func TestWithoutAReplacerARetainedEntryIsRemovedByTheReadersThatHoldIt(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(plain{w.store}, "a", retention())
-		l := w.kept(c)
-		elsewhere := w.client("b").rlock(bg)
-		local := c.rlock(bg)
-		w.waits(elsewhere)
-		w.waits(local)
-		w.unlock(l)
-		w.unlock(w.won(elsewhere), w.won(local))
-	})
-}
-
 func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
@@ -1268,30 +1255,22 @@ func TestAReaderBehindAWriterThatGivesUpJoinsOtherReaders(t *testing.T) {
 	})
 }
 
-// If the node cannot be renamed, or the outcome is unknown, the reader must
-// contend with a new node.
-func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
-	for name, on := range map[string]func(w *world) driver.Connector{
-		"no Replacer": func(w *world) driver.Connector { return bare{w.store} },
-		"reply lost": func(w *world) driver.Connector {
-			return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
-				return faults.Fault{Lose: r.Op == faults.OpReplace && r.Stage == faults.StageReply}
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				held := w.won(w.client("h").lock(bg))
-				a := w.clientOf(on(w), "a", retention())
-				ctx, cancel := context.WithCancel(bg)
-				writer, reader := a.lock(ctx), a.rlock(bg)
-				cancel()
-				require.ErrorIs(w, w.failed(writer), context.Canceled)
-				w.unlock(held)
-				w.unlock(w.won(reader))
-			})
+// If the outcome of the rename is unknown, the reader must contend with a new
+// node.
+func TestAReaderGetsTheLockIfTheNodeOfTheWriterIsNotKnownToBeRenamed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		store := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			return faults.Fault{Lose: r.Op == faults.OpReplace && r.Stage == faults.StageReply}
 		})
-	}
+		a := w.clientOf(store, "a", retention())
+		ctx, cancel := context.WithCancel(bg)
+		writer, reader := a.lock(ctx), a.rlock(bg)
+		cancel()
+		require.ErrorIs(w, w.failed(writer), context.Canceled)
+		w.unlock(held)
+		w.unlock(w.won(reader))
+	})
 }
 
 // When a call gives up, its node must be gone before it returns, so that a

@@ -23,6 +23,9 @@ type RWMutex struct {
 	queue *queue
 }
 
+// lockRecipe is the name of this recipe in hooks and logs.
+const lockRecipe = "lock"
+
 // The two kinds of contenders.
 var (
 	reader = &want{kind: sharedKind, rule: behindWriter}
@@ -69,7 +72,7 @@ func (w *want) mode() Mode {
 //
 // The options apply to this RWMutex only, after those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	return &RWMutex{queue: newQueue(c.opened(), name, opts)}
+	return &RWMutex{queue: newQueue(c.opened(), lockRecipe, name, opts)}
 }
 
 // Lock waits until it holds the lock exclusively.

@@ -55,7 +55,7 @@ func TestALongWaitIsLoggedOnce(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()
 				assert.Equal(w, []string{
-					"lock=q node=a-R-0000000002 behind=b-W-0000000001 holder=h-W-0000000000 position=3 waited=5s",
+					"lock=q recipe=lock node=a-R-0000000002 behind=b-W-0000000001 holder=h-W-0000000000 position=3 waited=5s",
 				}, slowLines(&log))
 				w.unlock(held)
 				w.unlock(w.won(before))
@@ -78,7 +78,7 @@ func TestALongWaitWithinTheClientIsLoggedOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(w, []string{
-			"lock=q behind=a-W-0000000000 holder=a-W-0000000000 waited=5s",
+			"lock=q recipe=lock behind=a-W-0000000000 holder=a-W-0000000000 waited=5s",
 		}, slowLines(&log))
 		w.unlock(held)
 		w.unlock(w.won(waiting))

@@ -34,6 +34,9 @@ import (
 // call may end without Granted and Failed. Each Granted is followed, after it
 // has returned or panicked, by exactly one Released or one Lost. Each Connected
 // without an error is followed by one SessionEnded.
+//
+// Every hook about a lock tells by the field Recipe what the lock is: "lock" for
+// an [RWMutex], "semaphore" for a [Semaphore].
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
@@ -70,7 +73,6 @@ type Trace struct {
 	// Downgraded is called after an attempt to tell the store that an exclusive
 	// lock has become shared. The context is that of Downgrade, or
 	// context.Background if Unlock or a background goroutine makes the attempt.
-	// The hook is not called if the driver has no Replacer.
 	Downgraded func(context.Context, DowngradedInfo)
 	// Released is called when a lock is released by the last Unlock, unless
 	// Unlock finds it lost. The attempt to remove the node is over by then;
@@ -141,19 +143,22 @@ type SessionEndedInfo struct {
 
 // StartedInfo is the argument of Trace.Started.
 type StartedInfo struct {
-	Lock string
-	Mode Mode
-	Try  bool
+	Recipe string
+	Lock   string
+	Mode   Mode
+	Try    bool
 }
 
 // QueuedInfo is the argument of Trace.Queued.
 type QueuedInfo struct {
-	Lock  string
-	Place driver.Place
+	Recipe string
+	Lock   string
+	Place  driver.Place
 }
 
 // WaitingInfo is the argument of Trace.Waiting.
 type WaitingInfo struct {
+	Recipe      string
 	Lock, Node  string
 	Predecessor string // the node that Node waits for; its name may be forged
 	Position    int    // position in the queue, from 1
@@ -166,6 +171,7 @@ func (i WaitingInfo) String() string {
 
 // GrantedInfo is the argument of Trace.Granted.
 type GrantedInfo struct {
+	Recipe     string
 	Lock, Node string
 	Mode       Mode
 	Try        bool // whether the call was TryLock or TryRLock
@@ -175,6 +181,7 @@ type GrantedInfo struct {
 
 // FailedInfo is the argument of Trace.Failed.
 type FailedInfo struct {
+	Recipe string
 	Lock   string
 	Node   string // the call's last node; empty if it had none
 	Mode   Mode
@@ -185,19 +192,22 @@ type FailedInfo struct {
 
 // RetryingInfo is the argument of Trace.Retrying.
 type RetryingInfo struct {
-	Lock  string
-	Err   error // the reason for the retry
-	Delay time.Duration
+	Recipe string
+	Lock   string
+	Err    error // the reason for the retry
+	Delay  time.Duration
 }
 
 // DowngradedInfo is the argument of Trace.Downgraded.
 type DowngradedInfo struct {
+	Recipe     string
 	Lock, Node string // Node is the current name
 	Err        error  // if not nil, the node may still be exclusive in the store
 }
 
 // ReleasedInfo is the argument of Trace.Released.
 type ReleasedInfo struct {
+	Recipe     string
 	Lock, Node string
 	Mode       Mode          // at the end
 	Granted    Mode          // that of GrantedInfo, even after a downgrade
@@ -207,6 +217,7 @@ type ReleasedInfo struct {
 
 // LostInfo is the argument of Trace.Lost.
 type LostInfo struct {
+	Recipe     string
 	Lock, Node string
 	Mode       Mode          // at the loss
 	Granted    Mode          // that of GrantedInfo, even after a downgrade
@@ -216,6 +227,7 @@ type LostInfo struct {
 
 // ReapedInfo is the argument of Trace.Reaped.
 type ReapedInfo struct {
+	Recipe     string
 	Lock, Node string
 	Tries      int
 	Err        error // nil, matches driver.ErrSessionEnded, or is the store's refusal

@@ -147,16 +147,16 @@ func TestACallWithoutALockIsTraced(t *testing.T) {
 		_, err := c.RWMutex("q", recipes.WithTimeout(3*time.Second)).RLock(bg)
 		require.ErrorIs(w, err, recipes.ErrTimeout)
 		assert.Equal(w, recipes.FailedInfo{
-			Lock: "q", Node: "a-R-0000000001", Mode: recipes.Shared, Waited: 3 * time.Second, Err: err,
+			Recipe: "lock", Lock: "q", Node: "a-R-0000000001", Mode: recipes.Shared, Waited: 3 * time.Second, Err: err,
 		}, last())
 
 		_, err = c.RWMutex("q").TryLock(bg)
 		require.ErrorIs(w, err, recipes.ErrLocked)
-		assert.Equal(w, recipes.FailedInfo{Lock: "q", Mode: recipes.Exclusive, Try: true, Err: err}, last())
+		assert.Equal(w, recipes.FailedInfo{Recipe: "lock", Lock: "q", Mode: recipes.Exclusive, Try: true, Err: err}, last())
 
 		_, err = c.RWMutex("//").Lock(bg)
 		require.ErrorIs(w, err, recipes.ErrBadName)
-		assert.Equal(w, recipes.FailedInfo{Lock: "//", Mode: recipes.Exclusive, Err: err}, last())
+		assert.Equal(w, recipes.FailedInfo{Recipe: "lock", Lock: "//", Mode: recipes.Exclusive, Err: err}, last())
 
 		w.unlock(held)
 		w.unlock(w.won(c.lock(bg)))

@@ -121,6 +121,7 @@ func (l *Lock) explain(err error) error {
 func (h *hold) reportReleased(mode Mode, err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{
+			Recipe:  h.queue.recipe,
 			Lock:    h.queue.name,
 			Node:    h.entry.Place().Name,
 			Mode:    mode,

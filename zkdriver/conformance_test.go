@@ -135,7 +135,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },

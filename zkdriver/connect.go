@@ -9,7 +9,6 @@ import (
 
 var (
 	_ driver.Session           = (*session)(nil)
-	_ driver.Replacer          = (*session)(nil)
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
 	_ driver.Remover           = (*session)(nil)

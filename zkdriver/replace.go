@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Replace implements driver.Replacer, with
+// Replace implements driver.Session, with
 //
 //	multi(delete the old name; create the new name, ephemeral, with the same data)
 //

@@ -188,7 +188,7 @@ func (s *session) remove(ctx context.Context, token int64, key string) error {
 	return nil
 }
 
-// Replace implements [driver.Replacer]. It overwrites the node's value and
+// Replace implements [driver.Session]. It overwrites the node's value and
 // keeps the key, so the token does not change.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	err := s.ask(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {

@@ -11,7 +11,7 @@
 //
 //	name                  instrument (unit)       attributes     what
 //	dlock.wait.duration   histogram (s)           mode, outcome  from the call of Lock, RLock, TryLock
-//	                                                             or TryRLock to its return
+//	                                                             or the like to its return
 //	dlock.hold.duration   histogram (s)           mode           from the grant to the release or loss
 //	dlock.waiting         up-down counter {call}  mode           calls that have not returned
 //	dlock.held            up-down counter {lock}  mode           locks that are held
@@ -28,7 +28,11 @@
 //	                                                             heartbeat renewed it, as a share of
 //	                                                             the term
 //
-// The keys of the attributes are dlock.mode, dlock.outcome and dlock.reason.
+// The first eight also have the attribute recipe, which says what was taken:
+// lock for a read-write lock, semaphore or election.
+//
+// The keys of the attributes are dlock.mode, dlock.recipe, dlock.outcome and
+// dlock.reason.
 // The mode is exclusive or shared. A lock that was downgraded counts with the
 // mode in which it was granted. The outcome of a wait is one of:
 //

@@ -109,14 +109,17 @@ func (t *telemetry) create(m metric.Meter) error {
 
 const (
 	modeKey    = attribute.Key("dlock.mode")
+	recipeKey  = attribute.Key("dlock.recipe")
 	outcomeKey = attribute.Key("dlock.outcome")
 	reasonKey  = attribute.Key("dlock.reason")
 	lockKey    = attribute.Key("dlock.lock")
 	tokenKey   = attribute.Key("dlock.token")
 )
 
-// attributes appends the lock's attribute, if WithLockLabel was given.
-func (t *telemetry) attributes(lock string, all ...attribute.KeyValue) []attribute.KeyValue {
+// attributes appends the recipe, and the lock's attribute if WithLockLabel was
+// given.
+func (t *telemetry) attributes(recipe, lock string, all ...attribute.KeyValue) []attribute.KeyValue {
+	all = append(all, recipeKey.String(recipe))
 	if t.label != nil {
 		all = append(all, lockKey.String(strings.ToValidUTF8(t.label(lock), "\uFFFD")))
 	}
@@ -126,10 +129,10 @@ func (t *telemetry) attributes(lock string, all ...attribute.KeyValue) []attribu
 func (t *telemetry) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Started: func(ctx context.Context, i dlock.StartedInfo) {
-			t.waiting.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Mode))))
+			t.waiting.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Mode))))
 		},
 		Granted: func(ctx context.Context, i dlock.GrantedInfo) {
-			attrs := t.attributes(i.Lock, mode(i.Mode))
+			attrs := t.attributes(i.Recipe, i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			t.held.Add(ctx, 1, with(attrs))
 			attrs = append(attrs, outcomeKey.String("granted"))
@@ -137,7 +140,7 @@ func (t *telemetry) trace() *dlock.Trace {
 			t.span(ctx, "dlock wait", i.Waited, "", append(attrs, tokenKey.Int64(i.Token)))
 		},
 		Failed: func(ctx context.Context, i dlock.FailedInfo) {
-			attrs := t.attributes(i.Lock, mode(i.Mode))
+			attrs := t.attributes(i.Recipe, i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			outcome := outcome(i.Err)
 			if outcome == "timeout" {
@@ -152,19 +155,19 @@ func (t *telemetry) trace() *dlock.Trace {
 			t.span(ctx, "dlock wait", i.Waited, failure, attrs)
 		},
 		Retrying: func(ctx context.Context, i dlock.RetryingInfo) {
-			t.retries.Add(ctx, 1, with(t.attributes(i.Lock)))
+			t.retries.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock)))
 		},
 		Released: func(ctx context.Context, i dlock.ReleasedInfo) {
 			failure := ""
 			if i.Err != nil {
 				failure = "the node stayed in the store"
-				t.unlocks.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Granted))))
+				t.unlocks.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Granted))))
 			}
-			t.ended(ctx, i.Lock, i.Granted, i.Held, failure)
+			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, failure)
 		},
 		Lost: func(ctx context.Context, i dlock.LostInfo) {
-			t.losses.Add(ctx, 1, with(t.attributes(i.Lock, mode(i.Granted))))
-			t.ended(ctx, i.Lock, i.Granted, i.Held, "lost")
+			t.losses.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Granted))))
+			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, "lost")
 		},
 		Connected: func(ctx context.Context, i dlock.ConnectedInfo) {
 			outcome := "ok"
@@ -187,8 +190,8 @@ func (t *telemetry) trace() *dlock.Trace {
 }
 
 // ended records that a lock was released or lost.
-func (t *telemetry) ended(ctx context.Context, lock string, granted dlock.Mode, held time.Duration, failure string) {
-	attrs := t.attributes(lock, mode(granted))
+func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dlock.Mode, held time.Duration, failure string) {
+	attrs := t.attributes(recipe, lock, mode(granted))
 	t.held.Add(ctx, -1, with(attrs))
 	t.holds.Record(ctx, held.Seconds(), with(attrs))
 	t.span(ctx, "dlock hold", held, failure, attrs)

@@ -145,26 +145,26 @@ func TestEventsAreCounted(t *testing.T) {
 		require.ErrorIs(w, failed.Unlock(), dlock.ErrUnlock)
 		up()
 		w.trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: time.Second, Term: 4 * time.Second})
-		w.trace.Retrying(ended, dlock.RetryingInfo{})
+		w.trace.Retrying(ended, dlock.RetryingInfo{Recipe: "lock"})
 		figures := w.figures()
 		assert.Positive(w, figures["dlock.lease.left"])
 		delete(figures, "dlock.lease.left")
 		assert.Equal(w, map[string]int{
-			"dlock.wait.duration exclusive granted":  3,
-			"dlock.wait.duration exclusive timeout":  1,
-			"dlock.wait.duration exclusive canceled": 1,
-			"dlock.wait.duration exclusive error":    1,
-			"dlock.wait.duration shared locked":      1,
-			"dlock.hold.duration exclusive":          2,
-			"dlock.held exclusive":                   1,
-			"dlock.waiting exclusive":                0,
-			"dlock.waiting shared":                   0,
-			"dlock.timeouts exclusive":               1,
-			"dlock.losses exclusive":                 1,
-			"dlock.unlock.errors exclusive":          1,
-			"dlock.retries":                          1,
-			"dlock.connects ok":                      2,
-			"dlock.session.ends lost":                1,
+			"dlock.wait.duration exclusive granted lock":  3,
+			"dlock.wait.duration exclusive timeout lock":  1,
+			"dlock.wait.duration exclusive canceled lock": 1,
+			"dlock.wait.duration exclusive error lock":    1,
+			"dlock.wait.duration shared locked lock":      1,
+			"dlock.hold.duration exclusive lock":          2,
+			"dlock.held exclusive lock":                   1,
+			"dlock.waiting exclusive lock":                0,
+			"dlock.waiting shared lock":                   0,
+			"dlock.timeouts exclusive lock":               1,
+			"dlock.losses exclusive lock":                 1,
+			"dlock.unlock.errors exclusive lock":          1,
+			"dlock.retries lock":                          1,
+			"dlock.connects ok":                           2,
+			"dlock.session.ends lost":                     1,
 		}, figures)
 		require.NoError(w, held.Unlock())
 		require.NoError(w, taken.Unlock())
@@ -200,22 +200,22 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 				synctest.Wait()
 				w.expire() // the waiters create new nodes
 				figures := w.figures()
-				assert.Equal(w, 1, figures["dlock.waiting exclusive"])
-				assert.Equal(w, 1, figures["dlock.waiting shared"])
+				assert.Equal(w, 1, figures["dlock.waiting exclusive lock"])
+				assert.Equal(w, 1, figures["dlock.waiting shared lock"])
 				cancel()
 				require.NoError(w, taken.Unlock())
 				calls.Wait()
 				lost := w.lock(bg, m)
-				assert.Equal(w, 1, w.figures()["dlock.held exclusive"])
+				assert.Equal(w, 1, w.figures()["dlock.held exclusive lock"])
 				w.expire()
 				<-lost.Lost()
 				require.ErrorIs(w, lost.Unlock(), dlock.ErrLost)
 				require.NoError(w, client.Close())
 				figures = w.figures()
-				for _, gauge := range []string{"held exclusive", "waiting exclusive", "waiting shared"} {
+				for _, gauge := range []string{"held exclusive lock", "waiting exclusive lock", "waiting shared lock"} {
 					assert.Zero(w, figures["dlock."+gauge], gauge)
 				}
-				assert.Zero(w, figures["dlock.held shared"])
+				assert.Zero(w, figures["dlock.held shared lock"])
 			})
 		})
 	}
@@ -266,11 +266,11 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 		}
 		ok, failed := codes.Unset.String(), codes.Error.String()
 		assert.ElementsMatch(w, []span{
-			{"dlock wait", ok, "dlock.mode=exclusive dlock.outcome=granted dlock.token=2", 0},
-			{"dlock hold", ok, "dlock.mode=exclusive", 3 * time.Second},
-			{"dlock wait", ok, "dlock.mode=exclusive dlock.outcome=granted dlock.token=3", 2 * time.Second},
-			{"dlock wait", failed, "dlock.mode=shared dlock.outcome=timeout", 3 * time.Second},
-			{"dlock hold", failed, "dlock.mode=exclusive", 3 * time.Second},
+			{"dlock wait", ok, "dlock.mode=exclusive dlock.recipe=lock dlock.outcome=granted dlock.token=2", 0},
+			{"dlock hold", ok, "dlock.mode=exclusive dlock.recipe=lock", 3 * time.Second},
+			{"dlock wait", ok, "dlock.mode=exclusive dlock.recipe=lock dlock.outcome=granted dlock.token=3", 2 * time.Second},
+			{"dlock wait", failed, "dlock.mode=shared dlock.recipe=lock dlock.outcome=timeout", 3 * time.Second},
+			{"dlock hold", failed, "dlock.mode=exclusive dlock.recipe=lock", 3 * time.Second},
 		}, got)
 	})
 }
@@ -283,7 +283,7 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 		}
 		parent.End()
 		figures := w.figures()
-		assert.Equal(w, 2, figures["dlock.hold.duration stock\uFFFD exclusive"], figures)
+		assert.Equal(w, 2, figures["dlock.hold.duration stock\uFFFD exclusive lock"], figures)
 		for _, s := range w.spans.Ended() {
 			if s.Name() != "request" {
 				assert.Contains(w, s.Attributes(), attribute.String("dlock.lock", "stock\uFFFD"))

@@ -11,7 +11,7 @@
 //
 //	name                          type       labels          what
 //	dlock_wait_seconds            histogram  mode, outcome   from the call of Lock, RLock, TryLock
-//	                                                         or TryRLock to its return
+//	                                                         or the like to its return
 //	dlock_hold_seconds            histogram  mode            from the grant to the release or loss
 //	dlock_waiting                 gauge      mode            calls that have not returned
 //	dlock_held                    gauge      mode            locks that are held
@@ -29,6 +29,9 @@
 //	dlock_lease_left_min_seconds  gauge                      the least that was left during the last
 //	                                                         5 to 10 minutes; absent without
 //	                                                         heartbeats
+//
+// The first eight also have the label recipe, which says what was taken: lock
+// for a read-write lock, semaphore or election.
 //
 // The mode is exclusive or shared. A lock that was downgraded counts with the
 // mode in which it was granted. The outcome of a wait is one of:

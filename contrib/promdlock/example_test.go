@@ -41,7 +41,9 @@ func Example() {
 	}
 	fmt.Println(lock.Unlock())
 	// Output:
-	// dlock_held{mode="exclusive"} 1
-	// dlock_held{mode="shared"} 0
+	// dlock_held{mode="exclusive",recipe="election"} 0
+	// dlock_held{mode="exclusive",recipe="lock"} 1
+	// dlock_held{mode="shared",recipe="lock"} 0
+	// dlock_held{mode="shared",recipe="semaphore"} 0
 	// <nil>
 }

@@ -67,6 +67,7 @@ var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
 
 func (m *metrics) register(r prometheus.Registerer) (err error) {
 	ofLock := func(labels ...string) []string {
+		labels = append(labels, "recipe")
 		if m.label != nil {
 			labels = append(labels, "lock")
 		}
@@ -126,19 +127,23 @@ func (m *metrics) begin() {
 	if m.label != nil {
 		return
 	}
-	m.retries.WithLabelValues()
-	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+	for _, of := range []struct {
+		recipe string
+		mode   dlock.Mode
+	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}} {
+		m.retries.WithLabelValues(of.recipe)
 		for _, v := range []*prometheus.CounterVec{m.timeouts, m.losses, m.unlocks} {
-			v.WithLabelValues(mode.String())
+			v.WithLabelValues(of.mode.String(), of.recipe)
 		}
-		m.waiting.WithLabelValues(mode.String())
-		m.held.WithLabelValues(mode.String())
+		m.waiting.WithLabelValues(of.mode.String(), of.recipe)
+		m.held.WithLabelValues(of.mode.String(), of.recipe)
 	}
 }
 
 // of returns values for all labels of a lock's metric, including the one of
 // WithLockLabel, if any.
-func (m *metrics) of(lock string, values ...string) []string {
+func (m *metrics) of(recipe, lock string, values ...string) []string {
+	values = append(values, recipe)
 	if m.label != nil {
 		values = append(values, strings.ToValidUTF8(m.label(lock), "\uFFFD")) // anything else panics
 	}
@@ -148,26 +153,26 @@ func (m *metrics) of(lock string, values ...string) []string {
 func (m *metrics) trace() *dlock.Trace {
 	return &dlock.Trace{
 		Started: func(_ context.Context, i dlock.StartedInfo) {
-			m.waiting.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Inc()
+			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
 		Granted: func(_ context.Context, i dlock.GrantedInfo) {
-			m.waits.WithLabelValues(m.of(i.Lock, i.Mode.String(), "granted")...).Observe(i.Waited.Seconds())
-			m.waiting.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Dec()
-			m.held.WithLabelValues(m.of(i.Lock, i.Mode.String())...).Inc()
+			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), "granted")...).Observe(i.Waited.Seconds())
+			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Dec()
+			m.held.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
 		Failed: func(_ context.Context, i dlock.FailedInfo) {
-			mode := m.of(i.Lock, i.Mode.String())
+			mode := m.of(i.Recipe, i.Lock, i.Mode.String())
 			m.waiting.WithLabelValues(mode...).Dec()
-			m.waits.WithLabelValues(m.of(i.Lock, i.Mode.String(), outcome(i.Err))...).Observe(i.Waited.Seconds())
+			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), outcome(i.Err))...).Observe(i.Waited.Seconds())
 			if errors.Is(i.Err, dlock.ErrTimeout) {
 				m.timeouts.WithLabelValues(mode...).Inc()
 			}
 		},
 		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
-			m.retries.WithLabelValues(m.of(i.Lock)...).Inc()
+			m.retries.WithLabelValues(m.of(i.Recipe, i.Lock)...).Inc()
 		},
 		Released: func(_ context.Context, i dlock.ReleasedInfo) {
-			mode := m.of(i.Lock, i.Granted.String())
+			mode := m.of(i.Recipe, i.Lock, i.Granted.String())
 			m.held.WithLabelValues(mode...).Dec()
 			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
 			if i.Err != nil {
@@ -175,7 +180,7 @@ func (m *metrics) trace() *dlock.Trace {
 			}
 		},
 		Lost: func(_ context.Context, i dlock.LostInfo) {
-			mode := m.of(i.Lock, i.Granted.String())
+			mode := m.of(i.Recipe, i.Lock, i.Granted.String())
 			m.held.WithLabelValues(mode...).Dec()
 			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
 			m.losses.WithLabelValues(mode...).Inc()

@@ -89,7 +89,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	st := newStore()
 	trace := newTrace(t, registry)
-	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_losses_total{mode=\"exclusive\"} 0\n", "counters begin at zero")
+	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_losses_total{mode=\"exclusive\",recipe=\"lock\"} 0\n", "counters begin at zero")
 
 	other := dlock.NewClient(st)
 	defer other.Close()
@@ -120,18 +120,18 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 
 	text := scrape(t, endpoint.URL)
 	for _, line := range []string{
-		`dlock_wait_seconds_count{mode="exclusive",outcome="granted"} 3`,
-		`dlock_wait_seconds_count{mode="exclusive",outcome="timeout"} 1`,
-		`dlock_wait_seconds_count{mode="exclusive",outcome="canceled"} 1`,
-		`dlock_wait_seconds_count{mode="exclusive",outcome="error"} 1`,
-		`dlock_wait_seconds_count{mode="shared",outcome="locked"} 1`,
-		`dlock_hold_seconds_count{mode="exclusive"} 2`,
-		`dlock_held{mode="exclusive"} 1`,
-		`dlock_held{mode="shared"} 0`,
-		`dlock_waiting{mode="exclusive"} 0`,
-		`dlock_timeouts_total{mode="exclusive"} 1`,
-		`dlock_losses_total{mode="exclusive"} 1`,
-		`dlock_unlock_errors_total{mode="exclusive"} 0`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="granted",recipe="lock"} 3`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="timeout",recipe="lock"} 1`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="canceled",recipe="lock"} 1`,
+		`dlock_wait_seconds_count{mode="exclusive",outcome="error",recipe="lock"} 1`,
+		`dlock_wait_seconds_count{mode="shared",outcome="locked",recipe="lock"} 1`,
+		`dlock_hold_seconds_count{mode="exclusive",recipe="lock"} 2`,
+		`dlock_held{mode="exclusive",recipe="lock"} 1`,
+		`dlock_held{mode="shared",recipe="lock"} 0`,
+		`dlock_waiting{mode="exclusive",recipe="lock"} 0`,
+		`dlock_timeouts_total{mode="exclusive",recipe="lock"} 1`,
+		`dlock_losses_total{mode="exclusive",recipe="lock"} 1`,
+		`dlock_unlock_errors_total{mode="exclusive",recipe="lock"} 0`,
 		`dlock_connects_total{outcome="ok"} 2`,
 		`dlock_connects_total{outcome="error"} 0`,
 		`dlock_session_ends_total{reason="lost"} 1`,
@@ -161,10 +161,14 @@ func wantGauges(t *testing.T, g prometheus.Gatherer, message, text string) {
 }
 
 const idle = `
-dlock_held{mode="exclusive"} 0
-dlock_held{mode="shared"} 0
-dlock_waiting{mode="exclusive"} 0
-dlock_waiting{mode="shared"} 0
+dlock_held{mode="exclusive",recipe="election"} 0
+dlock_held{mode="exclusive",recipe="lock"} 0
+dlock_held{mode="shared",recipe="lock"} 0
+dlock_held{mode="shared",recipe="semaphore"} 0
+dlock_waiting{mode="exclusive",recipe="election"} 0
+dlock_waiting{mode="exclusive",recipe="lock"} 0
+dlock_waiting{mode="shared",recipe="lock"} 0
+dlock_waiting{mode="shared",recipe="semaphore"} 0
 `
 
 func TestGaugesAreZeroAfterwards(t *testing.T) {
@@ -198,12 +202,10 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 				})
 				synctest.Wait()
 				st.expire() // the waiters create new nodes
-				wantGauges(t, registry, "while the calls wait", `
-dlock_held{mode="exclusive"} 0
-dlock_held{mode="shared"} 0
-dlock_waiting{mode="exclusive"} 1
-dlock_waiting{mode="shared"} 3
-`)
+				wantGauges(t, registry, "while the calls wait", strings.NewReplacer(
+					`waiting{mode="exclusive",recipe="lock"} 0`, `waiting{mode="exclusive",recipe="lock"} 1`,
+					`waiting{mode="shared",recipe="lock"} 0`, `waiting{mode="shared",recipe="lock"} 3`,
+				).Replace(idle))
 				cancel()
 				require.NoError(t, taken.Unlock())
 				calls.Wait()
@@ -218,7 +220,7 @@ dlock_waiting{mode="shared"} 3
 						}
 					})
 				}
-				wantGauges(t, registry, "while two readers hold the lock", strings.Replace(idle, `held{mode="shared"} 0`, `held{mode="shared"} 2`, 1))
+				wantGauges(t, registry, "while two readers hold the lock", strings.Replace(idle, `held{mode="shared",recipe="lock"} 0`, `held{mode="shared",recipe="lock"} 2`, 1))
 				st.expire()
 				calls.Wait()
 				wantGauges(t, registry, "after a loss", idle)
@@ -247,7 +249,7 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 		require.NoError(t, lock(t, client.RWMutex(name)).Unlock())
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader("# HELP dlock_held Locks that are held.\n# TYPE dlock_held gauge\n"+
-		"dlock_held{lock=\"orders\uFFFD\",mode=\"exclusive\"} 0\ndlock_held{lock=\"stock\uFFFD\",mode=\"exclusive\"} 0\n"), "dlock_held"))
+		"dlock_held{lock=\"orders\uFFFD\",mode=\"exclusive\",recipe=\"lock\"} 0\ndlock_held{lock=\"stock\uFFFD\",mode=\"exclusive\",recipe=\"lock\"} 0\n"), "dlock_held"))
 }
 
 func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
@@ -255,15 +257,17 @@ func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"client": "c"}, registry)
 	for range 2 {
 		trace := newTrace(t, labelled)
-		trace.Retrying(bg, dlock.RetryingInfo{})
+		trace.Retrying(bg, dlock.RetryingInfo{Recipe: "lock"})
 		trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 1, Term: 2})
 	}
 	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_min_seconds")
 	require.NoError(t, err)
-	assert.Equal(t, 2, count)
+	assert.Equal(t, 4, count)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP dlock_retries_total Retries of calls of Lock.
 # TYPE dlock_retries_total counter
-dlock_retries_total{client="c"} 2
+dlock_retries_total{client="c",recipe="election"} 0
+dlock_retries_total{client="c",recipe="lock"} 2
+dlock_retries_total{client="c",recipe="semaphore"} 0
 `), "dlock_retries_total"))
 }
 

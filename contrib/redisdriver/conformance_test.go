@@ -104,7 +104,7 @@ func (c *conformance) config() dlocktest.Config {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		New: c.open,

@@ -421,13 +421,13 @@ func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	server.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", other.Do("CLUSTER", "MYID").(string))
 	_, err = renames.Create(t.Context(), "free", spec())
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	_, err = driver.Replace(t.Context(), renames, "renamed", renamed.Place, "web-R-")
+	_, err = renames.Replace(t.Context(), "renamed", renamed.Place, "web-R-")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, closed.Close(), driver.ErrUnavailable)
 	server.Do("CLUSTER", "SETSLOT", slot, "STABLE")
 
 	require.NoError(t, closed.Close())
-	place, err := driver.Replace(t.Context(), renames, "renamed", renamed.Place, "web-R-")
+	place, err := renames.Replace(t.Context(), "renamed", renamed.Place, "web-R-")
 	require.NoError(t, err)
 	for queue, want := range map[string][]driver.Node{"closed/1": nil, "closed/2": nil, "closed/3": nil, "renamed": {place.Node}} {
 		nodes, err := looks.List(t.Context(), queue)

@@ -62,7 +62,7 @@ func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	held, err := next.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
 	require.ErrorIs(t, slow.Delete(t.Context(), "stock/42", held.Place, driver.Released), driver.ErrGone)
-	_, err = driver.Replace(t.Context(), slow, "stock/42", held.Place, "web-R-")
+	_, err = slow.Replace(t.Context(), "stock/42", held.Place, "web-R-")
 	require.ErrorIs(t, err, driver.ErrGone)
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))

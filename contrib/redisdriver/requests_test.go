@@ -247,7 +247,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 			return err
 		}},
 		{"Replace", replaceScript, func() error {
-			_, err := driver.Replace(t.Context(), made, "stock/42", first.Place, "web-R-")
+			_, err := made.Replace(t.Context(), "stock/42", first.Place, "web-R-")
 			return err
 		}},
 		{"Delete", deleteScript, func() error {

@@ -210,7 +210,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return err
 }
 
-// Replace implements [driver.Replacer].
+// Replace implements [driver.Session].
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
 		return p, err

@@ -157,11 +157,11 @@ func (r *run) lock(ctx context.Context, s driver.Session) (m made, ok bool) {
 			return supported(err)
 		}},
 		{"downgrade the lock", func(ctx context.Context) error {
-			q, err := driver.Replace(ctx, s, queue, p, "doctor-R-")
+			q, err := s.Replace(ctx, queue, p, "doctor-R-")
 			if err == nil {
 				p = q
 			}
-			return supported(err)
+			return err
 		}},
 		{"release the lock", func(ctx context.Context) error { return s.Delete(ctx, queue, p, driver.Released) }},
 	}

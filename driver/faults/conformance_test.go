@@ -27,7 +27,6 @@ type known struct {
 
 type memorySession interface {
 	driver.Session
-	driver.Replacer
 	driver.NodeReader
 	driver.Walker
 	driver.Remover
@@ -75,7 +74,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Parallel:       4,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		Drop: func(_ *testing.T, s driver.Session) {

@@ -108,15 +108,12 @@ func (s *session) watch(
 	return s.forward(got.answer, got.request, got.onRequest.EndWatchAfter), nil
 }
 
-// Replace implements driver.Replacer.
+// Replace implements driver.Session.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if _, ok := s.inner.(driver.Replacer); !ok { // no request to inject a fault into
-		return driver.Place{}, errors.ErrUnsupported
-	}
 	got, err := send(ctx, s, order[driver.Place]{
 		Request: Request{Op: OpReplace, Queue: queue, Place: p, Prefix: prefix},
 		do: func(ctx context.Context) (driver.Place, error) {
-			return driver.Replace(ctx, s.inner, queue, p, prefix)
+			return s.inner.Replace(ctx, queue, p, prefix)
 		},
 		place: func(p driver.Place) driver.Place { return p },
 	})

@@ -405,11 +405,11 @@ func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	}
 }
 
-// limited is a session that does not support Replace.
+// limited is a session that does not support Read.
 type limited struct{ *scripted }
 
-func (limited) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
-	return driver.Place{}, errors.ErrUnsupported
+func (limited) Read(context.Context, string, string) (driver.NodeInfo, error) {
+	return driver.NodeInfo{}, errors.ErrUnsupported
 }
 
 // An unsupported method must always say so, even if the plan loses its
@@ -418,15 +418,12 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
 		func(_ context.Context, r faults.Request) faults.Fault {
-			lost := r.Op == faults.OpReplace && r.Stage == faults.StageReply || r.Op == faults.OpRead ||
-				r.Op == faults.OpWalk || r.Op == faults.OpRemove
+			lost := r.Op == faults.OpRead && r.Stage == faults.StageReply || r.Op == faults.OpWalk || r.Op == faults.OpRemove
 			return faults.Fault{Lose: lost}
 		})
 	for _, inner = range []driver.Session{newScripted(), limited{newScripted()}} {
 		s, err := c.Connect(t.Context())
 		require.NoError(t, err)
-		_, err = driver.Replace(t.Context(), s, "q", scriptedPlace, reader)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
 		_, err = driver.Read(t.Context(), s, "q", scriptedPlace.Name)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		_, err = driver.Walk(t.Context(), s, "")

@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
 		Complete:        true,
-		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityReplace},
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead},
 
 		Drop: func(t *testing.T, s driver.Session) {
 			d := storeOf(s).store

@@ -122,7 +122,7 @@ func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
 	a.run.count("downgrade")
 	switch {
-	case err == nil && a.run.wrap != nil: // a broken session may be unable to rename the node
+	case err == nil && a.run.wrap != nil: // a broken session may not rename the node
 	case err == nil:
 		if name, stands := a.run.stands(queue, l.Token()); stands && !strings.Contains(name, "-R-") {
 			a.run.fail("%v has downgraded, and its node is %s", a, name)

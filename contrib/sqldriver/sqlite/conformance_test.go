@@ -34,7 +34,7 @@ func conformance() dlocktest.Config {
 		Parallel:        4,
 		Complete:        true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
+			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
 		Drop: func(t *testing.T, s driver.Session) {

@@ -515,7 +515,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// Replace implements driver.Replacer.
+// Replace implements driver.Session.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
 		return driver.Place{}, wrap("replace", queue, err)

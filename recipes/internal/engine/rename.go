@@ -71,11 +71,8 @@ func (e *Entry) replace(ctx context.Context) error {
 	}
 	renamed := false
 	defer func() { e.endReplace(place, renamed) }() // also if the driver panics
-	after, err := driver.Replace(ctx, e.session.Session, e.queue.Name, place, e.rename.prefix)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil
-	case err == nil:
+	after, err := e.session.Replace(ctx, e.queue.Name, place, e.rename.prefix)
+	if err == nil {
 		place, renamed = after, true
 	}
 	err = WithCause(ctx, err)
@@ -89,7 +86,7 @@ func (e *Entry) replace(ctx context.Context) error {
 // either prefix is possible, and the caller must remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
-	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)
+	p, err := e.session.Replace(ctx, e.queue.Name, e.Place(), prefix)
 	if err != nil {
 		return err
 	}

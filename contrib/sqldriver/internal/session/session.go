@@ -41,7 +41,6 @@ type Session struct {
 
 var (
 	_ driver.Session           = (*Session)(nil)
-	_ driver.Replacer          = (*Session)(nil)
 	_ driver.NodeReader        = (*Session)(nil)
 	_ driver.Walker            = (*Session)(nil)
 	_ driver.Remover           = (*Session)(nil)
@@ -318,7 +317,7 @@ func (s *Session) doubted(token int64) bool {
 	return s.doubts[token]
 }
 
-// Replace implements driver.Replacer.
+// Replace implements driver.Session.
 func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	err := s.askQueue(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(prefix); err != nil {

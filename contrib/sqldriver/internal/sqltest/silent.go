@@ -126,7 +126,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			return err
 		},
 		"Replace": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			_, err := s.(driver.Replacer).Replace(ctx, "queue", own.Place, "b-W-")
+			_, err := s.Replace(ctx, "queue", own.Place, "b-W-")
 			return err
 		},
 		"Read": func(ctx context.Context, s driver.Session, own driver.Joined) error {
