@@ -79,6 +79,7 @@ type Client = recipes.Client
 //		f func(ctx context.Context) error) error
 //	func (m *RWMutex) WithRLock(ctx context.Context,
 //		f func(ctx context.Context) error) error
+//	func (m *RWMutex) RLocker() Locker
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
 //	func (m *RWMutex) Remove(ctx context.Context, c Contender) error
 //	func (m *RWMutex) Name() string
@@ -100,6 +101,32 @@ type RWMutex = recipes.RWMutex
 //	func (l *Lock) String() string
 //	func (l *Lock) GoString() string
 type Lock = recipes.Lock
+
+// LockAll takes all locks, in the order of their names, or none: see
+// [recipes.LockAll].
+func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
+	return recipes.LockAll(ctx, lockers...)
+}
+
+// TryLockAll is LockAll with TryLock: see [recipes.TryLockAll].
+func TryLockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
+	return recipes.TryLockAll(ctx, lockers...)
+}
+
+// Locker takes one lock, such as an RWMutex or its RLocker: see
+// [recipes.Locker].
+type Locker = recipes.Locker
+
+// Locks are the locks that LockAll has taken: see [recipes.Locks].
+//
+//	func (l *Locks) All() []*Lock
+//	func (l *Locks) Unlock() error
+//	func (l *Locks) Context(parent context.Context) context.Context
+//	func (l *Locks) Err() error
+//	func (l *Locks) Lost() <-chan struct{}
+//	func (l *Locks) String() string
+//	func (l *Locks) GoString() string
+type Locks = recipes.Locks
 
 // FromContext returns the Lock that ctx belongs to: see [recipes.FromContext].
 func FromContext(ctx context.Context) *Lock { return recipes.FromContext(ctx) }

@@ -49,6 +49,9 @@
 //   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]
 //   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock],
 //     [FromContext]
+//   - Lock several: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]; then
+//     [recipes.Locks.All], [recipes.Locks.Context], [recipes.Locks.Err],
+//     [recipes.Locks.Lost], [recipes.Locks.Unlock]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
 //   - Refuse late writes: [recipes.Lock.Token]

@@ -501,3 +501,27 @@ func ExampleLock_token() {
 	// first: stale token: the lock was granted to another contender
 	// balance: 70
 }
+
+// A transfer needs both accounts. LockAll takes them in the order of their names,
+// so that a transfer in the other direction does not wait for this one while this
+// one waits for it.
+func ExampleLockAll() {
+	ctx := context.Background()
+	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"))
+	defer client.Close()
+
+	from, to := client.RWMutex("account/7"), client.RWMutex("account/3")
+	locks, err := dlock.LockAll(ctx, from, to)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx = locks.Context(ctx) // ends when one of the locks is lost
+	for _, lock := range locks.All() {
+		fmt.Println(lock)
+	}
+	fmt.Println(ctx.Err(), locks.Unlock())
+	// Output:
+	// account/7: exclusive, web1-W-0000000000, token 2, held
+	// account/3: exclusive, web1-W-0000000000, token 1, held
+	// <nil> <nil>
+}

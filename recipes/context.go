@@ -46,7 +46,7 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	h.check()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := contextKey(parent)
+	key := mapKey(parent)
 	c := l.contexts[key]
 	if c == nil || h.lost != nil {
 		c = l.newContext(key, parent)
@@ -158,11 +158,10 @@ func (c *lockContext) cancelWith(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns a map key for parent: a fresh one if parent is not
-// comparable.
-func contextKey(parent context.Context) any {
-	if reflect.ValueOf(parent).Comparable() {
-		return parent
+// mapKey returns v as a map key, or a fresh key if v is not comparable.
+func mapKey(v any) any {
+	if reflect.ValueOf(v).Comparable() {
+		return v
 	}
 	return new(byte)
 }

@@ -9,9 +9,9 @@ import (
 // returns a Lock of its own, and the last Unlock removes the node from the
 // store.
 //
-// Locks are returned by the methods of RWMutex. The zero value and nil behave
-// like an unlocked Lock: errors match [ErrNotHeld], and other results are zero.
-// A Lock is safe for concurrent use.
+// Locks are returned by the methods of RWMutex, and by [Locks.All]. The zero
+// value and nil behave like an unlocked Lock: errors match [ErrNotHeld], and
+// other results are zero. A Lock is safe for concurrent use.
 //
 // A copy of a Lock is the same lock: unlocking one unlocks both. Pass pointers
 // all the same, because go vet reports copies.
@@ -37,7 +37,7 @@ type lockState struct {
 	unlocked  bool
 	end       error                // the result of further Unlocks
 	lost      chan struct{}        // returned by Lost; created on first use
-	contexts  map[any]*lockContext // cancelled when this Lock ends; by contextKey(parent)
+	contexts  map[any]*lockContext // cancelled when this Lock ends; by mapKey(parent)
 }
 
 // errNoLock is returned by methods of a nil or zero Lock.

@@ -104,6 +104,22 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.since(lists, others)
 }
 
+func TestLocksTakenTogetherTakeTheRequestsOfEach(t *testing.T) {
+	takes(t, map[faults.Op]int{faults.OpCreate: 60, faults.OpDelete: 60}, func(t *testing.T, s *store) map[faults.Op]int {
+		c := s.newClient()
+		one, two, three := c.RWMutex("stock/1"), c.RWMutex("stock/2"), c.RWMutex("stock/3")
+		lists, others := s.requests(), s.others()
+		for range 20 {
+			locks, err := dlock.LockAll(t.Context(), three, two.RLocker(), one)
+			require.NoError(t, err)
+			require.NoError(t, locks.Unlock())
+		}
+		made := s.since(lists, others)
+		delete(made, otherCommand) // of the connections that Unlock opens, as it makes its requests at the same time
+		return made
+	})
+}
+
 // since returns the number of requests made since the earlier counts. It
 // includes commands other than scripts, as otherCommand.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {

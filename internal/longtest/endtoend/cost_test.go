@@ -77,6 +77,28 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 	})
 }
 
+func TestLocksTakenTogetherAreTheRequestsOfEach(t *testing.T) {
+	w := newFixture(t)
+	c, proxy := w.proxied("web1")
+	lockers := []dlock.Locker{c.RWMutex("c"), c.RWMutex("b").RLocker(), c.RWMutex("a")}
+	round := func(given func()) {
+		locks, err := dlock.LockAll(t.Context(), lockers...)
+		require.NoError(t, err)
+		given()
+		require.NoError(t, locks.Unlock())
+	}
+	round(func() {}) // not counted, because it creates the queues
+	w.swiftly(func() time.Duration {
+		began, all, taken := time.Now(), proxy.Requests(), 0
+		round(func() { taken = proxy.Requests() - all })
+		given, took := proxy.Requests()-all, time.Since(began)
+		if took < swift {
+			require.Equal(t, []int{3, 6}, []int{taken, given})
+		}
+		return took
+	})
+}
+
 var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
 
 func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {

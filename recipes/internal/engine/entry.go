@@ -268,6 +268,9 @@ func (e *Entry) Place() driver.Place {
 	return e.place
 }
 
+// Data returns the data that the node was created with.
+func (e *Entry) Data() []byte { return e.spec.Data }
+
 // Since returns when the entry was granted.
 func (e *Entry) Since() time.Time {
 	e.mu.Lock()

@@ -1,0 +1,280 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A Locker takes one lock. An [RWMutex] takes its lock exclusively, and its
+// [RWMutex.RLocker] shared. The methods are like those of RWMutex.
+type Locker interface {
+	Lock(ctx context.Context) (*Lock, error)
+	TryLock(ctx context.Context) (*Lock, error)
+	Name() string
+}
+
+// RLocker returns a Locker whose Lock and TryLock are RLock and TryRLock of m.
+func (m *RWMutex) RLocker() Locker { return rlocker{m} }
+
+type rlocker struct{ *RWMutex }
+
+func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ctx) }
+func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
+
+// Locks are locks that [LockAll] or [TryLockAll] has taken together. The zero
+// value and nil hold no lock: errors match [ErrNotHeld], and other results are
+// zero. Locks are safe for concurrent use.
+type Locks struct {
+	_   noCopy
+	all []*Lock
+
+	once sync.Once // makes lost
+	lost chan struct{}
+}
+
+// LockAll takes all locks, or none. It takes them one by one in the order of
+// their names, so that calls of LockAll never wait for each other in a circle. A
+// caller that already holds another lock may still do so.
+//
+// The deadline of ctx is for the whole call, and [WithTimeout] for each lock. If
+// a lock cannot be taken, or one that was taken is lost meanwhile, LockAll gives
+// back what it has taken, and the error matches those of Lock and of each
+// [Lock.Unlock] that failed.
+//
+// The locks may be of different clients. Two locks of one name are an error if
+// they are of one client, or if their clients turn out to use one store. Locks
+// of one name in different stores are taken in the order of the arguments, which
+// should then be the same in all programs. It is also an error if there is no
+// lock, or if a lock is nil or of a closed client.
+func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
+	return lockAll(ctx, lockers, Locker.Lock)
+}
+
+// TryLockAll is like [LockAll], but takes each lock with TryLock. If another
+// contender holds or waits for one of them, the error matches [ErrLocked].
+func TryLockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
+	return lockAll(ctx, lockers, Locker.TryLock)
+}
+
+func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Context) (*Lock, error)) (locks *Locks, err error) {
+	if err := checkLockers(ctx, lockers); err != nil {
+		return nil, err
+	}
+	held := &Locks{all: make([]*Lock, len(lockers))} // in the order of the arguments
+	var taken []*Lock
+	defer func() {
+		if locks == nil { // also after a panic of a hook
+			err = join(err, unlockAll(taken))
+		}
+	}()
+	inner := ctx // ends when a lock that was taken is lost
+	for _, i := range byName(lockers) {
+		l, err := takeNext(inner, lockers[i], taken, lock)
+		if err != nil {
+			if ctx.Err() == nil { // then inner was cancelled, not ctx
+				err = mask(err, context.Canceled)
+			}
+			return nil, err
+		}
+		held.all[i] = l
+		taken = append(taken, l)
+		inner = l.Context(inner)
+	}
+	if held.Err() != nil {
+		return nil, nil // the losses are the errors of Unlock
+	}
+	return held, nil
+}
+
+// inClient is a Locker of this package.
+type inClient interface {
+	// inQueue returns the queue of the lock, or why no call can use it.
+	inQueue(ctx context.Context) (*queue, error)
+}
+
+func (m *RWMutex) inQueue(ctx context.Context) (*queue, error) {
+	if err := m.valid(ctx); err != nil {
+		return nil, err
+	}
+	if m.queue.client.drains() {
+		return nil, lockError(m.queue.name, ErrClosed)
+	}
+	return m.queue, nil
+}
+
+// checkLockers finds mistakes before any lock is taken.
+func checkLockers(ctx context.Context, lockers []Locker) error {
+	if ctx == nil {
+		return errors.New("dlock: lock all: nil context")
+	}
+	if len(lockers) == 0 {
+		return errors.New("dlock: lock all: no locks")
+	}
+	seen := make(map[any]bool)
+	for _, l := range lockers {
+		if l == nil {
+			return errors.New("dlock: lock all: nil lock")
+		}
+		key := mapKey(l)
+		if c, ok := l.(inClient); ok {
+			q, err := c.inQueue(ctx)
+			if err != nil {
+				return err
+			}
+			key = q.key
+		}
+		if seen[key] {
+			return lockError(l.Name(), errTwice)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+var errTwice = errors.New("the lock is given twice")
+
+// byName returns the indices of the lockers in the order in which they are
+// taken.
+func byName(lockers []Locker) []int {
+	order := make([]int, len(lockers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(lockers[i].Name(), lockers[j].Name()) })
+	return order
+}
+
+// takeNext takes a lock, unless the store shows that one of the taken Locks is
+// the same lock, through another client: the call would wait for itself.
+func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker, context.Context) (*Lock, error)) (*Lock, error) {
+	c, ok := next.(inClient)
+	for _, l := range taken {
+		if ok && !l.fromNoCall() && l.hold.queue.name == next.Name() {
+			q, err := c.inQueue(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if q.contains(ctx, l) {
+				return nil, lockError(q.name, fmt.Errorf("%w: two clients use one store", errTwice))
+			}
+		}
+	}
+	return lock(next, ctx)
+}
+
+// contains reports whether the node of l is known to be in the queue, because
+// it has the same record there.
+func (q *queue) contains(ctx context.Context, l *Lock) bool {
+	if q.client.beginCall() != nil {
+		return false
+	}
+	defer q.client.endCall()
+	c := Contender{Node: l.Node()}
+	err := q.client.onSession(ctx, func(s *session) error { return s.describe(ctx, q.name, &c) })
+	return err == nil && c.Record.ID != "" && c.Record.ID == parseRecord(l.hold.entry.Data()).ID
+}
+
+// All returns the Locks in the order of the arguments of LockAll, for example
+// for their tokens.
+func (l *Locks) All() []*Lock {
+	if l == nil {
+		return nil
+	}
+	return slices.Clone(l.all)
+}
+
+// Unlock gives all locks back at the same time. The error matches those of each
+// [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a panic
+// ends the program.
+func (l *Locks) Unlock() error {
+	if l.none() {
+		return errNoLocks
+	}
+	return unlockAll(l.all)
+}
+
+func unlockAll(locks []*Lock) error {
+	errs := make([]error, len(locks))
+	var unlocks errgroup.Group
+	for i, l := range locks {
+		unlocks.Go(func() error {
+			errs[i] = l.Unlock()
+			return nil
+		})
+	}
+	_ = unlocks.Wait() // would return only one of the errors
+	return join(errs...)
+}
+
+// Err returns nil while all locks are held, and otherwise the errors of
+// [Lock.Err] of those that are not.
+func (l *Locks) Err() error {
+	if l.none() {
+		return errNoLocks
+	}
+	errs := make([]error, len(l.all))
+	for i, held := range l.all {
+		errs[i] = held.Err()
+	}
+	return join(errs...)
+}
+
+// Lost returns a channel that closes when the first of the locks is lost. It
+// never closes if none was lost before its Unlock.
+func (l *Locks) Lost() <-chan struct{} {
+	if l.none() {
+		return nil
+	}
+	l.once.Do(func() {
+		l.lost = make(chan struct{})
+		signal := sync.OnceFunc(func() { close(l.lost) })
+		for _, held := range l.all {
+			ctx := held.Context(context.Background())
+			context.AfterFunc(ctx, func() {
+				if errors.Is(context.Cause(ctx), ErrLost) {
+					signal()
+				}
+			})
+		}
+	})
+	return l.lost
+}
+
+// Context returns a child of parent that is cancelled when the first of the
+// locks is lost or unlocked. Calls with it re-enter each of the locks, as with
+// [Lock.Context]. [FromContext] returns one of the Locks.
+func (l *Locks) Context(parent context.Context) context.Context {
+	if l.none() {
+		return (*Lock)(nil).Context(parent)
+	}
+	for _, held := range l.all {
+		parent = held.Context(parent)
+	}
+	return parent
+}
+
+// String describes the locks on one line, as [Lock.String] does.
+func (l *Locks) String() string {
+	if l.none() {
+		return "no locks"
+	}
+	lines := make([]string, len(l.all))
+	for i, held := range l.all {
+		lines[i] = held.String()
+	}
+	return strings.Join(lines, "; ")
+}
+
+// GoString returns "dlock.Locks(...)" with the result of String in the brackets.
+func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }
+
+func (l *Locks) none() bool { return l == nil || len(l.all) == 0 }
+
+// errNoLocks is returned by methods of a nil or zero Locks.
+var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll (look at the call's error first): %w", ErrNotHeld)

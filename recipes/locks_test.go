@@ -1,0 +1,444 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// three are the names of the locks that a test takes together.
+var three = []string{"a", "b", "c"}
+
+// lockers returns a lock of each name, in reverse order, each of a client of
+// its own, so that a test can end their sessions one by one.
+func (w *world) lockers() (clients []*client, lockers []recipes.Locker) {
+	for _, name := range three {
+		clients = append(clients, w.client("of-"+name))
+	}
+	for i := len(three) - 1; i >= 0; i-- {
+		lockers = append(lockers, clients[i].RWMutex(three[i]))
+	}
+	return clients, lockers
+}
+
+type locksResult struct {
+	locks *recipes.Locks
+	err   error
+}
+
+func lockingAll(ctx context.Context, lockers ...recipes.Locker) <-chan locksResult {
+	c := make(chan locksResult, 1)
+	go func() {
+		l, err := recipes.LockAll(ctx, lockers...)
+		c <- locksResult{l, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// over returns the result of a call that must have returned.
+func over(w *world, c <-chan locksResult) locksResult {
+	w.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		return r
+	default:
+		require.FailNow(w, "LockAll has not returned")
+		return locksResult{}
+	}
+}
+
+func (w *world) allFree() {
+	w.Helper()
+	other := w.client("other")
+	for _, name := range three {
+		l, err := other.RWMutex(name).TryLock(bg)
+		require.NoError(w, err, name)
+		w.unlock(l)
+	}
+	require.NoError(w, other.Close())
+}
+
+func TestLockAllTakesLocksInTheOrderOfTheirNames(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var granted []string
+		c := w.client("web", recipes.WithTrace(&recipes.Trace{Granted: func(_ context.Context, i recipes.GrantedInfo) {
+			granted = append(granted, fmt.Sprint(i.Lock, " ", i.Mode))
+		}}))
+		before := w.store.Stats()
+		locks, err := recipes.LockAll(bg, c.RWMutex("b"), c.RWMutex("c").RLocker(), c.RWMutex("a"))
+		require.NoError(w, err)
+		assert.Equal(w, []string{"a exclusive", "b exclusive", "c shared"}, granted)
+		assert.Equal(w, "b: exclusive, web-W-0000000000, token 2, held; c: shared, web-R-0000000000, token 3, held; "+
+			"a: exclusive, web-W-0000000000, token 1, held", fmt.Sprint(locks))
+		require.NoError(w, locks.Err())
+		require.NoError(w, locks.Unlock())
+		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 3, faults.OpDelete: 3}, w.spent(before), "requests are the sum of those of the locks")
+		require.ErrorIs(w, locks.Err(), recipes.ErrNotHeld)
+		require.ErrorIs(w, locks.Unlock(), recipes.ErrNotHeld)
+	})
+}
+
+// losses are the ways in which the lock of client c is lost.
+var losses = map[string]func(w *world, c *client, name string){
+	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
+	"its node is removed":  func(w *world, _ *client, name string) { w.store.Faults().RemoveQueue(name) },
+	"its client is closed": func(w *world, c *client, _ string) { assert.NoError(w, c.Close()) },
+}
+
+func TestALossWhileLockAllWaitsGivesBackTheOthers(t *testing.T) {
+	for how, lose := range losses {
+		for waitsFor := 1; waitsFor < len(three); waitsFor++ {
+			for lost := range waitsFor {
+				t.Run(fmt.Sprintf("%s, %s waits, %s is lost", how, three[waitsFor], three[lost]), func(t *testing.T) {
+					inWorld(t, func(w *world) {
+						held, err := w.client("holder").RWMutex(three[waitsFor]).Lock(bg)
+						require.NoError(w, err)
+						clients, lockers := w.lockers()
+						call := lockingAll(bg, lockers...)
+						time.Sleep(soon)
+						lose(w, clients[lost], three[lost])
+						time.Sleep(soon)
+						r := over(w, call)
+						assert.Nil(w, r.locks)
+						require.ErrorIs(w, r.err, recipes.ErrLost)
+						assert.ErrorContains(w, r.err, "dlock: "+three[waitsFor]+": ")
+						assert.ErrorContains(w, r.err, "dlock: "+three[lost]+": of-"+three[lost]+"-W-")
+						assert.NotErrorIs(w, r.err, context.Canceled, "the caller has not cancelled the call")
+						w.unlock(held)
+						w.allFree()
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
+	for how, lose := range losses {
+		for lost, name := range three {
+			t.Run(how+", "+name, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					clients, lockers := w.lockers()
+					locks, err := recipes.LockAll(bg, lockers...)
+					require.NoError(w, err)
+					ctx := locks.Context(w.Context())
+					time.Sleep(soon)
+					require.NoError(w, ctx.Err())
+					require.False(w, isClosed(locks.Lost()))
+					lose(w, clients[lost], name)
+					time.Sleep(soon)
+					require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+					require.True(w, isClosed(locks.Lost()))
+					require.ErrorIs(w, locks.Err(), recipes.ErrLost)
+					err = locks.Unlock()
+					require.ErrorIs(w, err, recipes.ErrLost)
+					assert.ErrorContains(w, err, "dlock: "+name+": ")
+					assert.NotContains(w, err.Error(), ";", "the other locks were given back without an error")
+					w.allFree()
+				})
+			})
+		}
+	}
+}
+
+// The node of the last lock goes while LockAll takes it, before any watch can
+// tell.
+func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		clients, lockers := w.lockers()
+		lockers[0] = clients[2].RWMutex("c", recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
+			w.store.Faults().Expire(clients[0].session())
+		}}))
+		locks, err := recipes.LockAll(bg, lockers...)
+		assert.Nil(w, locks)
+		require.ErrorIs(w, err, recipes.ErrLost)
+		w.allFree()
+	})
+}
+
+func TestEachFailedUnlockIsInTheError(t *testing.T) {
+	inWorld(t, func(w *world) {
+		clients, lockers := w.lockers()
+		locks, err := recipes.LockAll(bg, lockers...)
+		require.NoError(w, err)
+		w.store.Faults().RemoveQueue("a") // not noticed before the Unlock
+		heal := w.store.Faults().CutOff(clients[1].session())
+		healToo := w.store.Faults().CutOff(clients[2].session())
+		began := time.Now()
+		err = locks.Unlock()
+		assert.Equal(w, 2*time.Second, time.Since(began), "all are given back at the same time")
+		require.ErrorIs(w, err, recipes.ErrLost)
+		require.ErrorIs(w, err, recipes.ErrUnlock)
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		for _, name := range three {
+			assert.ErrorContains(w, err, "dlock: "+name+": ")
+		}
+		heal()
+		healToo()
+		time.Sleep(soon)
+		w.allFree()
+	})
+}
+
+func TestAFailureDuringLockAllIsJoinedToThoseOfUnlock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held, err := w.client("holder").RWMutex("c").Lock(bg)
+		require.NoError(w, err)
+		clients, lockers := w.lockers()
+		ctx, cancel := context.WithTimeout(bg, 3*time.Second)
+		defer cancel()
+		began, call := time.Now(), lockingAll(ctx, lockers...)
+		time.Sleep(soon)
+		heal := w.store.Faults().CutOff(clients[0].session())
+		time.Sleep(4*time.Second + time.Millisecond)
+		r := over(w, call)
+		require.ErrorIs(w, r.err, recipes.ErrTimeout)
+		require.ErrorIs(w, r.err, recipes.ErrUnlock)
+		assert.ErrorContains(w, r.err, "dlock: c: timed out after 3s: held by holder-W-0000000000")
+		assert.ErrorContains(w, r.err, "dlock: a: unlocked, but ")
+		assert.WithinDuration(w, began.Add(5*time.Second), time.Now(), 2*time.Millisecond)
+		heal()
+		time.Sleep(soon)
+		w.unlock(held)
+		w.allFree()
+	})
+}
+
+func TestTheDeadlineIsForAllLocksTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.client("holder")
+		var held []*recipes.Lock
+		for _, name := range three {
+			l, err := holder.RWMutex(name).Lock(bg)
+			require.NoError(w, err)
+			held = append(held, l)
+		}
+		_, lockers := w.lockers()
+		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+		defer cancel()
+		call := lockingAll(ctx, lockers...)
+		for _, l := range held[:2] {
+			time.Sleep(4 * time.Second)
+			w.unlock(l)
+		}
+		time.Sleep(2*time.Second + time.Millisecond)
+		r := over(w, call)
+		require.ErrorIs(w, r.err, recipes.ErrTimeout)
+		assert.ErrorContains(w, r.err, "dlock: c: ")
+		w.unlock(held[2])
+		w.allFree()
+	})
+}
+
+func TestTryLockAllTakesAllOrNone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, lockers := w.lockers()
+		for _, name := range three {
+			held, err := w.client("holder").RWMutex(name).RLock(bg)
+			require.NoError(w, err)
+			locks, err := recipes.TryLockAll(bg, lockers...)
+			assert.Nil(w, locks)
+			require.ErrorIs(w, err, recipes.ErrLocked)
+			assert.EqualError(w, err, "dlock: "+name+": locked by another contender")
+			w.unlock(held)
+			w.allFree()
+		}
+		locks, err := recipes.TryLockAll(bg, lockers...)
+		require.NoError(w, err)
+		require.NoError(w, locks.Unlock())
+	})
+}
+
+func TestLocksAreTakenAgainWithTheirContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, lockers := w.lockers()
+		locks, err := recipes.LockAll(bg, lockers...)
+		require.NoError(w, err)
+		before := w.store.Stats()
+		again, err := recipes.LockAll(locks.Context(bg), lockers...)
+		require.NoError(w, err)
+		require.NoError(w, again.Unlock())
+		assert.Empty(w, w.spent(before))
+		require.NoError(w, locks.All()[1].Unlock())
+		assert.ErrorIs(w, context.Cause(locks.Context(bg)), recipes.ErrNotHeld, "one of them is no longer held")
+		assert.False(w, isClosed(locks.Lost()))
+		require.ErrorIs(w, locks.Unlock(), recipes.ErrNotHeld)
+	})
+}
+
+// lockAllCalls are LockAll and TryLockAll.
+var lockAllCalls = map[string]func(context.Context, ...recipes.Locker) (*recipes.Locks, error){
+	"LockAll": recipes.LockAll, "TryLockAll": recipes.TryLockAll,
+}
+
+func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, closed := w.client("a"), w.client("closed")
+		require.NoError(w, closed.Close())
+		good := c.RWMutex("a")
+		for want, lockers := range map[string][]recipes.Locker{
+			"dlock: lock all: no locks": {},
+			"dlock: lock all: nil lock": {good, nil},
+			"dlock: this RWMutex comes from no client (use Client.RWMutex): client closed": {good, new(recipes.RWMutex)},
+			"dlock: b: client closed":                            {good, closed.RWMutex("b")},
+			"dlock: a: the lock is given twice":                  {good, c.RWMutex("b"), c.RWMutex("a").RLocker()},
+			`dlock: b//c: bad name: "b//c" has an empty segment: a slash at its start or end, or two slashes in a row`: {good, c.RWMutex("b//c")},
+		} {
+			for name, call := range lockAllCalls {
+				before := w.store.Stats()
+				locks, err := call(bg, lockers...)
+				assert.Nil(w, locks, name)
+				assert.EqualError(w, err, want, name)
+				assert.Empty(w, w.spent(before), name)
+			}
+		}
+		for name, call := range lockAllCalls {
+			_, err := call(nil, good) //nolint:staticcheck // the mistake is the nil context
+			assert.EqualError(w, err, "dlock: lock all: nil context", name)
+		}
+	})
+}
+
+// Two clients of one store would wait for each other; of two stores, they take
+// two locks.
+func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		elsewhere := w.clientOf(memdriver.New(), "a") // its nodes and tokens are the same
+		locks, err := recipes.LockAll(bg, elsewhere.RWMutex("c"), a.RWMutex("c"))
+		require.NoError(w, err)
+		assert.Equal(w, locks.All()[0].Node(), locks.All()[1].Node())
+		require.NoError(w, locks.Unlock())
+		for name, call := range lockAllCalls {
+			ctx, cancel := context.WithTimeout(bg, time.Minute)
+			locks, err := call(ctx, a.RWMutex("c"), b.RWMutex("c"))
+			cancel()
+			assert.Nil(w, locks, name)
+			assert.EqualError(w, err, "dlock: c: the lock is given twice: two clients use one store", name)
+		}
+		w.allFree()
+	})
+}
+
+func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		clients, lockers := w.lockers()
+		lockers[0] = clients[2].RWMutex("c", recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) { panic("hook") }}))
+		assert.PanicsWithValue(w, "hook", func() { _, _ = recipes.LockAll(bg, lockers...) })
+		w.allFree()
+	})
+}
+
+// If two calls waited for each other in a circle, one would time out.
+func TestLockAllOfRandomLocksNeverWaitsInACircle(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const goroutines, rounds, names = 12, 30, 6
+		clients := []*client{w.client("a"), w.client("b"), w.client("c", recipes.WithRetention(recipes.Retention{Turns: 3, Idle: time.Second}))}
+		ctx, cancel := context.WithTimeout(bg, time.Hour)
+		defer cancel()
+		var mu sync.Mutex
+		writers, readers := make([]int, names), make([]int, names)
+		enter := func(chosen []int, exclusive bool, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range chosen {
+				if exclusive {
+					writers[i] += n
+				} else {
+					readers[i] += n
+				}
+				if writers[i] > 1 || writers[i] == 1 && readers[i] > 0 {
+					w.Errorf("lock %d has %d writers and %d readers", i, writers[i], readers[i])
+				}
+			}
+		}
+		var running sync.WaitGroup
+		for g := range goroutines {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			running.Go(func() {
+				for range rounds {
+					chosen, exclusive := random.Perm(names)[:1+random.IntN(4)], random.IntN(2) == 0
+					var lockers []recipes.Locker
+					for _, i := range chosen {
+						m := clients[g%len(clients)].RWMutex(fmt.Sprint("stock/", i))
+						lockers = append(lockers, map[bool]recipes.Locker{true: m, false: m.RLocker()}[exclusive])
+					}
+					locks, err := recipes.LockAll(ctx, lockers...)
+					if err != nil {
+						w.Error(err)
+						return
+					}
+					enter(chosen, exclusive, 1)
+					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+					enter(chosen, exclusive, -1)
+					if err := locks.Unlock(); err != nil {
+						w.Error(err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		for _, c := range clients {
+			require.NoError(w, c.Close())
+		}
+	})
+}
+
+// foreign is a Locker of another package, which cannot be used as a map key.
+type foreign struct {
+	recipes.Locker
+	tags []string
+}
+
+func TestALockerOfAnotherPackageIsTaken(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		own := foreign{Locker: c.RWMutex("b"), tags: []string{"x"}}
+		locks, err := recipes.LockAll(bg, own, c.RWMutex("a"))
+		require.NoError(w, err)
+		require.NoError(w, locks.Unlock())
+
+		broken := errors.New("broken")
+		locks, err = recipes.LockAll(bg, c.RWMutex("a"), failingLocker{broken})
+		assert.Nil(w, locks)
+		require.ErrorIs(w, err, broken)
+		locks, err = recipes.LockAll(bg, c.RWMutex("a"), failingLocker{})
+		assert.Nil(w, locks)
+		require.ErrorIs(w, err, recipes.ErrNotHeld, "it has returned neither a Lock nor an error")
+		w.allFree()
+	})
+}
+
+type failingLocker struct{ err error }
+
+func (f failingLocker) Lock(context.Context) (*recipes.Lock, error)    { return nil, f.err }
+func (f failingLocker) TryLock(context.Context) (*recipes.Lock, error) { return nil, f.err }
+func (failingLocker) Name() string                                     { return "z" }
+
+func TestLocksOfNoCallAreNotHeld(t *testing.T) {
+	for name, l := range map[string]*recipes.Locks{"the zero value": new(recipes.Locks), "nil": nil} {
+		assert.ErrorIs(t, l.Unlock(), recipes.ErrNotHeld, name)
+		assert.ErrorIs(t, l.Err(), recipes.ErrNotHeld, name)
+		assert.ErrorContains(t, l.Err(), "these Locks come from no call of LockAll", name)
+		assert.Nil(t, l.Lost(), name)
+		assert.Empty(t, slices.Clone(l.All()), name)
+		assert.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrNotHeld, name)
+		assert.Equal(t, "dlock.Locks(no locks)", fmt.Sprintf("%#v", l), name)
+	}
+}
