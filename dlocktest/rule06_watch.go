@@ -11,6 +11,7 @@ import (
 
 const (
 	whyOwn   = "a contender whose node is removed would not notice that it has lost its place, or the lock"
+	whyOther = "an observer of an election, which has no node of its own, would not learn that another contender leads"
 	whyAny   = "a contender that waits for any change would miss this one"
 	whyOver  = "a contender that waits would not learn that its session has ended and its node is gone"
 	whyCtxOf = "a watch has to outlive the call that arms it: the contender would miss the end of the node, or list the queue for nothing"
@@ -25,6 +26,9 @@ var watchCases = []testCase{
 	{name: "watch-of-an-own-node-that-is-gone-is-closed", why: whyOwn, run: watchOwnGone},
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: watchOwnNamesake},
 	{name: "watch-by-name-is-of-the-node-that-has-it", why: whyOwn, needs: needRemoveQueue, run: watchByName},
+	{name: "watch-by-name-of-another-session's-node", why: whyOther, run: watchOther},
+	{name: "watch-by-name-of-another-session's-node-that-is-replaced", why: whyOther, needs: needReplace, run: watchOtherReplaced},
+	{name: "watch-by-name-of-another-session's-node-whose-session-expires", why: whyOther, needs: needDrop, run: watchOtherExpires},
 	{name: "watch-of-a-node-whose-session-closes", why: whyWatch, run: watchOwnerCloses},
 	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needDrop, run: watchOwnerExpires},
 	{name: "watch-of-a-node-removed-by-an-operator", why: whyWatch, needs: needRemoveNode, run: watchNodeRemoved},
@@ -170,6 +174,52 @@ func watchByName(c *check) {
 	c.delete(a, "q", again)
 	c.wantUnreleasedEnd(own, "Delete of the own node that has the name now")
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
+}
+
+// watchOther watches the first node of a queue, as observers do. A watch may
+// occasionally end early, so only an early end in every round counts: observers
+// would list the queue all the time.
+func watchOther(c *check) {
+	a, b := c.twoSessions()
+	early, ends := 0, []struct {
+		what string
+		end  func(driver.Session, driver.Place)
+	}{
+		{"Delete of the node", func(s driver.Session, p driver.Place) { c.delete(s, "q", p) }},
+		{"release of the node", func(s driver.Session, p driver.Place) { c.release(s, "q", p) }},
+		{"Close of the node's session", func(s driver.Session, _ driver.Place) { c.close(s) }},
+	}
+	for _, e := range ends {
+		p := c.create(a, "q", writer)
+		w := c.watch(b, "q", named(p))
+		behind := c.create(b, "q", writer)
+		if c.endsEarly(w) {
+			early++
+		}
+		e.end(a, p)
+		c.wantUnreleasedEnd(w, "%s", e.what)
+		c.listAfterWrite(b, "q")
+		c.wantEndedWatch(c.watch(b, "q", named(p)), "%s", e.what)
+		c.delete(b, "q", behind)
+	}
+	if early == len(ends) {
+		c.errorf("in %d rounds of %d the watch of another session's node ended while that node stood, expected it to go on", early, len(ends))
+	}
+}
+
+func watchOtherReplaced(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	w := c.watch(b, "q", named(p))
+	c.replace(a, "q", p, shared)
+	c.wantUnreleasedEnd(w, "Replace of the node")
+}
+
+func watchOtherExpires(c *check) {
+	a, b := c.twoSessions()
+	w := c.watch(b, "q", named(c.create(a, "q", writer)))
+	c.expire(a)
+	c.wantUnreleasedEnd(w, "the store ended the session of the node")
 }
 
 func watchNameComesAgain(c *check) {

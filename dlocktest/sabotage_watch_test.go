@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
@@ -29,6 +30,10 @@ var watchSabotages = []sabotage{
 		of(func(s base) *sharesPlaces { return &sharesPlaces{base: unarmed{s}} })},
 	{"watches no node that is known by name only", "looking for the node by its token",
 		of(func(s base) needsToken { return needsToken{unarmed{s}} })},
+	{"watches only its own nodes by name", "looking for the node among those that the session has made",
+		of(func(s base) *ownOnly { return &ownOnly{base: unarmed{s}} })},
+	{"takes another session's node for one that is gone", "a Watch that looks first whether the session still has the node",
+		of(func(s base) *ownOnly { return &ownOnly{base: unarmed{s}, ends: true} })},
 	{"leaves its watches open when the session ends", "closing the connection, and nothing else",
 		of(func(s base) openAtEnd { return openAtEnd{s} })},
 	{"learns only of removals that drivers announce", "Redis: PUBLISH in the script that deletes, and none when a key expires; SQL: NOTIFY by the client",
@@ -197,6 +202,32 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 		return passIf(s, w, func() bool { return false }), nil
 	}
 	return w, err
+}
+
+// ownOnly is a session whose watch by name of another session's node never ends,
+// or ends at once.
+type ownOnly struct {
+	base
+	ends bool
+	mine sync.Map // by sequence
+}
+
+func (s *ownOnly) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.mine.Store(sequenceOf(queue, j.Node), true)
+	return j, err
+}
+
+func (s *ownOnly) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if _, mine := s.mine.Load(sequenceOf(queue, p.Node)); mine || err != nil || p.Token != 0 || hasNews(w.C) {
+		return w, err
+	}
+	if s.ends {
+		w.Stop()
+		return watches.Ended(), nil
+	}
+	return passIf(s, w, func() bool { return false }), nil
 }
 
 // lastWatchOnly is a session that drops a watch when a newer one of the same

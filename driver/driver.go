@@ -122,8 +122,8 @@ type Session interface {
 	//
 	// If p has a token, the watch is for the node with that token. It ends when
 	// that node is gone, even if another node has taken the name. If p has no
-	// token, the watch is for any node with the name of p. The nodes ahead are
-	// always watched by name alone.
+	// token, the watch is for any node with the name of p, and p may be a node of
+	// another session. The nodes ahead are always watched by name alone.
 	//
 	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
 	// is removed or replaced after that, the watch ends, or sends Released as
