@@ -44,6 +44,8 @@ var (
 	// exclusively, which would be a deadlock. Unlock first, or lock exclusively
 	// from the start.
 	ErrUpgrade = recipes.ErrUpgrade
+	// ErrNoLeader means that nobody leads the election.
+	ErrNoLeader = recipes.ErrNoLeader
 	// ErrClosed means that the client is closed or shutting down, or was never
 	// opened.
 	ErrClosed = recipes.ErrClosed
@@ -59,6 +61,7 @@ var (
 // [recipes.Client].
 //
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
+//	func (c *Client) Election(name string, opts ...Option) *Election
 //	func (c *Client) Ping(ctx context.Context) error
 //	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
 //	func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error
@@ -127,6 +130,19 @@ type Locker = recipes.Locker
 //	func (l *Locks) String() string
 //	func (l *Locks) GoString() string
 type Locks = recipes.Locks
+
+// Election chooses one leader among all processes that campaign under one name:
+// see [recipes.Election].
+//
+//	func (e *Election) Run(ctx context.Context,
+//		lead func(ctx context.Context, term *Lock) error) error
+//	func (e *Election) Campaign(ctx context.Context) (*Lock, error)
+//	func (e *Election) Leader(ctx context.Context) (Contender, error)
+//	func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error]
+//	func (e *Election) Name() string
+//	func (e *Election) String() string
+//	func (e *Election) GoString() string
+type Election = recipes.Election
 
 // FromContext returns the Lock that ctx belongs to: see [recipes.FromContext].
 func FromContext(ctx context.Context) *Lock { return recipes.FromContext(ctx) }

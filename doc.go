@@ -52,6 +52,9 @@
 //   - Lock several: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]; then
 //     [recipes.Locks.All], [recipes.Locks.Context], [recipes.Locks.Err],
 //     [recipes.Locks.Lost], [recipes.Locks.Unlock]
+//   - Elect a leader: [recipes.Client.Election], [recipes.Election.Run],
+//     [recipes.Election.Campaign]; find it: [recipes.Election.Leader],
+//     [recipes.Election.Observe], [recipes.Election.Name]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
 //   - Refuse late writes: [recipes.Lock.Token]

@@ -27,7 +27,7 @@ var watchCases = []testCase{
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: watchOwnNamesake},
 	{name: "watch-by-name-is-of-the-node-that-has-it", why: whyOwn, needs: needRemoveQueue, run: watchByName},
 	{name: "watch-by-name-of-another-session's-node", why: whyOther, run: watchOther},
-	{name: "watch-by-name-of-another-session's-node-that-is-replaced", why: whyOther, needs: needReplace, run: watchOtherReplaced},
+	{name: "watch-by-name-of-another-session's-node-that-is-replaced", why: whyOther, run: watchOtherReplaced},
 	{name: "watch-by-name-of-another-session's-node-whose-session-expires", why: whyOther, needs: needDrop, run: watchOtherExpires},
 	{name: "watch-of-a-node-whose-session-closes", why: whyWatch, run: watchOwnerCloses},
 	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needDrop, run: watchOwnerExpires},

@@ -237,6 +237,17 @@ func (c *Client) beginRequest() error {
 	return c.beginCall()
 }
 
+// sleep waits for d, or until ctx ends or Shutdown or Close begins.
+func (c *Client) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-c.draining:
+	}
+}
+
 func (c *Client) endCall() { c.calls.end() }
 
 // spawn runs f on a goroutine that Close waits for. It returns false once Close

@@ -78,21 +78,30 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 }
 
 func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
+	err = q.ask(ctx, func(s *session) (err error) {
+		contenders, err = s.contenders(ctx, q.name)
+		return err
+	})
+	return contenders, err
+}
+
+// ask calls f, which makes requests about the queue, with a session.
+func (q *queue) ask(ctx context.Context, f func(s *session) error) error {
 	if err := q.client.beginRequest(); err != nil {
-		return nil, lockError(q.name, err)
+		return lockError(q.name, err)
 	}
 	defer q.client.endCall()
 	if q.client.live.Load() == nil {
 		defer q.client.watchSilence()()
 	}
-	err = q.client.onSession(ctx, func(s *session) (err error) {
-		contenders, err = s.contenders(ctx, q.name)
-		return err
-	})
-	if err != nil {
-		return nil, lockError(q.name, q.client.requestError(ctx, err))
+	err := ctx.Err()
+	if err == nil {
+		err = q.client.onSession(ctx, f)
 	}
-	return contenders, nil
+	if err != nil {
+		return lockError(q.name, q.client.requestError(ctx, err))
+	}
+	return nil
 }
 
 func (s *session) contenders(ctx context.Context, queue string) ([]Contender, error) {
@@ -103,8 +112,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	since := s.heldSince(queue)
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
-		w := wantOf(n)
-		c := Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Holds: len(w.rule(nodes[:i])) == 0, HeldSince: since[n]}
+		c := newContender(nodes, i)
+		c.HeldSince = since[n]
 		switch err := s.describe(ctx, queue, &c); {
 		case errors.Is(err, driver.ErrGone): // removed since the list
 		case errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
@@ -116,6 +125,12 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		}
 	}
 	return contenders, nil
+}
+
+// newContender returns what the list shows of the contender at index i.
+func newContender(nodes []driver.Node, i int) Contender {
+	w := wantOf(nodes[i])
+	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Holds: len(w.rule(nodes[:i])) == 0}
 }
 
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {

@@ -57,6 +57,9 @@ var (
 	// exclusively. Waiting would deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
+	// ErrNoLeader is returned by [Election.Leader] if nobody leads.
+	ErrNoLeader = errors.New("no leader")
+
 	// ErrClosed is returned by all calls on a closed client and its locks, and
 	// by calls for a lock once Client.Shutdown has begun.
 	ErrClosed = errors.New("client closed")

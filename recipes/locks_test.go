@@ -296,8 +296,8 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 			"dlock: lock all: no locks": {},
 			"dlock: lock all: nil lock": {good, nil},
 			"dlock: this RWMutex comes from no client (use Client.RWMutex): client closed": {good, new(recipes.RWMutex)},
-			"dlock: b: client closed":                            {good, closed.RWMutex("b")},
-			"dlock: a: the lock is given twice":                  {good, c.RWMutex("b"), c.RWMutex("a").RLocker()},
+			"dlock: b: client closed":           {good, closed.RWMutex("b")},
+			"dlock: a: the lock is given twice": {good, c.RWMutex("b"), c.RWMutex("a").RLocker()},
 			`dlock: b//c: bad name: "b//c" has an empty segment: a slash at its start or end, or two slashes in a row`: {good, c.RWMutex("b//c")},
 		} {
 			for name, call := range lockAllCalls {

@@ -34,7 +34,7 @@ func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err e
 		if idle++; time.Since(began) > early {
 			idle = 0
 		}
-		throttle(idle, ctx.Done())
+		Throttle(idle, ctx.Done())
 	}
 }
 

@@ -113,7 +113,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	}
 	w.see(ctx, View{ahead[0].Name, blocking[len(blocking)-1].Name, len(ahead) + 1, time.Now()})
 	if w.queue.Wait.Kind != Poll {
-		throttle(w.idle, ctx.Done())
+		Throttle(w.idle, ctx.Done())
 	}
 	if w.queue.Wait.Kind == WatchPredecessor {
 		if watch, err = w.watchAhead(ctx, blocking); err != nil {
@@ -186,9 +186,9 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a driver may keep them, and must not keep the list
 }
 
-// throttle slows down a loop whose watches end repeatedly without a reason (n
+// Throttle slows down a loop whose watches end repeatedly without a reason (n
 // times in a row), to avoid flooding the store.
-func throttle(n int, stop <-chan struct{}) {
+func Throttle(n int, stop <-chan struct{}) {
 	if n > 2 {
 		Sleep(time.Millisecond<<min(n-2, 7), stop)
 	}

@@ -1,0 +1,286 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+// electionRecipe is the name of this recipe in hooks and logs.
+const electionRecipe = "election"
+
+// Election chooses one leader among all processes that campaign under one name.
+// It is the lock of that name: the holder of the exclusive lock leads, and its
+// Lock is the leader's term. An Election and an [RWMutex] of one name therefore
+// exclude each other. While readers hold that lock, nobody leads.
+//
+// An Election has no state, and is safe for concurrent use. Elections come from
+// [Client.Election]. On the zero value and nil, every call returns an error that
+// matches [ErrClosed].
+type Election struct {
+	_       noCopy
+	queue   *queue
+	patient *queue // the same without a time limit, for Run
+}
+
+// Election returns the election of that name, which follows the rules of
+// [Client.RWMutex]. It does no I/O.
+//
+// The data of [WithData] is the leader's value, such as its address, which
+// [Election.Leader] and [Election.Observe] return in [Contender.Record]. It
+// stays the same during a term. [WithRetention] has no effect, because each term
+// has a token of its own.
+func (c *Client) Election(name string, opts ...Option) *Election {
+	q := newQueue(c.opened(), electionRecipe, name, append(opts[:len(opts):len(opts)], WithoutRetention()))
+	patient := *q
+	patient.options.timeout = 0
+	return &Election{queue: q, patient: &patient}
+}
+
+// Run campaigns, calls lead for as long as this process leads, and campaigns
+// again if it loses the leadership. It returns when ctx ends while it campaigns,
+// when lead returns during its term, or after a permanent error.
+//
+// The context passed to lead is one of [Lock.Context]: it is cancelled when the
+// term is lost. Run gives the term up only when lead has returned, so lead should
+// wait for all goroutines that it has started. If lead returns during its term,
+// Run resigns and returns the error of lead, joined with that of [Lock.Unlock].
+// If lead returns after a loss, Run logs its error. If lead panics, Run resigns.
+//
+// The tokens of the terms of an election rise. An earlier leader may believe that
+// it still leads, for example after a pause of its process, until its context
+// ends; see [Lock.Token].
+//
+// Run outlasts outages of the store: after each error that matches
+// driver.ErrUnavailable, it pauses as [WithBackOff] says and tries again.
+// [WithTimeout] has no effect. With a context of a [Lock.Context] of this
+// election, Run waits for the end of that term: it never re-enters it.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lock) error) error {
+	if err := e.valid(ctx); err != nil {
+		return err
+	}
+	if lead == nil {
+		return lockError(e.queue.name, errors.New("nil function"))
+	}
+	pause := engine.Retries{New: e.queue.options.backOff}
+	for {
+		term, err := e.patient.acquire(WithoutReentry(ctx), writer, false)
+		switch {
+		case err == nil:
+			pause.Succeeded()
+			err := term.do(ctx, func(ctx context.Context) error { return lead(ctx, term) })
+			if !errors.Is(term.Err(), ErrLost) {
+				return err
+			}
+			e.queue.options.logger.Warn("dlock: term lost", "lock", e.queue.name, "node", term.Node(), "error", err)
+		case ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable):
+			return err
+		default:
+			e.queue.client.sleep(ctx, pause.NextEndless())
+		}
+	}
+}
+
+// Campaign waits until this process leads, and returns its term. [Lock.Unlock]
+// resigns. Errors are those of [RWMutex.Lock].
+func (e *Election) Campaign(ctx context.Context) (*Lock, error) {
+	if e.fromNoClient() {
+		return nil, errNoElection
+	}
+	return e.queue.acquire(ctx, writer, false)
+}
+
+// Leader returns the leader, or an error that matches [ErrNoLeader] if nobody
+// leads. By the time Leader returns, another contender may lead: requests to a
+// leader should carry its token, so that the wrong one can refuse them. Token
+// and Record are empty if the driver cannot read nodes.
+func (e *Election) Leader(ctx context.Context) (Contender, error) {
+	if err := e.valid(ctx); err != nil {
+		return Contender{}, err
+	}
+	var leader Contender
+	err := e.queue.ask(ctx, func(s *session) (err error) {
+		leader, err = s.leader(ctx, e.queue.name)
+		return err
+	})
+	if err == nil && leader.Node == "" {
+		err = lockError(e.queue.name, ErrNoLeader)
+	}
+	return leader, err
+}
+
+// Observe yields the leader, and from then on each change, in the order of the
+// leaders' tokens. A zero Contender says that nobody leads. A leader that has
+// gone by the time Observe looks is left out.
+//
+// If the store cannot be reached, Observe yields an error that matches
+// driver.ErrUnavailable, once, and the leader again as soon as it knows. The loop
+// may end then or go on. After any other error, among them that of ctx and
+// [ErrClosed], Observe ends.
+//
+// Each change costs three requests, or four on ZooKeeper. Contenders that join
+// or leave the queue behind the leader cost none.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
+	return func(yield func(Contender, error) bool) {
+		if err := e.valid(ctx); err != nil {
+			yield(Contender{}, err)
+			return
+		}
+		o := observer{queue: e.queue, pause: engine.Retries{New: e.queue.options.backOff}}
+		for o.next(ctx, yield) {
+		}
+	}
+}
+
+// observer is the state of one Observe.
+type observer struct {
+	*queue
+	pause engine.Retries
+	known bool      // whether seen was yielded, and no error since
+	seen  Contender // the latest leader
+	down  bool      // whether the error of this outage was yielded
+	idle  int       // consecutive wake-ups without a change
+}
+
+// next yields the leader if it has changed, and waits for the next change. It
+// returns false when Observe has to end.
+func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) (more bool) {
+	var leader Contender
+	var watch driver.Watch
+	err := o.ask(ctx, func(s *session) (err error) {
+		leader, watch, err = s.watchLeader(ctx, o.name)
+		return err
+	})
+	defer watch.Stop()
+	if err != nil {
+		return o.failed(ctx, err, yield)
+	}
+	o.pause.Succeeded()
+	o.down = false
+	o.idle++
+	if !o.known || leader.Node != o.seen.Node || leader.Token != o.seen.Token {
+		o.known, o.seen, o.idle = true, leader, 0
+		if !yield(leader, nil) {
+			return false
+		}
+	}
+	engine.Throttle(o.idle, ctx.Done())
+	select {
+	case <-watch.C:
+	case <-ctx.Done():
+	case <-o.client.draining:
+	}
+	return true
+}
+
+// failed yields the first error of an outage and pauses. It returns false if the
+// error is permanent.
+func (o *observer) failed(ctx context.Context, err error, yield func(Contender, error) bool) (more bool) {
+	o.known = false
+	if ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable) {
+		yield(Contender{}, err)
+		return false
+	}
+	if !o.down && !yield(Contender{}, err) {
+		return false
+	}
+	o.down = true
+	o.client.sleep(ctx, o.pause.NextEndless())
+	return true
+}
+
+// leader returns the leader, or a zero Contender.
+func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
+	for {
+		nodes, err := s.List(ctx, queue)
+		if err != nil {
+			return Contender{}, err
+		}
+		c, err := s.leaderOf(ctx, queue, nodes)
+		if !errors.Is(err, driver.ErrGone) {
+			return c, err
+		}
+	}
+}
+
+// watchLeader returns the leader, or a zero Contender, and a watch that ends when
+// that may have changed: one of the first node, or of an empty queue. New nodes
+// come after the first one, so they end no watch of it.
+func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
+	for {
+		nodes, err := s.List(ctx, queue)
+		var watch driver.Watch
+		if err == nil && len(nodes) == 0 {
+			watch, err = s.WatchQueue(ctx, queue)
+			if err == nil {
+				nodes, err = s.List(ctx, queue) // as a node may have come before the watch
+			}
+		}
+		if err == nil && len(nodes) > 0 {
+			watch.Stop()
+			watch, err = s.Watch(ctx, queue, driver.Place{Node: nodes[0]})
+		}
+		var c Contender
+		if err == nil {
+			c, err = s.leaderOf(ctx, queue, nodes) // after the watch, so that it is what is watched
+		}
+		if err == nil {
+			return c, watch, nil
+		}
+		watch.Stop()
+		if !errors.Is(err, driver.ErrGone) {
+			return Contender{}, driver.Watch{}, err
+		}
+	}
+}
+
+// leaderOf returns the holder of the exclusive lock, or a zero Contender. If the
+// node is gone by now, the error matches driver.ErrGone.
+func (s *session) leaderOf(ctx context.Context, queue string, nodes []driver.Node) (Contender, error) {
+	if len(nodes) == 0 || !wantOf(nodes[0]).exclusive {
+		return Contender{}, nil
+	}
+	c := newContender(nodes, 0)
+	c.HeldSince = s.heldSince(queue)[nodes[0]]
+	if err := s.describe(ctx, queue, &c); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return Contender{}, err
+	}
+	return c, nil
+}
+
+// Name returns the election's name.
+func (e *Election) Name() string {
+	if e.fromNoClient() {
+		return ""
+	}
+	return e.queue.name
+}
+
+// String returns the election's name, quoted if unprintable.
+func (e *Election) String() string {
+	if e.fromNoClient() {
+		return "no election"
+	}
+	return printable(e.queue.name)
+}
+
+// GoString returns "dlock.Election(...)" with the result of String in the
+// brackets.
+func (e *Election) GoString() string { return "dlock.Election(" + e.String() + ")" }
+
+// errNoElection is returned by methods of a nil or zero Election.
+var errNoElection = fmt.Errorf("dlock: this Election comes from no client (use Client.Election): %w", ErrClosed)
+
+func (e *Election) fromNoClient() bool { return e == nil || e.queue == nil }
+
+func (e *Election) valid(ctx context.Context) error {
+	if e.fromNoClient() {
+		return errNoElection
+	}
+	return e.queue.usable(ctx)
+}

@@ -1,0 +1,578 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// untilDone is a lead that works until its term or the campaign ends.
+func untilDone(ctx context.Context, _ *recipes.Lock) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// running runs an election on a goroutine. The function returns its result,
+// which must be there.
+func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {
+	c := make(chan error, 1)
+	go func() { c <- e.Run(ctx, lead) }()
+	synctest.Wait()
+	return func() error {
+		w.Helper()
+		synctest.Wait()
+		select {
+		case err := <-c:
+			return err
+		default:
+			require.FailNow(w, "Run has not returned")
+			return nil
+		}
+	}
+}
+
+// watched is what an observer has seen: leaders by their data, "-" for none and
+// "!" for an error.
+type watched struct {
+	mu    sync.Mutex
+	seen  []string
+	last  error
+	ended bool
+}
+
+func (w *world) observing(ctx context.Context, e *recipes.Election) *watched {
+	o := new(watched)
+	go func() {
+		var token int64
+		for c, err := range e.Observe(ctx) {
+			if c.Token != 0 && c.Token < token {
+				w.Errorf("the leader with token %d was seen after the one with token %d", c.Token, token)
+			}
+			token = max(token, c.Token)
+			o.add(c, err)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ended = true
+	}()
+	synctest.Wait()
+	return o
+}
+
+func (o *watched) add(c recipes.Contender, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case err != nil:
+		o.seen, o.last = append(o.seen, "!"), err
+	case c.Node == "":
+		o.seen = append(o.seen, "-")
+	default:
+		o.seen = append(o.seen, c.Record.Data)
+	}
+}
+
+// saw returns what was seen since the last call.
+func (o *watched) saw() (seen []string) {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen, o.seen = o.seen, nil
+	return seen
+}
+
+func (o *watched) over() (bool, error) {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended, o.last
+}
+
+func (c *client) campaign(ctx context.Context, value string) <-chan result {
+	return going(func() (*recipes.Lock, error) {
+		return c.Election("q", recipes.WithData([]byte(value))).Campaign(ctx)
+	})
+}
+
+func TestTheLeadersValueIsSeenByAll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		e := b.Election("q")
+		_, err := e.Leader(bg)
+		require.ErrorIs(w, err, recipes.ErrNoLeader)
+		assert.EqualError(w, err, "dlock: q: no leader")
+		term := w.won(a.campaign(bg, "10.0.0.7:80"))
+		waiting := b.campaign(bg, "10.0.0.8:80")
+		before := w.store.Stats()
+		leader, err := e.Leader(bg)
+		require.NoError(w, err)
+		assert.Equal(w, map[faults.Op]int64{faults.OpList: 1, faults.OpRead: 1}, w.spent(before))
+		assert.Equal(w, "10.0.0.7:80", leader.Record.Data)
+		assert.Equal(w, term.Token(), leader.Token)
+		assert.Equal(w, recipes.Exclusive, leader.Mode)
+		assert.True(w, leader.Holds)
+		queue, err := a.RWMutex("q").Queue(bg)
+		require.NoError(w, err)
+		assert.Equal(w, []string{"10.0.0.7:80", "10.0.0.8:80"}, []string{queue[0].Record.Data, queue[1].Record.Data})
+		w.unlock(term)
+		next := w.won(waiting)
+		assert.Greater(w, next.Token(), term.Token())
+		w.unlock(next)
+	})
+}
+
+func TestObserversSeeEachLeaderAndJoinsWakeNone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.client("a"), w.client("b"), w.client("c")
+		ctx, cancel := context.WithCancel(bg)
+		o := w.observing(ctx, c.Election("q"))
+		assert.Equal(w, []string{"-"}, o.saw())
+		first := w.won(a.campaign(bg, "A"))
+		assert.Equal(w, []string{"A"}, o.saw())
+
+		before := w.store.Stats()
+		second := b.campaign(bg, "B")
+		given, stop := context.WithCancel(bg)
+		third := a.campaign(given, "C")
+		stop()
+		require.ErrorIs(w, w.failed(third), context.Canceled)
+		made := w.spent(before)
+		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpDelete: 1}, made, "the observer makes no request")
+		assert.Empty(w, o.saw())
+
+		before = w.store.Stats()
+		w.unlock(first)
+		term := w.won(second)
+		assert.Equal(w, []string{"B"}, o.saw())
+		assert.Equal(w, map[faults.Op]int64{faults.OpDelete: 1, faults.OpList: 1, faults.OpWatch: 1, faults.OpRead: 1}, w.spent(before))
+		w.store.Faults().Expire(b.session())
+		assert.Equal(w, []string{"-"}, o.saw())
+		require.ErrorIs(w, term.Unlock(), recipes.ErrLost)
+		cancel()
+		ended, err := o.over()
+		assert.True(w, ended)
+		require.ErrorIs(w, err, context.Canceled)
+	})
+}
+
+// The election shares its name with an RWMutex.
+func TestReadersAreNoLeaders(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.client("a"), w.client("b"), w.client("c")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		reader := w.won(a.rlock(bg))
+		other := w.won(b.rlock(bg))
+		o := w.observing(ctx, c.Election("q"))
+		assert.Equal(w, []string{"-"}, o.saw())
+		waiting := b.campaign(bg, "B")
+		_, err := c.Election("q").Leader(bg)
+		require.ErrorIs(w, err, recipes.ErrNoLeader)
+		w.unlock(reader)
+		assert.Empty(w, o.saw(), "there is still a reader")
+		w.unlock(other)
+		term := w.won(waiting)
+		assert.Equal(w, []string{"B"}, o.saw())
+		require.NoError(w, term.Downgrade(bg))
+		assert.Equal(w, []string{"-"}, o.saw(), "a leader that becomes a reader no longer leads")
+		_, err = c.Election("q").Leader(bg)
+		require.ErrorIs(w, err, recipes.ErrNoLeader)
+		w.unlock(term)
+	})
+}
+
+// With retention, the node of a leader that has resigned would stay, and the next
+// term of the same client would have the same token.
+func TestRetentionHasNoEffectOnElections(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
+		e := a.Election("q", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
+		first, err := e.Campaign(bg)
+		require.NoError(w, err)
+		w.unlock(first)
+		assert.Empty(w, w.names())
+		second, err := e.Campaign(bg)
+		require.NoError(w, err)
+		assert.Greater(w, second.Token(), first.Token())
+		w.unlock(second)
+	})
+}
+
+func TestObserveTellsOfAnOutageOnceAndGoesOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		term := w.won(a.campaign(bg, "A"))
+		o := w.observing(ctx, b.Election("q"))
+		assert.Equal(w, []string{"A"}, o.saw())
+		up := w.store.Faults().Down()
+		time.Sleep(10 * time.Minute)
+		assert.Equal(w, []string{"!"}, o.saw())
+		_, err := o.over()
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		up()
+		time.Sleep(time.Minute)
+		assert.Equal(w, []string{"-"}, o.saw())
+		require.ErrorIs(w, term.Unlock(), recipes.ErrLost)
+		term = w.won(a.campaign(bg, "A"))
+		assert.Equal(w, []string{"A"}, o.saw())
+		w.store.Faults().Expire(b.session())
+		time.Sleep(soon)
+		assert.Empty(w, o.saw(), "the observer has another session, and the leader is the same")
+		require.NoError(w, b.Close())
+		ended, err := o.over()
+		assert.True(w, ended)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		w.unlock(term)
+	})
+}
+
+func TestALoopOverObserveMayEndAtAnyTime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		for range c.Election("q").Observe(bg) {
+			break
+		}
+		term := w.won(c.campaign(bg, "A"))
+		for leader, err := range c.Election("q").Observe(bg) {
+			require.NoError(w, err)
+			assert.False(w, leader.HeldSince.IsZero())
+			assert.NotZero(w, w.store.Stats().Watches)
+			break
+		}
+		w.unlock(term)
+		assert.Zero(w, w.store.Stats().Watches)
+	})
+}
+
+// A watch may end early. The observer then looks again, but neither tells of the
+// same leader twice nor floods the store.
+func TestAnObserverWhoseWatchesEndEarlyIsPaced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.client("a")
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op == faults.OpWatch && r.Stage == faults.StageRequest {
+				return faults.Fault{EndWatchAfter: time.Nanosecond}
+			}
+			return faults.Fault{}
+		}), "c")
+		term := w.won(a.campaign(bg, "A"))
+		ctx, cancel := context.WithCancel(bg)
+		before := w.store.Stats()
+		o := w.observing(ctx, c.Election("q"))
+		time.Sleep(10 * time.Second)
+		assert.Equal(w, []string{"A"}, o.saw())
+		assert.Less(w, w.spent(before)[faults.OpList], int64(100))
+		w.unlock(term)
+		time.Sleep(soon)
+		assert.Equal(w, []string{"-"}, o.saw())
+		cancel()
+	})
+}
+
+func TestRunGivesATermUpOnlyWhenLeadHasReturned(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		ctx, cancel := context.WithCancel(bg)
+		stopped := make(chan struct{})
+		run := w.running(ctx, a.Election("q"), func(ctx context.Context, term *recipes.Lock) error {
+			<-ctx.Done()
+			<-stopped // a goroutine that takes its time
+			assert.NoError(w, term.Err(), "the term goes on until lead returns")
+			return nil
+		})
+		next := b.campaign(bg, "B")
+		cancel()
+		time.Sleep(time.Hour)
+		w.waits(next)
+		close(stopped)
+		w.unlock(w.won(next))
+		require.NoError(w, run(), "the result of lead")
+	})
+}
+
+func TestRunCampaignsAgainAfterALoss(t *testing.T) {
+	for how, lose := range losses {
+		if how == "its client is closed" {
+			continue
+		}
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a := w.client("a")
+				ctx, cancel := context.WithCancel(bg)
+				var tokens []int64
+				run := w.running(ctx, a.Election("q"), func(ctx context.Context, term *recipes.Lock) error {
+					assert.Equal(w, term, recipes.FromContext(ctx))
+					tokens = append(tokens, term.Token())
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				for range 3 {
+					time.Sleep(soon)
+					lose(w, a, "q")
+				}
+				time.Sleep(soon)
+				cancel()
+				require.ErrorIs(w, run(), context.Canceled)
+				require.Len(w, tokens, 4)
+				assert.IsIncreasing(w, tokens)
+			})
+		})
+	}
+}
+
+// The back-off gives up after a minute, and WithTimeout after an hour.
+func TestRunOutlastsOutagesAndWaitsWithoutALimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a", recipes.WithTimeout(time.Hour)), w.client("b")
+		ctx, cancel := context.WithCancel(bg)
+		var leads atomic.Int64
+		run := w.running(ctx, a.Election("q"), func(ctx context.Context, _ *recipes.Lock) error {
+			leads.Add(1)
+			<-ctx.Done()
+			return nil
+		})
+		require.EqualValues(w, 1, leads.Load())
+		up := w.store.Faults().Down()
+		time.Sleep(2 * time.Hour)
+		up()
+		time.Sleep(10 * time.Second)
+		require.EqualValues(w, 2, leads.Load())
+		waiting := b.campaign(bg, "B")
+		w.store.Faults().Expire(a.session())
+		term := w.won(waiting)
+		time.Sleep(soon)
+		before := w.store.Stats()
+		time.Sleep(5 * time.Hour)
+		assert.Zero(w, w.spent(before)[faults.OpCreate], "it keeps its place")
+		w.unlock(term)
+		synctest.Wait()
+		require.EqualValues(w, 3, leads.Load())
+		cancel()
+		require.NoError(w, run())
+	})
+}
+
+func TestRunReturnsTheResultOfLead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, mine := w.client("a"), errors.New("mine")
+		for _, want := range []error{nil, mine, recipes.ErrLost} { // ErrLost of another lock
+			err := c.Election("q").Run(bg, func(context.Context, *recipes.Lock) error { return want })
+			assert.Equal(w, want, err)
+			assert.Empty(w, w.names())
+		}
+		var heal func()
+		err := c.Election("q").Run(bg, func(context.Context, *recipes.Lock) error {
+			heal = w.store.Faults().CutOff(c.session())
+			return mine
+		})
+		require.ErrorIs(w, err, mine)
+		require.ErrorIs(w, err, recipes.ErrUnlock)
+		heal()
+		time.Sleep(soon)
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestALeadThatPanicsResigns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		assert.PanicsWithValue(w, "mine", func() {
+			_ = c.Election("q").Run(bg, func(context.Context, *recipes.Lock) error { panic("mine") })
+		})
+		assert.Empty(w, w.names())
+		go func() {
+			_ = c.Election("q").Run(bg, func(context.Context, *recipes.Lock) error { runtime.Goexit(); return nil })
+		}()
+		synctest.Wait()
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestRunDoesNotReenterATerm(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		term := w.won(c.campaign(bg, "A"))
+		leads := false
+		run := w.running(term.Context(bg), c.Election("q"), func(context.Context, *recipes.Lock) error {
+			leads = true
+			return nil
+		})
+		w.unlock(term)
+		require.ErrorIs(w, run(), recipes.ErrNotHeld, "its context ended with the term")
+		assert.False(w, leads)
+	})
+}
+
+func TestRunEndsWithItsClient(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		run := w.running(bg, a.Election("q"), untilDone)
+		waits := w.running(bg, b.Election("q"), untilDone)
+		require.NoError(w, b.Close())
+		require.ErrorIs(w, waits(), recipes.ErrClosed)
+		require.NoError(w, a.Close())
+		require.ErrorIs(w, run(), recipes.ErrClosed)
+	})
+}
+
+func TestAnElectionOfNoClientSaysSo(t *testing.T) {
+	var none context.Context
+	for name, e := range map[string]*recipes.Election{"the zero value": new(recipes.Election), "nil": nil} {
+		for use, err := range electionErrors(bg, e) {
+			require.ErrorIs(t, err, recipes.ErrClosed, "%s of %s", use, name)
+			assert.ErrorContains(t, err, "use Client.Election")
+		}
+		assert.Equal(t, "dlock.Election(no election)", fmt.Sprintf("%#v", e), name)
+		assert.Empty(t, e.Name())
+	}
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		for use, err := range electionErrors(none, c.Election("q")) {
+			assert.EqualError(w, err, "dlock: q: nil context", use)
+		}
+		for use, err := range electionErrors(bg, c.Election("q/")) {
+			assert.ErrorIs(w, err, recipes.ErrBadName, use)
+		}
+		assert.EqualError(w, c.Election("q").Run(bg, nil), "dlock: q: nil function")
+		require.NoError(w, c.Close())
+		for use, err := range electionErrors(bg, c.Election("q")) {
+			assert.ErrorIs(w, err, recipes.ErrClosed, use)
+		}
+	})
+}
+
+func electionErrors(ctx context.Context, e *recipes.Election) map[string]error {
+	errs := map[string]error{"Run": e.Run(ctx, untilDone)}
+	_, errs["Campaign"] = e.Campaign(ctx)
+	_, errs["Leader"] = e.Leader(ctx)
+	for _, err := range e.Observe(ctx) {
+		errs["Observe"] = err
+	}
+	return errs
+}
+
+// Candidates come and go, are cut off from the store, lose their sessions and are
+// killed. At no time may two of them lead, and tokens must rise.
+func TestOnlyOneLeadsAtATime(t *testing.T) {
+	seeds := uint64(400)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, func(w *world) { electUnderFaults(w, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+// judge keeps the terms whose leads have not returned.
+type judge struct {
+	mu      sync.Mutex
+	current map[*recipes.Lock]bool
+	terms   int
+	token   int64
+}
+
+// begin records a term. No other one may still be held: its lead may clean up,
+// but no longer acts as the leader.
+func (j *judge) begin(w *world, term *recipes.Lock) (end func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for other := range j.current {
+		if other.Err() == nil {
+			w.Errorf("%v began beside %v", term, other)
+		}
+	}
+	if term.Token() <= j.token {
+		w.Errorf("token %d after token %d", term.Token(), j.token)
+	}
+	if j.current == nil {
+		j.current = make(map[*recipes.Lock]bool)
+	}
+	j.terms, j.token, j.current[term] = j.terms+1, term.Token(), true
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.current, term)
+	}
+}
+
+func electUnderFaults(w *world, random *rand.Rand) {
+	ctx, cancel := context.WithCancel(bg)
+	var candidates []*client
+	var running sync.WaitGroup
+	var judge judge
+	for i := range 4 {
+		c := w.client(fmt.Sprint("c", i))
+		candidates = append(candidates, c)
+		clean := time.Duration(random.IntN(2000)) * time.Millisecond
+		running.Go(func() {
+			for ctx.Err() == nil {
+				_ = c.Election("q", recipes.WithData([]byte(fmt.Sprint("c", i)))).Run(ctx, func(ctx context.Context, term *recipes.Lock) error {
+					defer judge.begin(w, term)()
+					select {
+					case <-ctx.Done():
+					case <-time.After(20 * time.Second):
+					}
+					time.Sleep(clean)
+					return nil
+				})
+			}
+		})
+	}
+	observer := w.client("observer")
+	o := w.observing(ctx, observer.Election("q"))
+	var heals []func()
+	for range 30 {
+		time.Sleep(time.Duration(random.IntN(8000)) * time.Millisecond)
+		c := append(candidates, observer)[random.IntN(len(candidates)+1)]
+		switch random.IntN(5) {
+		case 0:
+			heal := w.store.Faults().CutOff(c.session())
+			time.AfterFunc(time.Duration(random.IntN(30))*time.Second, heal)
+			heals = append(heals, heal)
+		case 1:
+			w.store.Faults().Expire(c.session())
+		case 2:
+			up := w.store.Faults().Down()
+			time.AfterFunc(time.Duration(random.IntN(20))*time.Second, up)
+			heals = append(heals, up)
+		case 3:
+			w.store.Faults().Pause(c.session(), time.Duration(random.IntN(15))*time.Second)
+		case 4:
+			w.lose(c.session(), faults.OpDelete, random.IntN(2) == 0)
+		}
+	}
+	for _, heal := range heals {
+		heal()
+	}
+	time.Sleep(time.Minute)
+	leader, err := observer.Election("q").Leader(bg)
+	require.NoError(w, err)
+	seen := o.saw()
+	require.NotEmpty(w, seen)
+	assert.Equal(w, leader.Record.Data, seen[len(seen)-1], "the observer knows the leader")
+	assert.Greater(w, judge.terms, 5)
+	cancel()
+	running.Wait()
+	for _, c := range append(candidates, observer) {
+		_ = c.Close()
+	}
+	time.Sleep(time.Minute)
+}
