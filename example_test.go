@@ -444,8 +444,8 @@ func ExampleWithWait() {
 	// Output: exclusive <nil>
 }
 
-// Account is a resource that checks tokens. docs/use/guarantees.md has statements
-// that do the same in a database.
+// Account is a resource that checks tokens. Package fence does the same in a
+// database, and for an HTTP service.
 type Account struct {
 	mu      sync.Mutex
 	balance int

@@ -953,9 +953,3 @@ func TestStatementsOfTheDocumentation(t *testing.T) {
 		t.Errorf("%s rows are left", n)
 	}
 }
-
-func TestTheDocumentedStatementsCompareTokens(t *testing.T) {
-	server := mysqltest.Shared(t)
-	sqltest.Fencing(t, openDB(t, server, server.Database()), 0)
-	sqltest.Fencing(t, openDB(t, server, server.Database(), "clientFoundRows=true"), 1)
-}

@@ -367,15 +367,3 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestTheDocumentedStatementsCompareTokens(t *testing.T) {
-	server := pgtest.Shared(t)
-	schema := server.Schema()
-	server.SQL(t, "CREATE SCHEMA "+schema)
-	db, err := sql.Open("pgx", server.DSN("search_path="+schema))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	sqltest.Fencing(t, db, 1)
-}

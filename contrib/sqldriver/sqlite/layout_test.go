@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -185,8 +184,4 @@ func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	lock, err := c.RWMutex("q").Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock())
-}
-
-func TestTheDocumentedStatementsCompareTokens(t *testing.T) {
-	sqltest.Fencing(t, otherProgram(t, filepath.Join(directory(t), "shop.db")), 1)
 }

@@ -8,8 +8,6 @@
 //     server was killed.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows.
-//   - [Fencing] runs the statements of docs/use/guarantees.md that compare
-//     tokens.
 //   - [Requests] intercepts, loses, holds and counts the requests of a session.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow
 //     machines.

@@ -1,31 +1,37 @@
 // The program fencehttp serves prices, which only the latest holder of a lock may
-// set, and sets one. The service's side is in fence.go.
+// set, and sets one.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/fence"
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
-var errStale = errors.New("stale token: a later holder of the lock has written")
+// service is the service's side. The lock of a price has the name of its path.
+func service(set http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("PUT /price/{name}", new(fence.Marks).Handler(set, lockName))
+	return mux
+}
+
+func lockName(r *http.Request) string { return "price/" + r.PathValue("name") }
 
 // put sends the token of the lock with the body.
-func put(ctx context.Context, lock *dlock.Lock, url, body string) error {
+func put(ctx context.Context, name string, token int64, url, body string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Dlock-Token", strconv.FormatInt(lock.Token(), 10))
+	fence.SetToken(r.Header, name, token)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
@@ -35,19 +41,16 @@ func put(ctx context.Context, lock *dlock.Lock, url, body string) error {
 	case http.StatusOK, http.StatusNoContent:
 		return nil
 	case http.StatusPreconditionFailed:
-		return errStale // stop: somebody else goes on
+		return fence.ErrStale // stop: another holder goes on
 	}
 	return fmt.Errorf("put %s: %s", url, response.Status)
 }
 
 func main() {
-	set := func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(service(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		price, _ := io.ReadAll(r.Body)
 		fmt.Printf("%s is %s\n", r.PathValue("name"), price)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("PUT /price/{name}", new(fence).handler(http.HandlerFunc(set)))
-	server := httptest.NewServer(mux)
+	})))
 	defer server.Close()
 
 	client, err := dlock.Open("mem", "")
@@ -56,7 +59,7 @@ func main() {
 	}
 	defer client.Close()
 	err = client.RWMutex("price/tea").WithLock(context.Background(), func(ctx context.Context) error {
-		return put(ctx, dlock.FromContext(ctx), server.URL+"/price/tea", "3.20")
+		return put(ctx, "price/tea", dlock.FromContext(ctx).Token(), server.URL+"/price/tea", "3.20")
 	})
 	if err != nil {
 		log.Fatal(err)

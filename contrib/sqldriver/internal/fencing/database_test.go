@@ -1,0 +1,165 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
+
+// database is a database with the tables dlock_fence and account, at one isolation
+// level.
+type database struct {
+	*sql.DB
+	name  string // of the database and the level
+	table fence.Table
+	level sql.IsolationLevel
+}
+
+var stories = map[string]func(*testing.T, database){
+	"forms of the comparison":       formsOfTheComparison,
+	"kit":                           tablePassesTheKit,
+	"new holder waits at the fence": newHolderWaits,
+	"old snapshot":                  oldSnapshot,
+	"rollback":                      rollback,
+	"epoch":                         epoch,
+	"row of a resource":             rowOfAResource,
+	"many calls of Add":             manyAdds,
+	"majority":                      majority,
+}
+
+func TestPostgreSQL(t *testing.T) { tell(t, postgreSQL(t)) }
+func TestSQLite(t *testing.T)     { tell(t, sqliteFile(t)) }
+
+func TestMariaDB(t *testing.T) {
+	all := mariaDB(t)
+	tell(t, all)
+	t.Run("column that ignores case", func(t *testing.T) { columnIgnoresCase(t, all[0]) })
+}
+
+// tell runs each story with each database. Each finds new rows.
+func tell(t *testing.T, databases []database) {
+	for _, db := range databases {
+		for name, story := range stories {
+			t.Run(db.name+"/"+name, func(t *testing.T) {
+				db.reset(t)
+				story(t, db)
+			})
+		}
+	}
+}
+
+func atEachLevel(name string, db *sql.DB, table fence.Table) (all []database) {
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		all = append(all, database{db, name + ", " + level.String(), table, level})
+	}
+	return all
+}
+
+func postgreSQL(t *testing.T) []database {
+	db := connect(t, "pgx", pgtest.Start(t).DSN(), "VARCHAR(512)")
+	return atEachLevel("PostgreSQL", db, fence.Table{Name: "public.dlock_fence", Dollar: true})
+}
+
+func mariaDB(t *testing.T) []database {
+	server := mysqltest.Start(t)
+	db := connect(t, "mysql", server.DSN(server.Database(), "innodb_lock_wait_timeout=1"), "VARBINARY(512)")
+	return atEachLevel("MariaDB", db, fence.Table{})
+}
+
+func sqliteFile(t *testing.T) (all []database) {
+	for _, begin := range []string{"deferred", "immediate"} {
+		file := filepath.Join(t.TempDir(), "shop.db")
+		db := connect(t, "sqlite", file+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(200)&_txlock="+begin, "VARCHAR(512)")
+		all = append(all, database{db, "SQLite, begin " + begin, fence.Table{}, sql.LevelDefault})
+	}
+	return all
+}
+
+func connect(t *testing.T, driver, dsn, resource string) *sql.DB {
+	db, err := sql.Open(driver, dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	for _, statement := range []string{
+		"CREATE TABLE dlock_fence (resource " + resource + " PRIMARY KEY, epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)",
+		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)",
+		"INSERT INTO account (id, balance) VALUES (7, 100)",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	return db
+}
+
+func (db database) reset(t *testing.T) {
+	t.Helper()
+	for _, statement := range []string{"DELETE FROM dlock_fence", "UPDATE account SET balance = 100"} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.table.Add(t.Context(), db.DB, "account/7"))
+}
+
+func (db database) begin(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: db.level})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// in runs f in a transaction, and repeats it as long as the database asks for
+// that.
+func (db database) in(ctx context.Context, f func(tx *sql.Tx) error) error {
+	for {
+		if err := db.once(ctx, f); !toRepeat(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (db database) once(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: db.level})
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// toRepeat reports whether the database asks the client to repeat the
+// transaction.
+func toRepeat(err error) bool {
+	var pg *pgconn.PgError
+	var my *mysqldriver.MySQLError
+	var lite *sqlite.Error
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") ||
+		errors.As(err, &my) && (my.Number == 1020 || my.Number == 1205 || my.Number == 1213) ||
+		errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
+func (db database) has(t *testing.T, balance int) {
+	t.Helper()
+	var got int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 7").Scan(&got))
+	assert.Equal(t, balance, got)
+}

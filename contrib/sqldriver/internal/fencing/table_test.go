@@ -1,0 +1,168 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/fence/fencetest"
+)
+
+// note is the resource that the kit writes: a text in a table.
+type note struct{ database }
+
+func (n note) Write(ctx context.Context, token int64, value string, pause func()) error {
+	return n.in(ctx, func(tx *sql.Tx) error {
+		if err := n.table.Raise(ctx, tx, "account/7", token); err != nil {
+			return err
+		}
+		pause()
+		_, err := tx.ExecContext(ctx, "UPDATE note SET text = '"+value+"'")
+		return err
+	})
+}
+
+func (n note) Read(ctx context.Context, token int64) (value string, err error) {
+	err = n.in(ctx, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT text FROM note").Scan(&value); err != nil {
+			return err
+		}
+		return n.table.Check(ctx, tx, "account/7", token)
+	})
+	return value, err
+}
+
+// Restart does nothing: the database keeps the tokens, not this process.
+func (n note) Restart(context.Context) error { return nil }
+
+func tablePassesTheKit(t *testing.T, db database) {
+	for _, statement := range []string{
+		"DROP TABLE IF EXISTS note", "CREATE TABLE note (text VARCHAR(20))", "INSERT INTO note (text) VALUES ('')",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	fencetest.Options{Wait: 50 * time.Millisecond}.Run(t, func(t *testing.T) fencetest.Resource {
+		db.reset(t)
+		return note{db}
+	})
+}
+
+// The old holder passes the fence and is paused. It commits while the new holder
+// waits at the fence. The new holder must see that write.
+func newHolderWaits(t *testing.T, db database) {
+	f := form(raise)
+	tx := db.begin(t)
+	require.NoError(t, f.withdraw(t.Context(), db, tx, oldToken))
+	var all sync.WaitGroup
+	all.Go(func() {
+		assert.NoError(t, db.in(t.Context(), func(tx *sql.Tx) error { return f.withdraw(t.Context(), db, tx, newToken) }))
+	})
+	require.NoError(t, tx.Commit())
+	all.Wait()
+	db.has(t, 80)
+	assert.ErrorIs(t, f.write(t, db, oldToken), fence.ErrStale)
+}
+
+// The new holder's snapshot is older than the old holder's second commit. It
+// must not work with that snapshot.
+func oldSnapshot(t *testing.T, db database) {
+	f := form(raise)
+	require.NoError(t, f.write(t, db, oldToken))
+	tx := db.begin(t)
+	_, err := tx.ExecContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	if err := f.write(t, db, oldToken); err != nil {
+		require.True(t, toRepeat(err), "%v", err)
+		return // the transactions exclude each other
+	}
+	if err := db.table.Raise(t.Context(), tx, "account/7", newToken); err != nil {
+		require.True(t, toRepeat(err), "%v", err)
+		return
+	}
+	var balance int
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 7").Scan(&balance))
+	assert.Equal(t, 80, balance)
+}
+
+func rollback(t *testing.T, db database) {
+	tx := db.begin(t)
+	require.NoError(t, form(raise).withdraw(t.Context(), db, tx, newToken))
+	require.NoError(t, tx.Rollback())
+	assert.NoError(t, form(raise).write(t, db, oldToken), "nobody has written with the new token")
+}
+
+func epoch(t *testing.T, db database) {
+	raise := func(epoch, token int64) error {
+		table := db.table
+		table.Epoch = epoch
+		return db.in(t.Context(), func(tx *sql.Tx) error { return table.Raise(t.Context(), tx, "account/7", token) })
+	}
+	require.NoError(t, raise(0, 1_800_000_000_000_000))
+	require.NoError(t, raise(2, 5))
+	assert.ErrorIs(t, raise(2, 4), fence.ErrStale)
+	err := raise(1, 1_800_000_000_000_000)
+	assert.ErrorIs(t, err, fence.ErrStale)
+	assert.ErrorContains(t, err, `"account/7" has seen epoch 2, which is greater than 1`)
+	assert.NoError(t, raise(2, 6))
+}
+
+func rowOfAResource(t *testing.T, db database) {
+	err := db.in(t.Context(), func(tx *sql.Tx) error { return db.table.Raise(t.Context(), tx, "account/8", newToken) })
+	assert.ErrorIs(t, err, sql.ErrNoRows)
+	assert.ErrorContains(t, err, `fence: "account/8" has no row (use Table.Add)`)
+
+	require.NoError(t, form(raise).write(t, db, newToken))
+	require.NoError(t, db.table.Add(t.Context(), db.DB, "account/7"), "the row is there")
+	assert.ErrorIs(t, form(raise).write(t, db, oldToken), fence.ErrStale, "Add must not set the token back")
+	assert.NoError(t, db.table.Add(t.Context(), db.DB, strings.Repeat("x", 512)))
+	assert.NoError(t, db.table.Add(t.Context(), db.DB, "Account/7 "), "another resource")
+}
+
+func manyAdds(t *testing.T, db database) {
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			err := db.table.Add(t.Context(), db.DB, "account/8")
+			for toRepeat(err) {
+				err = db.table.Add(t.Context(), db.DB, "account/8")
+			}
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM dlock_fence").Scan(&n))
+	assert.Equal(t, 2, n)
+}
+
+// The column ignores case in the collation that MariaDB has by default.
+func columnIgnoresCase(t *testing.T, db database) {
+	db.reset(t)
+	_, err := db.ExecContext(t.Context(), "ALTER TABLE dlock_fence MODIFY resource VARCHAR(512)")
+	require.NoError(t, err)
+	err = db.table.Add(t.Context(), db.DB, "Account/7")
+	assert.ErrorIs(t, err, fence.ErrInvalid)
+	assert.ErrorContains(t, err, `the database takes resource "Account/7" for "account/7"`)
+}
+
+func majority(t *testing.T, db database) {
+	for i := range 3 {
+		require.NoError(t, db.table.Add(t.Context(), db.DB, fence.Part("pot", i)))
+	}
+	raise := func(tokens ...int64) error {
+		return db.in(t.Context(), func(tx *sql.Tx) error { return db.table.RaiseAll(t.Context(), tx, "pot", tokens) })
+	}
+	require.NoError(t, raise(5, 900, 0))
+	require.NoError(t, raise(5, 900, 0), "a second write")
+	require.NoError(t, raise(0, 901, 3), "the maximum and the sum may fall")
+	assert.ErrorIs(t, raise(5, 900, 0), fence.ErrStale, "901 is at the store that both have held")
+	assert.NoError(t, raise(6, 0, 3))
+}

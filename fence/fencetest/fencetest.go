@@ -1,0 +1,74 @@
+package fencetest
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A Resource is a value that holders of a lock write and read. Its methods may
+// be called concurrently.
+type Resource interface {
+	// Write stores the value for the holder with that token. It returns an
+	// error if the resource refuses the token, or if anything else fails. If a
+	// database asks to repeat a transaction, Write repeats it.
+	//
+	// Write calls pause once where a pause would do most harm: after it has
+	// compared the token, and before the value is stored for good. pause
+	// returns when another holder's write has ended, or, if the resource keeps
+	// that write waiting, after the time in [Options.Wait].
+	Write(ctx context.Context, token int64, value string, pause func()) error
+
+	// Read returns the stored value to a reader with that token, or an error
+	// if the resource refuses the token.
+	Read(ctx context.Context, token int64) (string, error)
+}
+
+// Restarter is implemented by resources that outlive a restart of the program
+// that compares the tokens. Restart ends it and starts it again. Without it, the
+// case "restart" is skipped.
+type Restarter interface {
+	Restart(ctx context.Context) error
+}
+
+// Options are the settings of a run. The zero value is for a fast resource.
+type Options struct {
+	// Wait is how long pause waits for a write that the resource keeps
+	// waiting. A correct resource passes with any Wait; with a short one, a
+	// fault may be missed. Zero means 500 ms.
+	Wait time.Duration
+}
+
+// Run runs each case in a subtest, with a new resource from open. The cases are
+//
+//   - stale writer: after a later holder has written, an earlier one is refused,
+//     and the value stays.
+//   - equal token: a holder may write several times, even the same value.
+//   - reordered write: a write is paused in the middle, and a later holder
+//     writes. The value of the later one stays.
+//   - reader: readers that share the lock read in any order, and an outdated
+//     reader is refused.
+//   - downgrade: a writer that has become a reader reads with its old token,
+//     beside readers with later ones.
+//   - restart: the greatest token outlives a restart.
+//   - large tokens: tokens that differ by one are told apart, although they do
+//     not fit a float64.
+func Run(t *testing.T, open func(t *testing.T) Resource) { Options{}.Run(t, open) }
+
+// Run is like the function Run, with these options.
+func (o Options) Run(t *testing.T, open func(t *testing.T) Resource) {
+	t.Helper()
+	if o.Wait <= 0 {
+		o.Wait = 500 * time.Millisecond
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := run{Resource: open(t), ctx: t.Context(), wait: o.Wait}
+			if err := c.check(r); err == errSkip {
+				t.Skip(err)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

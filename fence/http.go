@@ -1,0 +1,118 @@
+package fence
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+)
+
+const header = "Dlock-Token"
+
+// SetToken sets the header of a request that is made under a lock, such as
+//
+//	Dlock-Token: 34; resource="account/7"
+//
+// An empty resource is left out.
+func SetToken(h http.Header, resource string, token int64) {
+	parameters := map[string]string{}
+	if resource != "" {
+		parameters["resource"] = resource
+	}
+	h.Set(header, mime.FormatMediaType(strconv.FormatInt(token, 10), parameters))
+}
+
+// Token returns what SetToken has set. The resource is empty if the header names
+// none. The error matches [ErrNoToken] without the header, and [ErrInvalid] if
+// it is malformed or there are several.
+func Token(h http.Header) (resource string, token int64, err error) {
+	values := h.Values(header)
+	switch len(values) {
+	case 0:
+		return "", 0, fmt.Errorf("%w: the header %s is missing", ErrNoToken, header)
+	case 1:
+	default:
+		return "", 0, fmt.Errorf("%w: there are %d headers %s", ErrInvalid, len(values), header)
+	}
+	text, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil {
+		return "", 0, fmt.Errorf("%w: header %s: %v", ErrInvalid, header, err)
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("%w: header %s: %q is not a token", ErrInvalid, header, text)
+	}
+	return parameters["resource"], int64(n), nil
+}
+
+// Handler passes on the requests whose token is not stale, while [Marks.Do] or,
+// for GET, HEAD and OPTIONS, [Marks.Check] keeps others away from the resource.
+// It answers the others itself:
+//
+//	428  The request has no token.
+//	400  The token or the resource is malformed, or the client names another
+//	     resource than the one it wants.
+//	412  The token is stale: the client's lock has passed to another holder.
+//	413  The body is larger than MaxBody.
+//
+// resource returns the name of the resource that a request reads or writes. With
+// nil, it is the one in the header. Then the service relies on its clients to
+// name the right one, and a client that sends many names fills the memory.
+//
+// Handler reads the whole body before it calls next, so that a slow sender does
+// not block the resource.
+func (m *Marks) Handler(next http.Handler, resource func(*http.Request) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, token, err := requested(r, resource)
+		if err == nil {
+			r.Body, err = buffered(w, r, cmp.Or(m.MaxBody, 1<<20))
+		}
+		if err == nil {
+			pass := m.Do
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions {
+				pass = m.Check
+			}
+			err = pass(name, token, func() error {
+				next.ServeHTTP(w, r)
+				return nil
+			})
+		}
+		if err != nil {
+			http.Error(w, err.Error(), status(err))
+		}
+	})
+}
+
+func requested(r *http.Request, resource func(*http.Request) string) (name string, token int64, err error) {
+	name, token, err = Token(r.Header)
+	if err != nil || resource == nil {
+		return name, token, err
+	}
+	wanted := resource(r)
+	if name != "" && name != wanted {
+		return "", 0, fmt.Errorf("%w: the token is for resource %q, but the request is for %q", ErrInvalid, name, wanted)
+	}
+	return wanted, token, nil
+}
+
+func buffered(w http.ResponseWriter, r *http.Request, limit int64) (io.ReadCloser, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	return io.NopCloser(bytes.NewReader(body)), err
+}
+
+func status(err error) int {
+	var large *http.MaxBytesError
+	switch {
+	case errors.Is(err, ErrNoToken):
+		return http.StatusPreconditionRequired
+	case errors.Is(err, ErrStale):
+		return http.StatusPreconditionFailed
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
+}

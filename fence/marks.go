@@ -1,0 +1,68 @@
+package fence
+
+import "sync"
+
+// Marks keeps the greatest token of each resource in memory. It protects one
+// process until that process restarts. A service with several replicas, or with
+// data that outlive it, compares tokens in its database instead: see [Table].
+//
+// The zero value is ready. Marks never forgets a resource, so pass only names of
+// resources that exist. It is safe for concurrent use, and must not be copied.
+type Marks struct {
+	// MaxBody is the greatest size of a request's body that Handler accepts,
+	// in bytes. Zero means 1 MiB.
+	MaxBody int64
+
+	resources sync.Map // from name to *mark
+}
+
+type mark struct {
+	mu    sync.RWMutex
+	token int64 // guarded by mu
+}
+
+// Do keeps the token of a writer, calls f and returns its error. If a greater
+// token was there, it does not call f, and the error matches [ErrStale].
+//
+// Comparing the token and f are one step: other calls for the resource wait
+// until f has returned. So f must not call Do or Check for the same resource.
+// The token is kept even if f returns an error or panics.
+func (m *Marks) Do(resource string, token int64, f func() error) error {
+	k, err := m.of(resource, token)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if token < k.token {
+		return staleError(resource, token, k.token)
+	}
+	k.token = token
+	return f()
+}
+
+// Check is Do for a reader: it does not keep the token, and readers may run f at
+// the same time.
+func (m *Marks) Check(resource string, token int64, f func() error) error {
+	k, err := m.of(resource, token)
+	if err != nil {
+		return err
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if token < k.token {
+		return staleError(resource, token, k.token)
+	}
+	return f()
+}
+
+func (m *Marks) of(resource string, token int64) (*mark, error) {
+	if err := check(resource, token); err != nil {
+		return nil, err
+	}
+	k, found := m.resources.Load(resource)
+	if !found {
+		k, _ = m.resources.LoadOrStore(resource, new(mark))
+	}
+	return k.(*mark), nil
+}

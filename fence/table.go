@@ -1,0 +1,183 @@
+package fence
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Table is a table of a SQL database that keeps the greatest token of each
+// resource. It is tested with PostgreSQL, MariaDB and SQLite. The table is
+// created by
+//
+//	CREATE TABLE dlock_fence (
+//		resource VARCHAR(512) PRIMARY KEY, -- MySQL, MariaDB: VARBINARY(512)
+//		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)
+//
+// The zero value is the table dlock_fence with placeholders ?. A Table is safe
+// for concurrent use.
+type Table struct {
+	// Name is the name of the table, perhaps after a schema and a dot. It
+	// consists of ASCII letters, digits and underscores. Empty means
+	// dlock_fence.
+	Name string
+	// Dollar selects the placeholders of PostgreSQL, $1 instead of ?.
+	Dollar bool
+	// Epoch is compared before the token. Raise it in the settings of all
+	// programs when new tokens may be smaller than old ones, because the store
+	// of the locks was restored, emptied or replaced.
+	Epoch int64
+}
+
+// Add adds the row of a resource, unless it is there. Call it before the first
+// Raise or Check, for example where the resource itself is created. Never delete
+// the row: its token would be gone, and a late writer could pass.
+//
+// The error matches [ErrInvalid] if the database takes the resource for another
+// one, as a column does that ignores case.
+func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
+	if err := errors.Join(t.valid(), checkResource(resource)); err != nil {
+		return err
+	}
+	_, _, err := t.read(ctx, db, resource)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err = db.ExecContext(ctx, t.sql("INSERT INTO % (resource, epoch, token, checks) VALUES (?, 0, 0, 0)"), resource)
+	if _, _, again := t.read(ctx, db, resource); again == nil {
+		return nil // added by another call meanwhile
+	} else if err == nil {
+		err = again
+	}
+	return explain(err, "add", resource)
+}
+
+// Raise keeps the token of a writer, or returns an error that matches [ErrStale]
+// if a greater token was there. The resource's row stays locked until the
+// transaction ends, so no other holder gets past it meanwhile.
+//
+// Call it before the transaction reads or writes anything else, and roll back
+// after any error. Repeat a transaction that the database asks to repeat:
+// PostgreSQL with SQLSTATE 40001 or 40P01, MySQL and MariaDB with error 1020,
+// 1205 or 1213. On SQLite, begin transactions with BEGIN IMMEDIATE.
+//
+// Without the resource's row, the error matches [sql.ErrNoRows]: see [Table.Add].
+func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
+	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
+		return err
+	}
+	// The count of checks makes this a change even if the token is equal. MySQL
+	// would otherwise leave the row as it is, and the SELECT might then see an
+	// old snapshot.
+	_, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
+		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
+		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,
+		checks = checks + 1
+		WHERE resource = ?`), t.Epoch, t.Epoch, token, token, t.Epoch, t.Epoch, resource)
+	if err != nil {
+		return explain(err, "raise", resource)
+	}
+	return t.Check(ctx, tx, resource, token)
+}
+
+// Check compares the token of a reader and does not keep it. It locks nothing.
+// Its error matches [ErrStale] if a later writer has committed.
+//
+// Call it after the last read of the transaction: then nothing that was read is
+// the work of a later writer.
+func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
+	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
+		return err
+	}
+	epoch, kept, err := t.read(ctx, tx, resource)
+	switch {
+	case err != nil:
+		return err
+	case epoch > t.Epoch:
+		return fmt.Errorf("%w: %q has seen epoch %d, which is greater than %d", ErrStale, resource, epoch, t.Epoch)
+	case epoch == t.Epoch && kept > token:
+		return staleError(resource, token, kept)
+	}
+	return nil
+}
+
+// RaiseAll is Raise for a lock that is held in a majority of several stores. Its
+// tokens are those of the stores, always in the same order, and 0 for a store
+// that does not hold it. The rows are those of [Part], which need an Add each.
+// The error matches [ErrStale] if any token is stale.
+func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens []int64) error {
+	held := len(slices.DeleteFunc(slices.Clone(tokens), func(token int64) bool { return token == 0 }))
+	if 2*held <= len(tokens) {
+		return fmt.Errorf("%w: %d tokens of %d stores are no majority", ErrInvalid, held, len(tokens))
+	}
+	for i, token := range tokens {
+		if token == 0 {
+			continue
+		}
+		if err := t.Raise(ctx, tx, Part(resource, i), token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Part names the resource's row for the store with index i, such as
+// "account/7#0".
+func Part(resource string, i int) string { return resource + "#" + strconv.Itoa(i) }
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (t Table) read(ctx context.Context, q querier, resource string) (epoch, token int64, err error) {
+	var found string
+	err = q.QueryRowContext(ctx, t.sql("SELECT resource, epoch, token FROM % WHERE resource = ?"), resource).Scan(&found, &epoch, &token)
+	switch {
+	case err != nil:
+		err = explain(err, "read", resource)
+	case found != resource:
+		err = fmt.Errorf("%w: the database takes resource %q for %q: give the column a binary collation, or VARBINARY on MySQL",
+			ErrInvalid, resource, found)
+	}
+	return epoch, token, err
+}
+
+func explain(err error, verb, resource string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("fence: %q has no row (use Table.Add): %w", resource, err)
+	}
+	return fmt.Errorf("fence: %s %q: %w", verb, resource, err)
+}
+
+var tableName = regexp.MustCompile(`^([A-Za-z_]\w{0,62}\.)?[A-Za-z_]\w{0,62}$`)
+
+func (t Table) name() string { return cmp.Or(t.Name, "dlock_fence") }
+
+func (t Table) valid() error {
+	switch {
+	case !tableName.MatchString(t.name()):
+		return fmt.Errorf("%w: %q is not the name of a table (ASCII letters, digits, underscores, one dot after a schema)", ErrInvalid, t.Name)
+	case t.Epoch < 0:
+		return fmt.Errorf("%w: epoch %d is below zero", ErrInvalid, t.Epoch)
+	}
+	return nil
+}
+
+// sql puts the table's name in place of %, and $1, $2, ... in place of ?.
+func (t Table) sql(statement string) string {
+	statement = strings.Replace(statement, "%", t.name(), 1)
+	if !t.Dollar {
+		return statement
+	}
+	parts := strings.Split(statement, "?")
+	for i := range parts[1:] {
+		parts[i] += "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(parts, "")
+}
