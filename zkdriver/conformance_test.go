@@ -48,6 +48,13 @@ func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error
 	return driver.Diagnose(ctx, c, report)
 }
 
+// stored returns the path of a node, by the name that the driver shows.
+func (s *store) stored(queue, name string) string {
+	settings, err := parseDSN("h?" + s.params)
+	require.NoError(s.t, err)
+	return s.chroot + "/" + queue + "/" + settings.layout.stored(name)
+}
+
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	p := s.freeProxy()
 	c, err := Driver{}.OpenConnector("zk://" + p.Addr() + s.chroot + "?" + s.params)
@@ -117,16 +124,25 @@ func (c *conformance) proxy(session driver.Session) *zktest.Proxy {
 	return nil
 }
 
-func TestConformance(t *testing.T) { conforms(t, false) }
+func TestConformance(t *testing.T) { conforms(t, "", false) }
 
 func TestConformanceWithAListBehindEveryCreate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again")
 	}
-	conforms(t, true)
+	conforms(t, "", true)
 }
 
-func conforms(t *testing.T, alwaysPrefetch bool) {
+func TestConformanceWithNamesOfOtherLibraries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the kit again")
+	}
+	for _, names := range []string{"curator", "kazoo"} {
+		t.Run(names, func(t *testing.T) { conforms(t, "&names="+names, false) })
+	}
+}
+
+func conforms(t *testing.T, params string, alwaysPrefetch bool) {
 	server := zktest.Shared(t)
 	c := conformance{alwaysPrefetch: alwaysPrefetch}
 	const timeout = 1500 * time.Millisecond
@@ -138,9 +154,9 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
 			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
 		},
-		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
+		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
 		NewNearRollOver: func(t *testing.T) driver.Connector {
-			return c.open(t, "session_timeout=1500ms&sequence_limit=40")
+			return c.open(t, "session_timeout=1500ms&sequence_limit=40"+params)
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
@@ -179,11 +195,11 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			removeAll(t, server.Raw(t), c.(*store).chroot+"/"+queue)
 		},
 		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
-			require.NoError(t, server.Raw(t).Delete(c.(*store).chroot+"/"+queue+"/"+name, -1))
+			require.NoError(t, server.Raw(t).Delete(c.(*store).stored(queue, name), -1))
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
 			conn := server.Raw(t)
-			full := c.(*store).chroot + "/" + queue + "/" + name
+			full := c.(*store).stored(queue, name)
 			putParents(t, conn, path.Dir(full))
 			_, err := conn.Create(full, data, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)

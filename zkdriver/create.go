@@ -28,17 +28,27 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return driver.Joined{}, err
 	}
 	n.Data = withTrailer(n.Data, s.secret.set())
+	n, err := s.settings.layout.spec(n)
+	if err != nil {
+		return driver.Joined{}, err
+	}
 	made, err := zkconn.Await(ctx, s.conn,
 		func() (created, error) {
 			s.own.addCreating(1)
 			defer s.own.addCreating(-1)
-			return s.createCurrent(ctx, queue, n)
+			made, err := s.createCurrent(ctx, queue, n)
+			if err == nil && s.settings.layout != nil {
+				err = s.checkLayout(&made, n.Data)
+			}
+			return made, err
 		},
 		func(made created, err error) {
 			if err == nil {
 				s.discard(made.queue, made.Place, n.Data)
 			}
 		})
+	made.Name = s.settings.layout.shown(made.Name)
+	made.Ahead = s.settings.layout.shownNodes(made.Ahead)
 	return made.Joined, err
 }
 
@@ -229,7 +239,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 
 func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	name := path[min(queueLength+1, len(path)):]
-	_, seq, ok := driver.ParseName(name)
+	seq, ok := sequenceOf(name)
 	if !ok {
 		seq = -1
 	}
@@ -247,7 +257,7 @@ func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
-		prefix, _, _ := driver.ParseName(p.Name)
+		prefix, _, _ := splitName(p.Name)
 		s.orphans.add(orphan{queue, prefix, data, driver.Node{}}, s.startRemovingOrphans)
 	}
 }

@@ -25,6 +25,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
 	}
+	p.Name = s.settings.layout.stored(p.Name)
 	remove := s.removeAny
 	if why == driver.Released && s.secret.set() {
 		remove = s.removeReleased

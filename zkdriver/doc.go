@@ -32,6 +32,8 @@
 //	                 list: the next waiter lists the queue, one request more, and so
 //	                 does the release of a lock held for less than 300 ms. See below
 //	                 (release)
+//	names            dlock, or the lock library whose programs share the locks:
+//	                 curator, curator-mutex or kazoo; see below (dlock)
 //	acl              which users may use the queues that are made here: open, every
 //	                 client; creator, the user whom the server recognises in the
 //	                 connection; digest, the user of the data source name (open)
@@ -107,6 +109,32 @@
 //
 // ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
 // such a name with driver.ErrBadName.
+//
+// # Names of other libraries
+//
+// Curator, kazoo and go-zookeeper's Lock keep the same queue, but each looks only
+// for nodes with its own names, and would enter beside a node of dlock. With the
+// parameter names, the driver names its nodes as that library does:
+//
+//	names          nodes of a writer and a reader        library
+//	dlock          web1-W-7, web1-R-7
+//	curator        web1-__WRIT__7, web1-__READ__7        InterProcessReadWriteLock
+//	curator-mutex  web1-lock-7, no readers               InterProcessMutex, zk.Lock
+//	kazoo          web1__lock__7, web1__rlock__7         Lock, WriteLock, ReadLock
+//
+// dlock and the library then wait for each other, and readers share the lock.
+// All clients of a lock must use the same setting. Queue and Lock.Node show the
+// names of dlock, for nodes of the library, too. With curator-mutex, RLock fails
+// with [errors.ErrUnsupported], and a downgraded lock stays exclusive in the
+// store until Unlock.
+//
+// Create fails with errors.ErrUnsupported if a contender ahead has a name of
+// another of these layouts, because its program would not wait for the new node.
+// A queue in which sequences have started over below another queue, as described
+// above, cannot be shared.
+//
+// A waiter behind a node of another library lists the queue when that node is
+// removed, as with handover=list.
 //
 // # Handing over
 //
@@ -186,7 +214,7 @@
 //     requests in flight (inflight.go), its watches (watches.go), its orphans
 //     (orphans.go), and how nodes are made in each queue (queuecache.go).
 //   - node.go reads a node; trailer.go has the last line of its data; names.go
-//     maps names to paths; acl.go has ACLs and the session's secret; explain.go
+//     maps names to paths; layout.go has the names of other libraries; acl.go has ACLs and the session's secret; explain.go
 //     turns errors of requests into errors for callers.
 //
 // A file uses only files below it in this list. Three properties of ZooKeeper

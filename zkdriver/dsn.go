@@ -92,6 +92,10 @@ func (s *settings) parameters() dsn.Parameters {
 			s.listOnly = v == "list"
 			return nil
 		},
+		"names": func(v string) (err error) {
+			s.layout, err = layoutOf(v)
+			return err
+		},
 		"acl": func(v string) error {
 			mode, known := map[string]aclMode{"open": aclOpen, "creator": aclCreator, "digest": aclDigest}[v]
 			if !known {

@@ -96,6 +96,8 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?heartbeat=sync":       `heartbeat: has been removed: it is not needed`,
 		"zk://h?heartbeat=write":      `heartbeat: has been removed: it is not needed`,
 		"zk://h?sequence_limit=0":     "not a number from 1",
+		"zk://h?names=":               "names: neither dlock nor curator nor curator-mutex nor kazoo",
+		"zk://h?names=Curator":        "names: neither dlock nor",
 		"zk://h?acl=digest":           "needs a user",
 		"zk://h?acl=creator":          "needs a user",
 		"zk://u:geheim@h?acl=closed":  "neither",
@@ -176,6 +178,7 @@ func TestEveryChildThatEndsInTenDigitsIsAContender(t *testing.T) {
 func FuzzDSN(f *testing.F) {
 	f.Add("h1:2181,h2/chroot", "pass")
 	f.Add("zk://u:p@h?acl=digest", "s3cr3t/?@")
+	f.Add("h?names=kazoo", "x")
 	f.Add("[::1]:1/a?tls=true&tls_ca=%2f&tick_time=1s", "x")
 	f.Fuzz(func(t *testing.T, dsn, password string) {
 		if s, err := parseDSN(dsn); err == nil {
@@ -211,6 +214,9 @@ func (s *settings) format() string {
 	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.acl]
 	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",
 		strings.Join(s.hosts, ","), s.chroot, s.sessionTimeout, s.connectTimeout, s.sequenceLimit, acl, s.tls)
+	if s.layout != nil {
+		b.WriteString("&names=" + s.layout.name)
+	}
 	if s.tick > 0 {
 		fmt.Fprintf(&b, "&tick_time=%v", s.tick)
 	}

@@ -17,10 +17,11 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
 	}
-	return zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) {
+	nodes, err := zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) {
 		in, _ := s.queues.current(queue)
 		return s.listNodes(in)
 	}, nil)
+	return s.settings.layout.shownNodes(nodes), err
 }
 
 // listNodes lists a queue for a contender that may take the lock because of the

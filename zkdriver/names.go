@@ -38,6 +38,15 @@ func sequenceOf(child string) (seq int64, ok bool) {
 	return seq, true
 }
 
+// splitName splits a contender's name before its sequence.
+func splitName(child string) (prefix string, seq int64, ok bool) {
+	seq, ok = sequenceOf(child)
+	if !ok {
+		return "", 0, false
+	}
+	return child[:len(child)-seqDigits], seq, true
+}
+
 func endsInSequence(s string) bool {
 	if len(s) < seqDigits {
 		return false

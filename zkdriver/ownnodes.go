@@ -215,7 +215,7 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 // otherNodeOfName returns this session's node with the given name and a
 // different token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
-	_, seq, ok := driver.ParseName(name)
+	seq, ok := sequenceOf(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	in := o.queues[queue]
@@ -301,7 +301,7 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 // that there is none. asked is the result of createdSoFar when the request was
 // sent. Nodes added since are kept, because they may have reused the name.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
-	_, seq, ok := driver.ParseName(name)
+	seq, ok := sequenceOf(name)
 	if !ok {
 		return
 	}

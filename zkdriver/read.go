@@ -21,7 +21,10 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 		return driver.NodeInfo{}, err
 	}
 	queue, _ = s.queues.current(queue)
-	return zkconn.Await(ctx, s.conn, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
+	name = s.settings.layout.stored(name)
+	info, err := zkconn.Await(ctx, s.conn, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
+	info.Name = s.settings.layout.shown(info.Name)
+	return info, err
 }
 
 func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {

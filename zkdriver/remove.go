@@ -20,6 +20,7 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
 	}
+	p.Name = s.settings.layout.stored(p.Name)
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.removeNode(s.queueOf(queue, p), p) })
 }
 

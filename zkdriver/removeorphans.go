@@ -111,7 +111,7 @@ func newestFirst(names []string, prefix string, after int64) []string {
 	}
 	var entries []entry
 	for _, name := range names {
-		if _, seq, ok := driver.ParseName(name); ok && seq > after && strings.HasPrefix(name, prefix) {
+		if seq, ok := sequenceOf(name); ok && seq > after && strings.HasPrefix(name, prefix) {
 			entries = append(entries, entry{name, seq})
 		}
 	}

@@ -23,11 +23,18 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	if err := checkPrefix(prefix); err != nil {
 		return driver.Place{}, err
 	}
-	if _, seq, ok := driver.ParseName(p.Name); !ok || seq != p.Seq {
+	prefix, err := s.settings.layout.prefix(prefix)
+	if err != nil {
+		return driver.Place{}, err
+	}
+	p.Name = s.settings.layout.stored(p.Name)
+	if seq, ok := sequenceOf(p.Name); !ok || seq != p.Seq {
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
 	}
 	name := driver.FormatName(prefix, p.Seq)
-	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(s.queueOf(queue, p), p, name) }, nil)
+	renamed, err := zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(s.queueOf(queue, p), p, name) }, nil)
+	renamed.Name = s.settings.layout.shown(renamed.Name)
+	return renamed, err
 }
 
 func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {

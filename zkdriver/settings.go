@@ -24,6 +24,7 @@ type settings struct {
 	tick           time.Duration // the ensemble's tickTime; 0: not stated
 	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
+	layout         *layout // nil: dlock's own names of nodes
 	acl            aclMode
 
 	tls       bool

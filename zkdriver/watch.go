@@ -21,6 +21,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	}
 	queue = s.queueOf(queue, p)
 	path := s.settings.queuePath(queue)
+	p.Name, ahead = s.settings.layout.stored(p.Name), s.settings.layout.storedNodes(ahead)
 	paths := []string{path + "/" + p.Name}
 	for _, n := range ahead {
 		if err := checkName(n.Name); err != nil {
