@@ -21,7 +21,7 @@ import (
 func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	s := c.settings
 	st := diagnose.Store{
-		Connector: oneCluster{c}, Timeout: s.timeout, Hosts: s.endpoints, Password: s.user != "", Explain: explainDiagnosis,
+		Connector: checkedFirst{c}, Timeout: s.timeout, Hosts: s.endpoints, Password: s.user != "", Explain: explainDiagnosis,
 		NoClock: "etcd shows no clock, and needs none: it counts the session timeout itself",
 		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
 			ds.(*session).inspect(ctx, report)
@@ -43,21 +43,25 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 	return diagnose.Run(ctx, st, report)
 }
 
-// oneCluster is a connector that refuses endpoints of several clusters. Without
-// that, it would depend on chance which request meets the wrong cluster.
-type oneCluster struct{ *connector }
+// checkedFirst is a connector that first asks every server for its status.
+// Without that, it would depend on chance which request meets a server that
+// cannot serve it.
+type checkedFirst struct{ *connector }
 
-var errTwoClusters = errors.New("the servers belong to different clusters")
+var (
+	errTwoClusters = errors.New("the servers belong to different clusters")
+	errLearner     = errors.New("the member is a learner, which refuses requests")
+)
 
-func (c oneCluster) Connect(ctx context.Context) (driver.Session, error) {
-	if err := c.compareClusters(ctx); err != nil {
-		return nil, err
+func (c checkedFirst) Connect(ctx context.Context) (driver.Session, error) {
+	if err := c.checkServers(ctx); err != nil {
+		return nil, fmt.Errorf("etcddriver: %w", err)
 	}
 	return c.connector.Connect(ctx)
 }
 
-// compareClusters leaves it to Connect to report servers that do not answer.
-func (c oneCluster) compareClusters(ctx context.Context) error {
+// checkServers leaves it to Connect to report servers that do not answer.
+func (c checkedFirst) checkServers(ctx context.Context) error {
 	own, err := c.following()
 	if err != nil {
 		return err
@@ -67,18 +71,23 @@ func (c oneCluster) compareClusters(ctx context.Context) error {
 		return nil
 	}
 	defer client.Close()
-	var cluster uint64
+	var cluster, leader uint64
 	for _, endpoint := range own.settings.endpoints {
 		limited, cancel := context.WithTimeout(ctx, own.settings.requestTimeout())
 		m, err := client.Status(limited, endpoint)
 		cancel()
 		switch {
 		case err != nil:
-		case cluster == 0:
-			cluster = m.Header.ClusterId
-		case cluster != m.Header.ClusterId:
-			return fmt.Errorf("etcddriver: %s: %w", endpoint, errTwoClusters)
+			continue
+		case cluster != 0 && cluster != m.Header.ClusterId:
+			return fmt.Errorf("%s: %w", endpoint, errTwoClusters)
+		case m.IsLearner:
+			return fmt.Errorf("%s: %w", endpoint, errLearner)
 		}
+		cluster, leader = m.Header.ClusterId, max(leader, m.Leader)
+	}
+	if cluster != 0 && leader == 0 {
+		return rpctypes.ErrNoLeader
 	}
 	return nil
 }
@@ -87,6 +96,10 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	switch {
 	case errors.Is(err, errTwoClusters):
 		return driver.CheckLogin, "list only members of one cluster in the data source name"
+	case errors.Is(err, errLearner):
+		return driver.CheckLogin, "promote the member (etcdctl member promote), or leave it out of the data source name"
+	case errors.Is(err, rpctypes.ErrNoLeader):
+		return driver.CheckLogin, majority
 	case code(err) == codes.PermissionDenied:
 		return driver.CheckRights, "let the operator give a role of this user readwrite on the prefix (etcdctl role grant-permission --prefix)"
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthNotEnabled),
@@ -95,11 +108,11 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return driver.CheckSettings, "compact and defragment the database and disarm the alarm (etcdctl compact, defrag, alarm disarm), " +
 			"and set --auto-compaction-retention and --quota-backend-bytes"
-	case errors.Is(err, rpctypes.ErrNoLeader):
-		return driver.CheckLogin, "start enough members of the cluster for a majority"
 	}
 	return "", ""
 }
+
+const majority = "start enough members of the cluster for a majority"
 
 // muchHistory is the number of old revisions above which Diagnose advises
 // compaction.
@@ -122,10 +135,7 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 		}
 		before := len(found)
 		if m.Leader == 0 {
-			add(driver.Warning, "start enough members of the cluster for a majority", "%s: the member has no leader", endpoint)
-		}
-		if m.IsLearner {
-			add(driver.Warning, "promote the member, or leave it out of the data source name", "%s: the member is a learner, which refuses requests", endpoint)
+			add(driver.Warning, majority, "%s: the member has no leader", endpoint)
 		}
 		if mayKeepLostLeases(m.Version) {
 			add(driver.Warning, "install 3.4.31, 3.5.13 or later", "%s: version %s: a leader that was paused may let a lock have two holders (etcd issue 15247)", endpoint, m.Version)
@@ -141,7 +151,7 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 			good = append(good, fmt.Sprintf("%s has version %s", endpoint, m.Version))
 		}
 	}
-	revision, history := s.history(ctx, muchHistory)
+	sequences, history := s.history(ctx, muchHistory)
 	found = append(found, history...)
 	if len(good) > 0 {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Text: strings.Join(good, "; ") +
@@ -150,26 +160,29 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 	for _, f := range found {
 		report(f)
 	}
-	report(driver.Finding{Check: driver.CheckSequences, Text: fmt.Sprintf("revision %d, with room for %d more", revision, math.MaxInt64-revision)})
+	report(sequences)
 }
 
-// history returns the store's current revision, and a finding if the store
-// keeps at least that many old revisions.
-func (s *session) history(ctx context.Context, many int64) (revision int64, found []driver.Finding) {
+// history returns a finding about the store's current revision, and another one
+// if the store keeps more than many old revisions.
+func (s *session) history(ctx context.Context, many int64) (sequences driver.Finding, found []driver.Finding) {
+	sequences = driver.Finding{Check: driver.CheckSequences}
 	now, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
 	if err != nil {
-		return 0, nil
+		sequences.Level, sequences.Text, sequences.Advice = driver.Unknown, err.Error(), "try again when the cluster is less busy"
+		return sequences, nil
 	}
-	revision = now.Header.Revision
+	revision := now.Header.Revision
+	sequences.Text = fmt.Sprintf("revision %d, with room for %d more", revision, math.MaxInt64-revision)
 	if revision <= many {
-		return revision, nil
+		return sequences, nil
 	}
 	if _, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly(), clientv3.WithRev(revision-many)); err == nil {
 		found = []driver.Finding{{Check: driver.CheckSettings, Level: driver.Warning,
 			Text:   fmt.Sprintf("the cluster keeps more than %d old revisions, which fill its disk and slow it down", many),
 			Advice: "set --auto-compaction-retention, such as 1h"}}
 	}
-	return revision, found
+	return sequences, found
 }
 
 // mayKeepLostLeases reports whether this etcd version has a bug by which a

@@ -1,7 +1,10 @@
 package etcddriver
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,6 +88,35 @@ func TestDiagnoseOfTwoClustersAndOfHistory(t *testing.T) {
 		}
 	}
 	diagnosed(t, "etcd://"+one.Addr()+"/locks").Ends(t, driver.CheckSettings, "database space exceeded", "--quota-backend-bytes")
+}
+
+func TestDiagnoseOfALearner(t *testing.T) {
+	server := etcdtest.Start(t)
+	learner := server.Learner(t)
+	diagnosed(t, "etcd://"+server.Addr()+","+learner.Addr()+"/locks").Ends(t, driver.CheckLogin, learner.Addr()+": the member is a learner", "promote the member")
+}
+
+func TestDiagnoseOfAClusterWithoutAMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("requests to such a cluster wait for their time limit")
+	}
+	e := etcdtest.StartEnsemble(t, 3)
+	s := connectTo(t, "etcd://"+strings.Join(e.Addrs(), ",")+"/locks?"+longSession)
+	alive, killed := e.Servers[0], e.Servers[1]
+	killed.Kill()
+	e.Servers[2].Kill()
+	eventually(t, func() bool {
+		m, err := s.client.Status(within(t), alive.Addr())
+		return err == nil && m.Leader == 0
+	})
+	diagnosed(t, "etcd://"+alive.Addr()+"/locks").Ends(t, driver.CheckLogin, "no leader", "a majority")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the revision remains unknown
+	defer cancel()
+	var found doctortest.Findings
+	s.inspect(ctx, func(f driver.Finding) { found = append(found, f) })
+	found.Has(t, driver.CheckSettings, driver.Warning, alive.Addr()+": the member has no leader", "a majority")
+	found.Has(t, driver.CheckSettings, driver.Unknown, killed.Addr()+": no status", "etcdctl endpoint status")
+	found.Has(t, driver.CheckSequences, driver.Unknown, "", "try again")
 }
 
 func TestReleasesThatMayKeepLostLeases(t *testing.T) {

@@ -37,6 +37,24 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
+// Learner starts another member of the server's cluster, one without a vote.
+func (s *Server) Learner(t testing.TB) *Server {
+	t.Helper()
+	p, err := newProcess("learner", []Option{WithArgs("--initial-cluster-state", "existing")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	s.Etcdctl("member", "add", p.name, "--learner", "--peer-urls", "http://"+p.peer)
+	if err := p.prepare(s.member() + "," + p.member()); err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.RetrySamePorts(p.launch); err != nil {
+		t.Fatal(err)
+	}
+	return newServer(t, p)
+}
+
 // startProcess starts a server, and retries with other ports if one was taken.
 func startProcess(opts []Option) (*process, error) {
 	return testenv.RetryNewPorts(func() (*process, error) {
