@@ -40,6 +40,12 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 	switch {
 	case replied(err, "NOAUTH"), replied(err, "WRONGPASS"), replied(err, "ERR AUTH"), replied(err, "ERR invalid password"):
 		return driver.CheckLogin, "correct the user and the password of the data source name"
+	case errors.Is(err, redis.Nil):
+		return driver.CheckLogin, "correct master_name in the data source name (SENTINEL MASTERS lists the names)"
+	case replied(err, "ERR unknown command 'sentinel'"):
+		return driver.CheckLogin, "name the Sentinels in the data source name, or leave master_name out: this is no Sentinel"
+	case replied(err, "ERR unknown command 'evalsha'"):
+		return driver.CheckLogin, "add master_name to the data source name if this is a Sentinel, or use the address of a server that has scripts"
 	case forbidden(err):
 		return driver.CheckRights, "give the user the permissions that the package documentation of redisdriver lists under \"The scripts\" (ACL SETUSER)"
 	case replied(err, replyFull):

@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,19 @@ func TestDiagnoseOfSettingsAndClock(t *testing.T) {
 	diagnosed(t, dsn).Has(t, driver.CheckTimeout, driver.Warning, "2s", "10s")
 	server.SetClock(time.Hour)
 	diagnosed(t, dsn).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
+}
+
+func TestDiagnoseOfSentinels(t *testing.T) {
+	master := redistest.Start(t, redistest.Durable())
+	sentinel := redistest.StartSentinel(t, "locks", master, redistest.With("requirepass geheim"))
+	at := "redis://:geheim@" + sentinel.Addr() + "?session_timeout=5s"
+	diagnosed(t, at+"&master_name=locks").Has(t, driver.CheckSettings, driver.Warning, "has replicas", "fencing tokens")
+	diagnosed(t, at+"&master_name=others").Ends(t, driver.CheckLogin, `no Sentinel knows the master "others"`, "correct master_name")
+	diagnosed(t, strings.Replace(at, "geheim", "geheimer", 1)+"&master_name=locks").Ends(t, driver.CheckLogin, "WRONGPASS", "the user and the password")
+	diagnosed(t, at).Ends(t, driver.CheckLogin, "unknown command", "add master_name")
+	diagnosed(t, "redis://"+master.Addr()+"?session_timeout=5s&master_name=locks").Ends(t, driver.CheckLogin, "unknown command", "no Sentinel")
+	master.Kill()
+	diagnosed(t, at+"&master_name=locks").Ends(t, driver.CheckLogin, master.Addr()+": connect: connection refused", "is the store")
 }
 
 func TestIsolate(t *testing.T) {

@@ -452,6 +452,9 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	if errors.Is(err, net.ErrClosed) { // closed because ctx ended
 		err = errSilent
 	}
+	if errors.Is(err, redis.Nil) {
+		err = fmt.Errorf("it monitors no such master: %w", err)
+	}
 	if err != nil || len(master) != 2 {
 		return "", cmp.Or(err, errReply)
 	}
