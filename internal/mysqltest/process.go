@@ -29,6 +29,7 @@ type settings struct {
 	config []string // name=value
 	tls    *testenv.Pair
 	clock  bool
+	galera bool
 }
 
 // WithConfig sets server options, such as "max_connections=20". The server
@@ -47,6 +48,12 @@ func WithTLS(server testenv.Pair) Option {
 // WithClock enables [Server.SetClock]. Call [RequireClock] first.
 func WithClock() Option {
 	return func(s *settings) { s.clock = true }
+}
+
+// WithGalera makes the server the only member of a Galera cluster. Call
+// [RequireGalera] first.
+func WithGalera() Option {
+	return func(s *settings) { s.galera = true }
 }
 
 // process is a running server. It is independent of a test, so its methods
@@ -138,6 +145,14 @@ func (p *process) command(s *settings) ([]string, error) {
 		"innodb_flush_method=nosync"}, s.config...)
 	if s.tls != nil {
 		config = append(config, "ssl_cert="+s.tls.Cert, "ssl_key="+s.tls.Key)
+	}
+	if s.galera {
+		port, err := testenv.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		config = append(config, "binlog_format=ROW", "innodb_autoinc_lock_mode=2", "wsrep_on=ON", "wsrep_provider="+galera, "wsrep_cluster_address=gcomm://",
+			"wsrep_provider_options=gmcast.listen_addr=tcp://"+testenv.Loopback(port))
 	}
 	for _, line := range config {
 		args = append(args, "--"+line)

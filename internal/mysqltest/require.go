@@ -2,6 +2,7 @@ package mysqltest
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -34,6 +35,16 @@ func RequireClock(t testing.TB) {
 	t.Helper()
 	Require(t)
 	testenv.RequireClock(t, mariadb)
+}
+
+const galera = "/usr/lib/galera/libgalera_smm.so" // as in Debian's package galera-4
+
+// RequireGalera ends the test like [Require] if Galera is not installed.
+func RequireGalera(t testing.TB) {
+	t.Helper()
+	Require(t)
+	_, err := os.Stat(galera)
+	mariadb.Require(t, err)
 }
 
 // program returns the path of a MariaDB program. Debian installs the server

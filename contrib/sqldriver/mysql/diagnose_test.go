@@ -139,6 +139,34 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 	diagnosed(t, server.DSN(database)).Ends(t, driver.CheckSettings, "read_only ON", "the primary of this replica")
 }
 
+func TestDiagnoseOfAReplica(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	primary := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1", "server_id=1"))
+	database := primary.Database()
+	diagnosed(t, primary.DSN(database)).Healthy(t)
+	replica := mysqltest.Start(t, mysqltest.WithConfig("server_id=2", "read_only=1"))
+	_, port, _ := net.SplitHostPort(primary.Addr())
+	replica.SQL(t, "", "CHANGE MASTER TO master_host='127.0.0.1', master_port="+port+", master_user='dlock', master_password='"+primary.Password()+
+		"', master_use_gtid=slave_pos; START SLAVE")
+	position := primary.SQL(t, "", "SELECT @@gtid_binlog_pos")
+	if got := replica.SQL(t, "", "SELECT MASTER_GTID_WAIT('"+position+"', 60)"); got != "0" {
+		t.Fatalf("the replica has not caught up: %s", got)
+	}
+	diagnosed(t, replica.DSN(database)).Ends(t, driver.CheckSettings, "read_only ON", "the primary of this replica")
+	diagnosed(t, primary.DSN(database)).Has(t, driver.CheckSettings, driver.Warning, "has replicas", "fencing tokens")
+}
+
+func TestDiagnoseOfAGaleraMember(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	mysqltest.RequireGalera(t)
+	server := mysqltest.Start(t, mysqltest.WithGalera())
+	diagnosed(t, server.DSN(server.Database())).Has(t, driver.CheckSettings, driver.Warning, "Galera", "one member")
+}
+
 func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
 	mysqltest.RequireClock(t)
 	server := mysqltest.Start(t, mysqltest.WithClock())
