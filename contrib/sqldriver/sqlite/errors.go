@@ -28,12 +28,17 @@ const (
 	codeMisuse     = 21
 	codeAuth       = 23
 	codeNotADB     = 26
+
+	codeShmSize = 10 | 19<<8 // an extended code
 )
 
 func errorCode(err error) (code int, ok bool) {
 	var e interface{ Code() int }
 	if !errors.As(err, &e) {
 		return 0, false
+	}
+	if e.Code() == codeShmSize { // no space for the -shm file
+		return codeFull, true
 	}
 	return e.Code() & 0xff, true
 }
