@@ -71,7 +71,7 @@ func (s *settings) inspectServers(ctx context.Context, granted time.Duration, re
 	for _, host := range s.hosts {
 		state, err := s.ask(ctx, host, "srvr")
 		if err != nil {
-			warn(driver.Unknown, host+": "+err.Error(), "add srvr and conf to the server's 4lw.commands.whitelist")
+			warn(driver.Unknown, host+": "+err.Error(), adviceOnSilence(err))
 			continue
 		}
 		before := len(good)
@@ -112,6 +112,21 @@ func (s *settings) inspectServers(ctx context.Context, granted time.Duration, re
 	}
 }
 
+var (
+	errNotAllowed = errors.New("the server does not allow this word, which shows its settings")
+	errNoQuorum   = errors.New("the server has no quorum")
+)
+
+func adviceOnSilence(err error) string {
+	switch {
+	case errors.Is(err, errNotAllowed):
+		return "add srvr and conf to the server's 4lw.commands.whitelist"
+	case errors.Is(err, errNoQuorum):
+		return "start enough of the other servers, and make sure that this one reaches them"
+	}
+	return "make sure that the server runs and takes another connection from this machine (maxClientCnxns)"
+}
+
 // ask sends a four-letter word, and returns the answer's lines of the form
 // "name: value" or "name=value".
 func (s *settings) ask(ctx context.Context, host, word string) (map[string]string, error) {
@@ -135,9 +150,9 @@ func (s *settings) ask(ctx context.Context, host, word string) (map[string]strin
 	}
 	switch {
 	case strings.Contains(string(answer), "not in the whitelist"):
-		return nil, fmt.Errorf("the server does not allow the word %s, which shows its settings", word)
+		return nil, fmt.Errorf("the word %s: %w", word, errNotAllowed)
 	case strings.Contains(string(answer), "not currently serving"):
-		return nil, errors.New("the server has no quorum")
+		return nil, errNoQuorum
 	case len(lines) == 0 && err != nil:
 		return nil, fmt.Errorf("no answer to the word %s: %w", word, err)
 	case len(lines) == 0:

@@ -97,10 +97,10 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 		"fine":        {[]map[string]string{fine}, "", driver.OK, "is follower, version 3.9.3", ""},
 		"old":         {[]map[string]string{{"srvr": srvr("3.4.14", "leader"), "conf": "tickTime=2000\n"}}, "", driver.Warning, "never removes", "3.5.3"},
 		"faulty":      {[]map[string]string{{"srvr": srvr("3.7.1", "leader"), "conf": "tickTime=2000\n"}}, "", driver.Warning, "ZOOKEEPER-4537", "latest release"},
-		"no words":    {[]map[string]string{{"srvr": "srvr is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "does not allow the word srvr", "4lw.commands.whitelist"},
-		"no conf":     {[]map[string]string{{"srvr": fine["srvr"], "conf": "conf is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "does not allow the word conf", "two of the server's ticks"},
-		"no quorum":   {[]map[string]string{fine, {"srvr": "This ZooKeeper instance is not currently serving requests\n"}}, "", driver.Unknown, "no quorum", ""},
-		"no answer":   {[]map[string]string{{}}, "", driver.Unknown, "no answer to the word srvr", ""},
+		"no words":    {[]map[string]string{{"srvr": "srvr is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "the word srvr: the server does not allow", "4lw.commands.whitelist"},
+		"no conf":     {[]map[string]string{{"srvr": fine["srvr"], "conf": "conf is not executed because it is not in the whitelist.\n"}}, "", driver.Unknown, "the word conf: the server does not allow", "two of the server's ticks"},
+		"no quorum":   {[]map[string]string{fine, {"srvr": "This ZooKeeper instance is not currently serving requests\n"}}, "", driver.Unknown, "no quorum", "the other servers"},
+		"no answer":   {[]map[string]string{{}}, "", driver.Unknown, "no answer to the word srvr", "maxClientCnxns"},
 		"two stores":  {[]map[string]string{alone, alone}, "", driver.Problem, "standalone", "one ensemble"},
 		"slow ticks":  {[]map[string]string{{"srvr": fine["srvr"], "conf": "tickTime=6000\n"}}, "", driver.Warning, "less than two ticks of 6s", "12s or more"},
 		"stated tick": {[]map[string]string{fine}, "tick_time=1s", driver.Problem, "tickTime 2s, and the data source name states 1s", "tick_time=2s"},
@@ -122,6 +122,40 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDiagnoseOfRealServersThatAreSetWrong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	t.Parallel()
+	slow := zktest.Start(t, zktest.WithConfig(map[string]string{"tickTime": "3000"})).Addr()
+	for name, c := range map[string]struct {
+		hosts, params string
+		level         driver.Level
+		text, advice  string
+	}{
+		"slow ticks":  {slow, "session_timeout=5s", driver.Warning, "less than two ticks of 3s", "6s or more"},
+		"stated tick": {slow, "tick_time=1s", driver.Problem, "tickTime 3s, and the data source name states 1s", "tick_time=3s"},
+		"two stores":  {slow + "," + zktest.Shared(t).Addr(), "", driver.Problem, "standalone", "one ensemble"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doctortest.Run(t, open(t, "zk://"+c.hosts+"/locks?"+c.params)).Has(t, driver.CheckSettings, c.level, c.text, c.advice)
+		})
+	}
+}
+
+func TestDiagnoseOfAMemberWithoutQuorum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	t.Parallel()
+	e := zktest.StartEnsemble(t, 3)
+	cut := e.Follower(t)
+	e.CutServer(cut)
+	require.Eventually(t, func() bool { return strings.Contains(e.Servers[cut].FourLetter("srvr"), "not currently serving") }, time.Minute, 100*time.Millisecond)
+	found := doctortest.Run(t, open(t, "zk://"+strings.Join(e.Addrs(), ",")+"/locks"))
+	found.Has(t, driver.CheckSettings, driver.Unknown, e.Servers[cut].Addr()+": the server has no quorum", "the other servers")
 }
 
 func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
