@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,25 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
 	os.Exit(leakcheck.After(zktest.Main(m)))
+}
+
+// safeBuffer collects the output of a process, which a test may read while the process
+// still runs.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func TestCommandLine(t *testing.T) {

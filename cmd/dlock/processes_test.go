@@ -35,7 +35,7 @@ type run struct {
 	out     io.Closer // closes the pipe that lines reads
 	lines   *bufio.Scanner
 	printed strings.Builder // what lines has read
-	stderr  bytes.Buffer
+	stderr  safeBuffer
 	pids    map[string]int // of the child processes, by the number that the demo prints
 }
 

@@ -31,7 +31,7 @@ type job struct {
 	*exec.Cmd
 	name   string
 	out    *bufio.Reader
-	stderr bytes.Buffer
+	stderr safeBuffer
 }
 
 // newJob returns a job that takes the lock "l". The job has no terminal.
