@@ -256,18 +256,48 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario in 100 sessions. Each session first runs for 2 to 2.5
+// phases is the number of sessions in which each runs a scenario.
+var phases = 25
+
+// TestHeartbeatsInManyPhases repeats the tests that use each with more phases.
+func TestHeartbeatsInManyPhases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	defer func(n int) { phases = n }(phases)
+	phases = 100
+	for _, test := range []func(*testing.T){
+		TestGrantAfterALongWaitLeavesEnoughOfTheLease,
+		TestWaiterThatIsCutOffNeverHolds,
+		TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession,
+		TestGrantOfTheNextInLineNeedsNoFurtherWrite,
+		TestSessionThatComesToBeNextInLineSendsOneWriteAtOnce,
+		TestReconnectedNextInLineWritesAtOnce,
+		TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives,
+		TestProofsBetweenHeartbeatsCostNoSession,
+		TestASessionThatIsCutOffEndsNoEarlier,
+		TestOutageThatEndsInTimeLosesNothing,
+		TestDocumentedOutagesAreSurvived,
+		TestLeaseOfANewHolder,
+		TestASuddenlyLongRoundTripIsSurvived,
+		TestLeaseEndsAMarginBeforeTheStoreEndsTheSession,
+		TestSimulatedStoreShowsFaultsOfTheRule,
+	} {
+		t.Run("", test)
+	}
+}
+
+// each runs a scenario in several sessions. Each session first runs for 2 to 2.5
 // session timeouts, so that the scenarios begin at different times between two
 // writes of a holder.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
-	const phases = 100
 	for i := range phases {
 		c.pingPhase = c.tick / 2 * time.Duration(i%7) / 7
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, c)
 			defer w.end()
-			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/(2*phases))
+			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/time.Duration(2*phases))
 			require.NoError(t, w.lease.Err(), "the lease has ended before the fault")
 			scenario(w)
 		})
@@ -381,7 +411,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 				shortest = min(shortest, w.leaseLeft())
 			})
 			require.GreaterOrEqual(t, shortest, told)
-			require.LessOrEqual(t, shortest, told+c.timeout/100)
+			require.LessOrEqual(t, shortest, told+c.timeout/time.Duration(phases))
 			require.Equal(t, c.timeout+3*c.tick/2, next)
 			c.trip = 10 * time.Millisecond
 			for _, begin := range outages {
