@@ -187,6 +187,8 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
+var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
 // anchors returns the anchors that GitHub derives from a page's headings, as
 // links name them.
 func anchors(text string) (names []string) {
@@ -196,7 +198,7 @@ func anchors(text string) (names []string) {
 			continue
 		}
 		name := strings.ToLower(strings.TrimSpace(heading))
-		name = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(name, "")
+		name = notInAnchors.ReplaceAllString(name, "")
 		names = append(names, strings.ReplaceAll(name, " ", "-"))
 	}
 	return names
@@ -338,20 +340,27 @@ func readAll(t *testing.T, dir string) string {
 	return all.String()
 }
 
+var helpTexts = make(map[string]string) // what hasFlags has read, by command
+
 // hasFlags runs a dlock command with -h and checks that the help names each
 // flag that a page uses.
 func hasFlags(t *testing.T, b block, command string, args []string) {
 	t.Helper()
-	help := exec.Command("go", "run", "./cmd/dlock", command, "-h")
-	help.Dir = root
-	out, err := help.CombinedOutput()
-	require.NoError(t, err, "%v: dlock %s -h: %s", b, command, out)
+	out, known := helpTexts[command]
+	if !known {
+		help := exec.Command("go", "run", "./cmd/dlock", command, "-h")
+		help.Dir = root
+		text, err := help.CombinedOutput()
+		require.NoError(t, err, "%v: dlock %s -h: %s", b, command, text)
+		out = string(text)
+		helpTexts[command] = out
+	}
 	for _, arg := range args {
 		if arg == "--" {
 			break // the user's own command follows, as for dlock run
 		}
 		if strings.HasPrefix(arg, "-") {
-			assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(arg)+`\b`, string(out), "%v: dlock %s has no flag %s", b, command, arg)
+			assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(arg)+`\b`, out, "%v: dlock %s has no flag %s", b, command, arg)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // that gives up may or may not have begun to dial. Dependence on the scheduler,
 // or on random numbers not drawn from the seed, would affect many more.
 func TestEvenSeedsRepeat(t *testing.T) {
-	const seeds, allowed = 300, 10
+	const seeds, allowed = 150, 10
 	differ := 0
 	for seed := range uint64(seeds) {
 		var runs [2]string

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// everything lists the events that must occur in any thousand runs. Without
+// everything lists the events that must occur in any 500 runs. Without
 // this check, a part of the simulation could stop working unnoticed.
 var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
