@@ -11,10 +11,10 @@
 #   histories  the tests that record histories, and the judge of these
 #   core       the root module with -short; needs no server but ZooKeeper
 #
-# Most tests wait for a server or a timeout. So two or three packages run at a time,
-# and at most four tests of each: more would fail on a machine that has other work, as
-# sessions starve. For the same reason, the two packages that need ensembles have a
-# time of their own.
+# Most tests wait for a server or a timeout. So two packages of the root module run
+# beside three of the drivers, and at most four tests of each: more would fail on a
+# machine that has other work, as sessions starve. For the same reason, the two packages
+# that need ensembles have a time of their own.
 #
 # The tests keep their files in memory if /dev/shm has 4 GiB of room. Most stores wait
 # for the disk with each change, and beside other work a disk let them wait for 3 s.
@@ -89,6 +89,9 @@ long_tests() {
 # counts matches the tests of endtoend that count requests.
 counts='Requests?$|(Sends|Writes)Nothing|AllocatesLittle'
 
+# core lists the packages of the root module that make test tests, the long ones first.
+core() { GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r; }
+
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 if [ "${1-}" = histories ]; then
@@ -97,15 +100,20 @@ if [ "${1-}" = histories ]; then
 	tests ./contrib "$two -run Histories" $contrib
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$three -short" $(GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r)
+	tests . "$three -short" $(core)
 elif [ "${1-short}" = short ]; then
 	need_all
-	tests . "$three -short" $(GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r) # long packages first
-	(tests ./bench "$alone -short" ./... && exit $status) >"$files/bench" 2>&1 & # asserts no time
-	bench=$!
-	tests ./contrib "$three -short" $contrib # the workspace has all modules under contrib, so one command tests them
-	wait $bench || status=1
-	cat "$files/bench"
+	# The left side computes more, and the right side waits more. An interrupt ends both
+	# sides of a pipeline, but would not end a command in the background.
+	(
+		tests . "$two -short" $(core)
+		tests ./bench "$alone -short" ./... # asserts no time
+		[ $status = 0 ] || : >"$files/failed"
+	) >"$files/root" 2>&1 |
+		# The workspace has all modules under contrib, so one command tests them.
+		(tests ./contrib "$three -short" $contrib </dev/null && exit $status) || status=1
+	cat "$files/root"
+	[ ! -e "$files/failed" ] || status=1
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
 elif [ "$1" != long ]; then
 	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
