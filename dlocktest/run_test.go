@@ -205,7 +205,6 @@ func TestMissingHooksAndAbilitiesAreReported(t *testing.T) {
 	}
 	wantOutput(t, out,
 		"rule 8 not checked: Config.CutOff is nil",
-		"rule 13 not applicable: no Released",
 		"rule 1 (order)                    checked in part (9 of 10 cases); not checked: Config.PutNode is nil",
 		"read                              not applicable: no Read")
 }
