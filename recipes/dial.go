@@ -18,7 +18,7 @@ var (
 	errNoConnector = errors.New("the connector is nil")
 	errNoSession   = errors.New("the driver has returned neither a session nor an error")
 	errNobodyWaits = fmt.Errorf("%w: no call waits for a session any more", driver.ErrUnavailable)
-	errStartsAnew  = errors.New("no call waits any more, and the client connects anew")
+	errStartsAnew  = errors.New("no connection before the last call gave up")
 )
 
 // dialing is a client's connection state, shared by its attempts to connect.
