@@ -74,7 +74,11 @@ func (s *store) resolve() error {
 	case s.driver == "mem":
 		return errors.New("-driver mem excludes nobody, because each process has a memory of its own")
 	case !known: // the driver's name may be a misplaced data source name; keep it in s so that s.hide removes its password
-		return fmt.Errorf("unknown driver %q: this program has the drivers %s, and %s has all", s.driver, strings.Join(dlock.Drivers(), ", "), allDrivers)
+		text := fmt.Sprintf("unknown driver %q: this program has the drivers %s", s.driver, strings.Join(dlock.Drivers(), ", "))
+		if !slices.Contains(dlock.Drivers(), localDriver) {
+			text += ", and " + allDrivers + " has all"
+		}
+		return errors.New(text)
 	}
 	s.driver = cmp.Or(s.driver, localDriver)
 	return nil

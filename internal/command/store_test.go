@@ -69,15 +69,23 @@ func TestAStoreThatIsNoneIsRefused(t *testing.T) {
 		says  string
 	}{
 		{store{driver: "mem"}, "-driver mem excludes nobody"},
-		{store{driver: "frob"}, `unknown driver "frob": this program has the drivers ` + strings.Join(dlock.Drivers(), ", ") + ", and github.com/dlock-go/dlock/contrib/cmd/dlock has all"},
+		{store{driver: "frob"}, `unknown driver "frob": this program has the drivers ` + strings.Join(dlock.Drivers(), ", ")},
 		{store{dsn: "zk://zk1/locks"}, "-dsn needs the -driver"},
 		{store{dsn: "locks.db"}, "-dsn needs the -driver"},
 	} {
 		withoutStore(t)
-		assert.ErrorContains(t, c.store.resolve(), c.says)
+		err := c.store.resolve()
+		assert.ErrorContains(t, err, c.says)
+		assert.NotContains(t, err.Error(), allDrivers, "this program has sqlite, as the one with all drivers")
 	}
 	s := store{driver: "zk://alice:geheim@h"}
 	assert.NotContains(t, s.hide(s.resolve().Error(), nil), "geheim", "a data source name in the wrong place, from the environment")
+}
+
+func TestPasswordsAreHiddenWhereverTheyCameFrom(t *testing.T) {
+	const dsn = "redis://alice:geheim@h"
+	assert.NotContains(t, (&store{dsn: dsn}).hide("dial "+dsn, nil), "geheim")
+	assert.NotContains(t, new(store).hide("dial "+dsn, []string{"-dsn", dsn}), "geheim")
 }
 
 func TestANamedConfigFileIsRead(t *testing.T) {
@@ -88,6 +96,8 @@ func TestANamedConfigFileIsRead(t *testing.T) {
 	s := store{}
 	require.NoError(t, s.resolve())
 	assert.Equal(t, "zk", s.driver)
+
+	require.NoError(t, (&store{config: os.DevNull}).resolve(), "no regular file, so its mode does not matter")
 
 	for _, s := range []store{{config: path + "-missing"}, {config: filepath.Dir(path)}} {
 		err := s.resolve()
