@@ -27,6 +27,9 @@ var (
 	// ErrLost means that the lock was held and lost. Another contender may hold
 	// it. Stop, call Unlock, and treat what was done last as doubtful.
 	ErrLost = recipes.ErrLost
+	// ErrMaxHold means that the lock counts as lost because it was held for the
+	// time of [WithMaxHold].
+	ErrMaxHold = recipes.ErrMaxHold
 	// ErrSessionEnded says why a lock was lost, or why a hook was called.
 	ErrSessionEnded = driver.ErrSessionEnded
 	// ErrUnlock means that the lock was held to the end, but the store has not
@@ -181,6 +184,10 @@ func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 // WithMaxQueue makes Lock and RLock fail at once if too many contenders are
 // ahead: see [recipes.WithMaxQueue].
 func WithMaxQueue(n int) Option { return recipes.WithMaxQueue(n) }
+
+// WithMaxHold makes a lock count as lost after a while, for holders that hang:
+// see [recipes.WithMaxHold].
+func WithMaxHold(d time.Duration) Option { return recipes.WithMaxHold(d) }
 
 // WithBackOff sets how requests are retried after temporary errors of the
 // store: see [recipes.WithBackOff].

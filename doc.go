@@ -56,6 +56,7 @@
 //     [recipes.Election.Campaign]; find it: [recipes.Election.Leader],
 //     [recipes.Election.Observe], [recipes.Election.Name]
 //   - Give the lock back: [recipes.Lock.Unlock]
+//   - End a hold that hangs: [WithMaxHold]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
 //   - Refuse late writes: [recipes.Lock.Token]
 //   - Let readers in: [recipes.Lock.Downgrade]

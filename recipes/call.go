@@ -40,6 +40,9 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 		if err == nil {
 			l, err = c.obtain(ctx)
 		}
+		if err == nil {
+			l.hold.limitTo(c.options.maxHold)
+		}
 		c.reportFailed(ctx, err)
 	}
 	if err == nil && q.options.leakLog {

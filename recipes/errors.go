@@ -38,6 +38,10 @@ var (
 	// hold the lock by now.
 	ErrLost = errors.New("lock lost")
 
+	// ErrMaxHold means that the lock was held for the time of [WithMaxHold], and
+	// therefore counts as lost. The error matches ErrLost, too.
+	ErrMaxHold = errors.New("held for longer than WithMaxHold allows")
+
 	// ErrNotHeld means that the lock was unlocked.
 	ErrNotHeld = errors.New("lock not held")
 

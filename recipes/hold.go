@@ -22,6 +22,7 @@ type hold struct {
 	since  time.Time
 	// enlisted is set before the first Lock is returned: see enlist.
 	enlisted bool
+	max      *maxHold // set before the first Lock is returned; nil without WithMaxHold
 
 	mu    sync.Mutex
 	locks []*lockState // guarded by mu; Locks not yet unlocked
@@ -78,11 +79,14 @@ func newLock(state lockState) *Lock {
 	return &made.lock
 }
 
-// check detects an expired lease. If the entry is lost, all Locks are marked as
-// lost when it returns. It must be called without mu.
+// check detects an expired lease and the end of WithMaxHold. If the entry is
+// lost, all Locks are marked as lost when it returns. It must be called without
+// mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.tellLoss(*loss)()
+	} else if h.isOverstayed() {
+		h.overstayed()
 	}
 }
 

@@ -22,8 +22,9 @@ type options struct {
 	loggerSet bool // whether WithLogger was used
 	trace     *Trace
 	wait      Wait
-	retention *Retention // nil: none
-	maxQueue  int        // zero or less: no limit
+	retention *Retention    // nil: none
+	maxQueue  int           // zero or less: no limit
+	maxHold   time.Duration // zero or less: no limit
 	leakLog   bool
 	record    []byte // the part of the record shared by all nodes
 	recordErr error  // the error for data that WithData rejected

@@ -11,7 +11,8 @@ import (
 // RWMutex is a read-write lock shared under one name by all clients of a store.
 // It is held by any number of readers or by one writer. It is granted in order
 // of arrival, so a reader waits behind a writer that arrived earlier, and
-// readers cannot starve writers. A hold has no time limit.
+// readers cannot starve writers. A hold has no time limit, except with
+// [WithMaxHold].
 //
 // An RWMutex has no state: two RWMutexes of one name are the same lock, and
 // every call of Lock contends separately. It is safe for concurrent use.

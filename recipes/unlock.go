@@ -81,6 +81,7 @@ func (l *Lock) Unlock() error {
 func (l *Lock) release(lost error) error {
 	h := l.hold
 	defer h.discharge()
+	h.max.stop()
 	err := h.giveEntryBack()
 	if lost != nil {
 		return lost
@@ -95,6 +96,9 @@ func (l *Lock) release(lost error) error {
 }
 
 func (h *hold) giveEntryBack() error {
+	if !h.claimEntry() {
+		return nil
+	}
 	if h.shared != nil {
 		return h.shared.takeBack(h)
 	}
