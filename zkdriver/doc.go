@@ -116,11 +116,11 @@
 // for nodes with its own names, and would enter beside a node of dlock. With the
 // parameter names, the driver names its nodes as that library does:
 //
-//	names          nodes of a writer and a reader        library
-//	dlock          web1-W-7, web1-R-7
-//	curator        web1-__WRIT__7, web1-__READ__7        InterProcessReadWriteLock
-//	curator-mutex  web1-lock-7, no readers               InterProcessMutex, zk.Lock
-//	kazoo          web1__lock__7, web1__rlock__7         Lock, WriteLock, ReadLock
+//   - curator: web1-__WRIT__7 and web1-__READ__7 instead of web1-W-7 and web1-R-7,
+//     for Curator's InterProcessReadWriteLock.
+//   - curator-mutex: web1-lock-7, no readers, for Curator's InterProcessMutex and
+//     go-zookeeper's Lock.
+//   - kazoo: web1__lock__7 and web1__rlock__7, for WriteLock and ReadLock.
 //
 // dlock and the library then wait for each other, and readers share the lock.
 // All clients of a lock must use the same setting. Queue and Lock.Node show the
@@ -214,8 +214,9 @@
 //     requests in flight (inflight.go), its watches (watches.go), its orphans
 //     (orphans.go), and how nodes are made in each queue (queuecache.go).
 //   - node.go reads a node; trailer.go has the last line of its data; names.go
-//     maps names to paths; layout.go has the names of other libraries; acl.go has ACLs and the session's secret; explain.go
-//     turns errors of requests into errors for callers.
+//     maps names to paths; layout.go has the names of other libraries; acl.go
+//     has ACLs and the session's secret; explain.go turns errors of requests
+//     into errors for callers.
 //
 // A file uses only files below it in this list. Three properties of ZooKeeper
 // explain much of the code. It does not return the zxid of a create, so a

@@ -17,11 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write into docs/use/coming-from.md who respects whom")
 
-const (
-	comingFrom  = "../../../docs/use/coming-from.md"
-	tablesBegin = "<!-- tables: go test -C internal/longtest ./endtoend -run TestLocksOfOtherLibraries -update -->\n"
-	tablesEnd   = "<!-- end of tables -->\n"
-)
+const comingFrom = "../../../docs/use/coming-from.md"
 
 const (
 	waits   = "waits"
@@ -79,13 +75,22 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	seen := markdown("They hold", "the node", "`Lock`", "`RLock`", "`TryLock`", "`TryRLock`", "mind")(theyHold) +
 		markdown("They want", "dlock holds exclusively", "dlock holds shared")(weHold)
 
+	isDocumented(t, "tables", "TestLocksOfOtherLibraries", seen)
+}
+
+// isDocumented compares tables with those of the page that a comment with their
+// name begins. With the flag -update, it writes them there.
+func isDocumented(t *testing.T, name, test, seen string) {
+	t.Helper()
+	begin := "<!-- " + name + ": go test -C internal/longtest ./endtoend -run " + test + " -update -->\n"
+	end := "<!-- end of " + name + " -->\n"
 	page, err := os.ReadFile(comingFrom)
 	require.NoError(t, err)
-	before, rest, begun := strings.Cut(string(page), tablesBegin)
-	documented, after, ended := strings.Cut(rest, tablesEnd)
-	require.True(t, begun && ended, "%s has no place for the tables", comingFrom)
+	before, rest, begun := strings.Cut(string(page), begin)
+	documented, after, ended := strings.Cut(rest, end)
+	require.True(t, begun && ended, "%s has no place for the %s", comingFrom, name)
 	if *update {
-		require.NoError(t, os.WriteFile(comingFrom, []byte(before+tablesBegin+seen+tablesEnd+after), 0o600))
+		require.NoError(t, os.WriteFile(comingFrom, []byte(before+begin+seen+end+after), 0o600))
 		return
 	}
 	require.Equal(t, documented, seen, "%s differs from the results", comingFrom)
@@ -131,7 +136,7 @@ func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
 	k := d.contend(d.clients[0], d.queue, mode)
-	d.eventually(func() bool { return k.over() || k.lastWait().Predecessor == node },
+	d.eventually(func() bool { return k.over() || sequence(k.lastWait().Predecessor) == sequence(node) },
 		func() string {
 			return fmt.Sprintf("the call has not returned, and does not wait for %s: its last wait is %+v", node, k.lastWait())
 		})
@@ -175,6 +180,7 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()
 	l := d.contend(d.clients[1], d.queue, mode).granted()
+	own := d.nodes(d.queue)[0]
 	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
 	var err error
 	over := false
@@ -184,7 +190,7 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 			over = true
 			return true
 		default:
-			return d.watchedByAnother(d.queue, l.Node())
+			return d.watchedByAnother(d.queue, own)
 		}
 	}, func() string { return "the other library has not answered, and does not watch the node of this lock" })
 	d.unlock(l)

@@ -118,6 +118,16 @@ func (p *program) take(kind, path string) (id int, outcome <-chan error) {
 	return p.last, p.answers[p.last]
 }
 
+// count makes the program take the lock n times, and each time count in the
+// file, or read it.
+func (p *program) count(kind, path string, n int, file string) (outcome <-chan error) {
+	p.w.Helper()
+	p.last++
+	_, err := fmt.Fprintf(p.in, "count %d %s %s %d %s\n", p.last, kind, path, n, file)
+	require.NoError(p.w, err)
+	return p.answers[p.last]
+}
+
 func (p *program) release(id int) {
 	p.w.Helper()
 	_, err := fmt.Fprintf(p.in, "release %d\n", id)

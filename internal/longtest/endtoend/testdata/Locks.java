@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -14,8 +16,9 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * Takes and releases locks of Curator for a test. The argument is the server's address. Each line of
  * the input is an order: "take ID KIND PATH" or "release ID". A lock that is won is answered with
- * "held ID", one that is released with "released ID", and a failure with "failed ID TEXT". The
- * program ends when its input ends.
+ * "held ID", one that is released with "released ID", and a failure with "failed ID TEXT". The order
+ * "count ID KIND PATH N FILE" takes a lock N times and each time adds 1 to the number in the file, or
+ * reads it twice, and is answered with "counted ID". The program ends when its input ends.
  */
 public class Locks {
     static final PrintStream answers = System.out;
@@ -52,6 +55,34 @@ public class Locks {
         }
     }
 
+    static void count(CuratorFramework client, String id, String kind, String path, int n, Path file) {
+        try {
+            InterProcessMutex lock = lock(client, kind, path);
+            for (int i = 0; i < n; i++) {
+                lock.acquire();
+                try {
+                    int number = Integer.parseInt(Files.readString(file));
+                    if (!kind.equals("read")) {
+                        Files.writeString(file, String.valueOf(number + 1));
+                    } else if (Integer.parseInt(Files.readString(file)) != number) {
+                        throw new IllegalStateException("the number has changed beside a reader");
+                    }
+                } finally {
+                    lock.release();
+                }
+            }
+            say("counted " + id);
+        } catch (Throwable e) {
+            say("failed " + id + " " + e);
+        }
+    }
+
+    static void start(Runnable run) {
+        Thread t = new Thread(run);
+        t.setDaemon(true);
+        t.start();
+    }
+
     public static void main(String[] args) throws Exception {
         System.setOut(System.err); // what libraries print must not come between the answers
         CuratorFramework client =
@@ -67,9 +98,9 @@ public class Locks {
             if (words[0].equals("take")) {
                 CountDownLatch release = new CountDownLatch(1);
                 held.put(words[1], release);
-                Thread t = new Thread(() -> hold(client, words[1], words[2], words[3], release));
-                t.setDaemon(true);
-                t.start();
+                start(() -> hold(client, words[1], words[2], words[3], release));
+            } else if (words[0].equals("count")) {
+                start(() -> count(client, words[1], words[2], words[3], Integer.parseInt(words[4]), Path.of(words[5])));
             } else {
                 held.remove(words[1]).countDown();
             }
