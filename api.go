@@ -43,6 +43,9 @@ var (
 	// ErrNotRun means that WithLock or WithRLock did not get the lock, so it has
 	// not called the function. The error matches that of Lock or RLock, too.
 	ErrNotRun = recipes.ErrNotRun
+	// ErrNotKept means that the function of Once or OncePer has succeeded, but
+	// another call may run it again.
+	ErrNotKept = recipes.ErrNotKept
 	// ErrUpgrade means that the caller holds the lock shared and wants it
 	// exclusively, which would be a deadlock. Unlock first, or lock exclusively
 	// from the start.
@@ -86,6 +89,11 @@ type Client = recipes.Client
 //	func (m *RWMutex) WithRLock(ctx context.Context,
 //		f func(ctx context.Context) error) error
 //	func (m *RWMutex) RLocker() Locker
+//	func (m *RWMutex) Once(ctx context.Context, tick time.Time,
+//		f func(ctx context.Context) error) (ran bool, err error)
+//	func (m *RWMutex) OncePer(ctx context.Context, period time.Duration,
+//		f func(ctx context.Context) error) (ran bool, err error)
+//	func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error)
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
 //	func (m *RWMutex) Remove(ctx context.Context, c Contender) error
 //	func (m *RWMutex) Name() string
@@ -101,6 +109,7 @@ type RWMutex = recipes.RWMutex
 //	func (l *Lock) Err() error
 //	func (l *Lock) Lost() <-chan struct{}
 //	func (l *Lock) Token() int64
+//	func (l *Lock) Keep(ctx context.Context, value []byte) error
 //	func (l *Lock) Downgrade(ctx context.Context) error
 //	func (l *Lock) Mode() Mode
 //	func (l *Lock) Node() string

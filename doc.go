@@ -57,6 +57,8 @@
 //     [recipes.Election.Observe], [recipes.Election.Name]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - End a hold that hangs: [WithMaxHold]
+//   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]
+//   - Keep a value: [recipes.Lock.Keep], [recipes.RWMutex.Kept]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
 //   - Refuse late writes: [recipes.Lock.Token]
 //   - Let readers in: [recipes.Lock.Downgrade]

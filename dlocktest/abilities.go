@@ -73,6 +73,10 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 		err := driver.Remove(c.ctx, a, "abilities", c.create(a, "abilities", writer))
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
+	needKeep: func(c *check, a, _ driver.Session) bool {
+		_, _, err := driver.Kept(c.ctx, a, "abilities")
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
 	needDiagnose: func(c *check, _, _ driver.Session) bool {
 		over, cancel := context.WithCancel(c.ctx)
 		cancel()

@@ -26,6 +26,7 @@ const (
 	needArmed
 	needReleased
 	needDiagnose
+	needKeep
 )
 
 const needLosses = needLoseRequest | needLoseReply
@@ -47,6 +48,7 @@ var needs = []requirement{
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},
 	{needDiagnose, string(AbilityDiagnose), true},
+	{needKeep, string(AbilityKeep), true},
 	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},

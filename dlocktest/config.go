@@ -105,10 +105,10 @@ type Config struct {
 	// requests pass, and the session lives on if the driver lets it.
 	//
 	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with
-	// either cause) and, if sessions can replace, OpReplace. OpList includes a
-	// list that Create sends besides the request for its node. If a poll or a
-	// Watch sends the same request as List, the hook may lose that one instead,
-	// and the case checks less.
+	// either cause) and, if sessions can do so, OpReplace and OpKeep. OpList
+	// includes a list that Create sends besides the request for its node. If a
+	// poll or a Watch sends the same request as List, the hook may lose that one
+	// instead, and the case checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
 	// LoseReply loses the reply to the session's next request for op. The store
@@ -180,6 +180,9 @@ const (
 	// AbilityDiagnose says that driver.Diagnose of the connectors does not
 	// return errors.ErrUnsupported.
 	AbilityDiagnose Ability = "Diagnose"
+	// AbilityKeep says that driver.Keep and driver.Kept do not return
+	// errors.ErrUnsupported.
+	AbilityKeep Ability = "Keep"
 )
 
 func (c Config) sessionTimeout() time.Duration {

@@ -140,6 +140,9 @@ func abilitiesAreStable(c *check) {
 			"Read of a node that is gone": func() error { _, err := driver.Read(c.ctx, s, "q", gone.Name); return err },
 			"Walk":                        func() error { _, err := driver.Walk(c.ctx, s, ""); return err },
 			"Walk of a missing queue":     func() error { _, err := driver.Walk(c.ctx, s, "never/was"); return err },
+			"Keep":                        func() error { return driver.Keep(c.ctx, s, "q", p, nil) },
+			"Keep of a node that is gone": func() error { return driver.Keep(c.ctx, s, "q", gone, nil) },
+			"Keep as told by Kept":        func() error { _, _, err := driver.Kept(c.ctx, s, "q"); return err },
 			"Remove":                      func() error { return driver.Remove(c.ctx, s, "q", gone) },
 			"Remove in a missing queue":   func() error { return driver.Remove(c.ctx, s, "never/was", p) },
 		} {

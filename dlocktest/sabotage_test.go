@@ -46,6 +46,7 @@ var sabotages = map[string][]sabotage{
 	"read":     readSabotages,
 	"walk":     walkSabotages,
 	"remove":   removeSabotages,
+	"keep":     keepSabotages,
 	"describe": describeSabotages,
 	"diagnose": diagnoseSabotages,
 	"locks":    lockSabotages,

@@ -22,6 +22,7 @@ type base interface {
 	driver.NodeReader
 	driver.Walker
 	driver.Remover
+	driver.Keeper
 }
 
 // A store is an in-memory store whose sessions are wrapped by wrap, unless it
@@ -150,7 +151,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose}
+	config.Abilities = []Ability{AbilityRead, AbilityWalk, AbilityRemove, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose, AbilityKeep}
 	Run(t, config)
 }
 

@@ -98,6 +98,8 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 		"Replace":    func() error { _, err := s.Replace(ctx, "q", p, shared); return err },
 		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
 		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
+		"Keep":       func() error { return optional(driver.Keep(ctx, s, "q", p, []byte("value"))) },
+		"Kept":       func() error { _, _, err := driver.Kept(ctx, s, "q"); return optional(err) },
 		"Remove":     func() error { return optional(driver.Remove(ctx, s, "q", p)) },
 	}
 }

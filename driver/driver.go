@@ -3,7 +3,10 @@
 
 package driver
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Driver opens connectors. Driver packages register theirs with dlock.Register.
 //
@@ -281,6 +284,9 @@ type NodeSpec struct {
 // missing.
 type Joined struct {
 	Place
+	// Created is the creation time by the store's clock, as NodeInfo.Created,
+	// or zero if the driver does not know it without another request.
+	Created time.Time
 	// Known reports whether the driver knows the nodes ahead. If it is false,
 	// Ahead is meaningless.
 	Known bool

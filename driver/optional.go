@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -11,8 +12,8 @@ import (
 // returns an error that matches [errors.ErrUnsupported]. The latter is for a
 // session that wraps another one, or whose abilities depend on its server.
 //
-// Call the functions [Read], [Walk], [Remove], [Describe] and [OnHeartbeat]
-// rather than the interfaces. They handle both cases.
+// Call the functions [Read], [Walk], [Remove], [Keep], [Kept], [Describe] and
+// [OnHeartbeat] rather than the interfaces. They handle both cases.
 
 // NodeReader is a session that can read a node, for tools that inspect queues.
 type NodeReader interface {
@@ -52,6 +53,48 @@ type Remover interface {
 	// node may or may not be there, and a request in flight may still remove
 	// it. After any other error the node has not been removed by this call.
 	Remove(ctx context.Context, queue string, p Place) error
+}
+
+// Keeper is a session that can keep one value beside each queue, which outlives
+// the queue's nodes. Package recipes uses it to remember what holders have done.
+type Keeper interface {
+	// Keep stores the value beside the queue, in place of the one there, if the
+	// session's own node p is in the queue. The store checks this and writes in
+	// one step. The value outlives p and the session.
+	//
+	// If p is gone, the error matches [ErrGone]. If a node with a greater token
+	// than p's has kept a value, it matches [ErrStale]. In both cases nothing is
+	// stored. Like Delete, Keep takes any place that the node has had.
+	//
+	// After an error that matches [ErrUnavailable], or if ctx has ended, the
+	// value may or may not be stored, and a request in flight may still store
+	// it while p is in the queue, even after a later Keep of p. The caller may
+	// repeat Keep. After any other error the value is not stored by this call.
+	//
+	// If [CheckValue] rejects the value, Keep returns its error and sends no
+	// request to the store.
+	//
+	// A kept value is not a node: List and Walk do not show it, and no watch
+	// needs to report it. It may be removed by an operator who removes the
+	// queue.
+	Keep(ctx context.Context, queue string, p Place, value []byte) error
+
+	// Kept returns the value kept last, and the token of the node that kept it.
+	// If there is none, value is nil and the token zero. The result is at least
+	// as new as everything that this session has done and seen. For example, a
+	// session that has seen the end of a node also sees what that node kept.
+	Kept(ctx context.Context, queue string) (value []byte, token int64, err error)
+}
+
+// MaxValue is the maximum length of a kept value, in bytes.
+const MaxValue = 64 << 10
+
+// CheckValue returns an error if the value is longer than [MaxValue].
+func CheckValue(value []byte) error {
+	if len(value) > MaxValue {
+		return fmt.Errorf("a value of %d bytes is longer than the %d that can be kept", len(value), MaxValue)
+	}
+	return nil
 }
 
 // Describer is a session that can describe itself, for logs and hooks. No lock
@@ -105,6 +148,24 @@ func Remove(ctx context.Context, s Session, queue string, p Place) error {
 		return r.Remove(ctx, queue, p)
 	}
 	return errors.ErrUnsupported
+}
+
+// Keep calls s.Keep: see [Keeper]. If the session does not support it, the error
+// matches [errors.ErrUnsupported].
+func Keep(ctx context.Context, s Session, queue string, p Place, value []byte) error {
+	if k, ok := s.(Keeper); ok {
+		return k.Keep(ctx, queue, p, value)
+	}
+	return errors.ErrUnsupported
+}
+
+// Kept calls s.Kept: see [Keeper]. If the session does not support it, the error
+// matches [errors.ErrUnsupported].
+func Kept(ctx context.Context, s Session, queue string) (value []byte, token int64, err error) {
+	if k, ok := s.(Keeper); ok {
+		return k.Kept(ctx, queue)
+	}
+	return nil, 0, errors.ErrUnsupported
 }
 
 // Describe calls s.Describe: see [Describer]. If the session has no such

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 
 		Drop:        func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },

@@ -364,7 +364,7 @@ func TestStatsCountContentsAndRequests(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 	for op, want := range map[faults.Op]int64{
 		faults.OpCreate: 1, faults.OpList: 1, faults.OpWatch: 1, faults.OpWatchQueue: 1, faults.OpDelete: 1,
-		faults.OpConnect: 0, faults.OpReplace: 0, faults.OpRead: 0, faults.OpWalk: 0, faults.OpRemove: 0, faults.OpCleanUp: 0, faults.OpClose: 1,
+		faults.OpConnect: 0, faults.OpReplace: 0, faults.OpRead: 0, faults.OpWalk: 0, faults.OpRemove: 0, faults.OpKeep: 0, faults.OpKept: 0, faults.OpCleanUp: 0, faults.OpClose: 1,
 	} {
 		require.Equal(t, want, stats.Requests[op], op.String())
 	}

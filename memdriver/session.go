@@ -41,6 +41,7 @@ var (
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
 	_ driver.Remover           = (*session)(nil)
+	_ driver.Keeper            = (*session)(nil)
 	_ driver.Describer         = (*session)(nil)
 	_ driver.HeartbeatReporter = (*session)(nil)
 )
@@ -205,6 +206,27 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	}
 	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.removePlace(queue, p) })
 	return err
+}
+
+// Keep implements driver.Keeper.
+func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	req := request{op: faults.OpKeep, queue: queue, name: p.Name}
+	if err := errors.Join(driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
+		return req.failed(err)
+	}
+	value = append([]byte{}, value...)
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.keep(s.record, queue, p, value) })
+	return err
+}
+
+// Kept implements driver.Keeper.
+func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	req := request{op: faults.OpKept, queue: queue}
+	if err := driver.CheckQueue(queue); err != nil {
+		return nil, 0, req.failed(err)
+	}
+	k, err := ask(ctx, s, req, func() (kept, error) { return s.store.kept[queue], nil })
+	return bytes.Clone(k.value), k.token, err
 }
 
 // Close implements driver.Session. It ends the lease before the store removes

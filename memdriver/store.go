@@ -23,6 +23,7 @@ type Store struct {
 	// fields of the sessions.
 	mu       sync.Mutex
 	queues   map[string]*queue
+	kept     map[string]kept
 	idle     []*queue // empty queues, idle for longest first
 	tokens   int64
 	epochs   int64
@@ -40,6 +41,7 @@ func New(opts ...Option) *Store {
 		timeout:       defaultSessionTimeout,
 		sequenceLimit: defaultSequenceLimit,
 		queues:        make(map[string]*queue),
+		kept:          make(map[string]kept),
 		requests:      make(map[faults.Op]int64),
 		healed:        make(chan struct{}),
 	}
@@ -157,7 +159,7 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 		owner: r, call: call, contender: true, data: made.Data,
 	}
 	st.add(q, n)
-	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
+	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Created: n.created, Known: true, Ahead: ahead}, nil
 }
 
 // cleanUp removes the node that the given call of Create has made. If that
@@ -217,6 +219,26 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 		st.notify(queue, before, driver.Changed)
 	}
 	return driver.Place{Node: n.Node, Token: n.token}, nil
+}
+
+// kept is a value kept beside a queue. It outlives the queue.
+type kept struct {
+	value []byte
+	token int64 // of the node that kept it
+}
+
+func (st *Store) keep(r *record, queue string, p driver.Place, value []byte) error {
+	_, n := st.find(queue, withToken(p))
+	switch {
+	case n == nil:
+		return driver.ErrGone
+	case n.owner != r:
+		return errNotOwner
+	case st.kept[queue].token > n.token:
+		return driver.ErrStale
+	}
+	st.kept[queue] = kept{value, n.token}
+	return nil
 }
 
 // allInQueue reports whether the node of p and all nodes in ahead still exist.

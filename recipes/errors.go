@@ -50,6 +50,10 @@ var (
 	// one from Lock or RLock.
 	ErrNotRun = errors.New("the function was not called")
 
+	// ErrNotKept is returned by Once and OncePer if the function succeeded, but
+	// the run could not be kept. Another call may run the function again.
+	ErrNotKept = errors.New("the run was not kept")
+
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
 	// released but the store has not confirmed that the node is removed. The
 	// node may block other contenders for a while. If the store did not answer

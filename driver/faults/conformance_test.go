@@ -30,6 +30,7 @@ type memorySession interface {
 	driver.NodeReader
 	driver.Walker
 	driver.Remover
+	driver.Keeper
 	driver.Describer
 }
 
@@ -75,7 +76,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)

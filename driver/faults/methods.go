@@ -162,3 +162,38 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	})
 	return err
 }
+
+// Keep implements driver.Keeper.
+func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	if _, ok := s.inner.(driver.Keeper); !ok { // no request to inject a fault into
+		return errors.ErrUnsupported
+	}
+	value = bytes.Clone(value) // the caller may change it after Keep has returned
+	_, err := send(ctx, s, order[nothing]{
+		Request: Request{Op: OpKeep, Queue: queue, Place: p},
+		do: func(ctx context.Context) (nothing, error) {
+			return nothing{}, driver.Keep(ctx, s.inner, queue, p, value)
+		},
+	})
+	return err
+}
+
+type kept struct {
+	value []byte
+	token int64
+}
+
+// Kept implements driver.Keeper.
+func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	if _, ok := s.inner.(driver.Keeper); !ok { // no request to inject a fault into
+		return nil, 0, errors.ErrUnsupported
+	}
+	got, err := send(ctx, s, order[kept]{
+		Request: Request{Op: OpKept, Queue: queue},
+		do: func(ctx context.Context) (k kept, err error) {
+			k.value, k.token, err = driver.Kept(ctx, s.inner, queue)
+			return k, err
+		},
+	})
+	return got.answer.value, got.answer.token, err
+}

@@ -4,7 +4,7 @@ package faults
 // or count faults.
 type Op int
 
-// OpConnect to OpClose, and OpRemove, are the methods of package driver that
+// OpConnect to OpClose, and OpRemove to OpKept, are the methods of package driver that
 // may send a request to the store. OpCleanUp removes the node of a Create whose
 // outcome is unknown. OpHeartbeat renews a lease; the plan of a [Connector] is
 // never asked about it.
@@ -21,7 +21,9 @@ const (
 	OpClose
 	OpCleanUp
 	OpHeartbeat
-	OpRemove // last, because Rates draws faults by the numbers of the others
+	OpRemove // here, because Rates draws faults by the numbers of the others
+	OpKeep
+	OpKept
 )
 
 var opNames = [...]string{
@@ -38,6 +40,8 @@ var opNames = [...]string{
 	OpCleanUp:    "clean-up",
 	OpHeartbeat:  "heartbeat",
 	OpRemove:     "remove",
+	OpKeep:       "keep",
+	OpKept:       "kept",
 }
 
 // String returns the name of the request, such as "create".

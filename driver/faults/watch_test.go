@@ -418,7 +418,8 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
 		func(_ context.Context, r faults.Request) faults.Fault {
-			lost := r.Op == faults.OpRead && r.Stage == faults.StageReply || r.Op == faults.OpWalk || r.Op == faults.OpRemove
+			lost := r.Op == faults.OpRead && r.Stage == faults.StageReply || r.Op == faults.OpWalk || r.Op == faults.OpRemove ||
+				r.Op == faults.OpKeep || r.Op == faults.OpKept
 			return faults.Fault{Lose: lost}
 		})
 	for _, inner = range []driver.Session{newScripted(), limited{newScripted()}} {
@@ -429,6 +430,9 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 		_, err = driver.Walk(t.Context(), s, "")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorIs(t, driver.Remove(t.Context(), s, "q", scriptedPlace), errors.ErrUnsupported)
+		require.ErrorIs(t, driver.Keep(t.Context(), s, "q", scriptedPlace, nil), errors.ErrUnsupported)
+		_, _, err = driver.Kept(t.Context(), s, "q")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
 		assert.Zero(t, driver.Describe(s))
 		require.NoError(t, s.Close())
 	}

@@ -27,7 +27,8 @@ type Entry struct {
 	session *Session
 	queue   *Queue
 	spec    Spec
-	number  int64 // the grant's number in the session, from 1; set by Session.add
+	number  int64     // the grant's number in the session, from 1; set by Session.add
+	asked   time.Time // when Create was sent
 
 	// first is the result of Create. Its nodes ahead and its watch are cleared
 	// once used. It needs no mutex, because only one goroutine at a time waits
@@ -40,6 +41,7 @@ type Entry struct {
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
+	created  time.Time                  // by the store's clock; zero if unknown
 	since    time.Time                  // when granted; zero before
 	lost     func(Loss) (report func()) // set by Grant; reports a loss to the owner
 	loss     *Loss                      // nil unless lost
@@ -104,7 +106,7 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 // Join creates a node in the queue and returns its entry, which then waits. If
 // Create fails, no node is left.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
-	e := &Entry{session: s, queue: q, spec: spec}
+	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
 	if spec.Waits && q.Wait.Kind == WatchPredecessor {
 		n.Predecessor = spec.Rule.predecessor
@@ -121,7 +123,7 @@ func (e *Entry) joined(j driver.Joined) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.move(waiting)
-	e.first, e.place = j, j.Place
+	e.first, e.place, e.created = j, j.Place, j.Created
 }
 
 // Grant makes a waiting entry granted. If the session has ended, it returns the

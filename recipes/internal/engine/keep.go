@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Keep stores a value beside the queue. It repeats the request until the store
+// answers, ctx ends, or the back-off gives up. If the node is gone, the entry is
+// lost.
+func (e *Entry) Keep(ctx context.Context, value []byte) error {
+	err := e.ask(ctx, func() error {
+		return driver.Keep(ctx, e.session.Session, e.queue.Name, e.Place(), value)
+	})
+	if errors.Is(err, driver.ErrGone) {
+		e.lose(ErrTaken)()
+	}
+	return err
+}
+
+// Kept returns the value that was kept last. It repeats the request like Keep.
+func (e *Entry) Kept(ctx context.Context) (value []byte, err error) {
+	err = e.ask(ctx, func() (err error) {
+		value, _, err = driver.Kept(ctx, e.session.Session, e.queue.Name)
+		return err
+	})
+	return value, err
+}
+
+func (e *Entry) ask(ctx context.Context, request func() error) error {
+	retries := Retries{New: e.queue.BackOff}
+	for {
+		err := request()
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil || e.session.Err() != nil {
+			return err
+		}
+		if pause := retries.Next(); pause < 0 || !Sleep(pause, ctx.Done()) {
+			return err
+		}
+	}
+}
+
+// StoreTime converts a time of this process's clock to the store's, whose clock
+// the node's creation has told. It is zero if the driver does not tell that. A
+// step of this process's clock does not count.
+func (e *Entry) StoreTime(at time.Time) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.created.IsZero() {
+		return time.Time{}
+	}
+	return e.created.Add(at.Sub(e.asked))
+}

@@ -1,0 +1,92 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var errSharedKeeps = errors.New("only a lock that is held exclusively can keep a value")
+
+// Keep stores a value of at most 64 KB beside the lock, in place of the one
+// there, and returns once the store has confirmed it. The value outlives the
+// lock, the session and this process; [RWMutex.Kept] returns it to every
+// client. The store refuses it if the lock is no longer held, in the same step
+// in which it writes. So what a holder keeps is never overwritten by an earlier
+// one.
+//
+// While the store is unavailable, Keep tries again, as [WithBackOff] says. If
+// it returns an error, the value may be stored anyway, or be stored later while
+// the lock is held, unless the error says otherwise:
+//
+//   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during
+//     the call.
+//   - [errors.ErrUnsupported]: the driver keeps no values. Nothing was stored.
+//   - driver.ErrUnavailable, ErrTimeout or the error of ctx: the store did not
+//     answer.
+//   - [ErrClosed]: the client was closed.
+//   - any other: the value is too long, the lock is held shared, or the store
+//     has refused it. Nothing was stored.
+func (l *Lock) Keep(ctx context.Context, value []byte) error {
+	switch {
+	case l.fromNoCall():
+		return errNoLock
+	case ctx == nil:
+		return lockError(l.hold.queue.name, errors.New("nil context"))
+	}
+	err := l.keep(ctx, value)
+	if err == nil {
+		return nil
+	}
+	if over := l.Err(); over != nil {
+		return over
+	}
+	return lockError(l.hold.queue.name, fmt.Errorf("keep: %w", err))
+}
+
+func (l *Lock) keep(ctx context.Context, value []byte) error {
+	c := l.hold.queue.client
+	if err := c.beginCall(); err != nil {
+		return err
+	}
+	defer c.endCall()
+	if err := driver.CheckValue(value); err != nil {
+		return err
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if l.Mode() != Exclusive {
+		return errSharedKeeps
+	}
+	if err := l.hold.entry.Keep(l.Context(ctx), value); err != nil {
+		return c.requestError(ctx, err)
+	}
+	return nil
+}
+
+// Kept returns the value that a holder has kept last, and the token of its lock.
+// If there is none, the value is nil and the token zero. It makes one request
+// and does not wait for the lock, whose holder may keep another value meanwhile.
+//
+// The error matches [errors.ErrUnsupported] if the driver keeps no values.
+func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error) {
+	if err := m.valid(ctx); err != nil {
+		return nil, 0, err
+	}
+	q := m.queue
+	if err := q.client.beginRequest(); err != nil {
+		return nil, 0, lockError(q.name, err)
+	}
+	defer q.client.endCall()
+	err = q.client.onSession(ctx, func(s *session) (err error) {
+		value, token, err = driver.Kept(ctx, s.ofDriver(), q.name)
+		return err
+	})
+	if err != nil {
+		return nil, 0, lockError(q.name, fmt.Errorf("kept: %w", q.client.requestError(ctx, err)))
+	}
+	return value, token, nil
+}

@@ -1,0 +1,161 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits of how far clocks and schedulers may be off.
+const (
+	// maxAhead is how far a tick may be ahead of the store's clock.
+	maxAhead = time.Minute
+	// maxSlack is how early a call of OncePer may come: one minute for the
+	// clocks of two machines, and one for their schedulers.
+	maxSlack = 2 * time.Minute
+)
+
+// Once takes the lock exclusively and calls f, unless a call of Once has
+// already finished f for this tick or a later one. The tick is the time for
+// which the run is planned, such as time.Now().Truncate(time.Hour). It must be
+// the same on all machines, whose clocks may then differ.
+//
+// All machines call Once at the same tick. One of them runs f, and the others
+// wait. If f succeeds, they return with ran false. If f fails, or its machine
+// dies or loses the lock, the next one runs f. So f runs successfully once, and
+// no two runs overlap unless a lock is lost: within a run, use its context and
+// token as with [RWMutex.WithLock]. f must not mind that an earlier run ended
+// halfway.
+//
+// After f has returned nil, Once keeps the tick as [Lock.Keep] does, even if
+// ctx has ended by then. Do not keep other values beside this lock.
+//
+// If ran is false and err nil, the tick has been done. Otherwise the errors are
+// those of WithLock, and these:
+//
+//	ErrNotRun   f was not called. Besides the errors of Lock, it is returned if
+//	            the driver keeps no values (errors.ErrUnsupported), if another
+//	            value is kept beside the lock, and if the tick is more than a
+//	            minute ahead of the store's clock. Otherwise a machine whose
+//	            clock is a day ahead would stop all runs for a day. Stores that
+//	            do not tell their time, such as etcd, cannot check this.
+//	ErrNotKept  f has returned nil, but the tick could not be kept. Another call
+//	            for the same tick may run f again.
+//
+// On top of the lock, a run costs two requests, and a call that does not run f
+// costs one.
+func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.Context) error) (ran bool, err error) {
+	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
+		switch {
+		case tick.IsZero():
+			return tick, false, errors.New("the tick is the zero time")
+		case !last.Before(tick):
+			return tick, false, nil
+		case !now.IsZero() && tick.Sub(now) > maxAhead:
+			return tick, false, fmt.Errorf("the tick %s is %v ahead of the store's clock, and %v is the limit: see the clock of this machine",
+				tick.UTC().Format(time.RFC3339), tick.Sub(now).Round(time.Second), maxAhead)
+		}
+		return tick, true, nil
+	})
+}
+
+// OncePer is like Once for jobs without planned times: it calls f unless a
+// successful run has begun less than a period ago, by the store's clock. This
+// fits schedulers such as cron that start the same job on many machines at
+// about the same time.
+//
+// A call may come two minutes early, but at most a quarter of the period, so
+// that machines may take turns although their clocks differ. Such an early run
+// counts as one at the full period. So two runs begin at least half a period
+// apart, and n periods see n+1 runs at most. What counts is the time at which
+// OncePer was called, not at which it got the lock.
+//
+// With stores that do not tell their time, such as etcd, this machine's clock
+// counts, and clocks may differ by what a call may come early.
+func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
+	began := time.Now()
+	slack := min(maxSlack, period/4)
+	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
+		if now.IsZero() {
+			now = began
+		}
+		due := last.Add(period)
+		switch {
+		case period <= 0:
+			return now, false, fmt.Errorf("the period %v is not positive", period)
+		case last.IsZero(), now.Sub(due) > slack:
+			return now, true, nil
+		case due.Sub(now) > slack:
+			return now, false, nil
+		}
+		return due, true, nil
+	})
+}
+
+// plan decides about a run. It gets the time kept last, and the time of the call
+// by the store's clock; both may be zero. It returns the time to keep, and
+// whether to run.
+type plan func(last, now time.Time) (run time.Time, due bool, err error)
+
+func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context) error, plan plan) (ran bool, err error) {
+	if f == nil {
+		return false, m.WithLock(ctx, nil)
+	}
+	began := time.Now()
+	err = m.WithLock(ctx, func(held context.Context) error {
+		l := FromContext(held)
+		run, due, err := l.planned(held, began, plan)
+		if err != nil || !due {
+			return err
+		}
+		ran = true
+		if err := f(held); err != nil {
+			return mask(err, ErrNotKept) // it concerns another lock
+		}
+		return l.keepRun(context.WithoutCancel(ctx), run)
+	})
+	if !ran && err != nil && !errors.Is(err, ErrNotRun) {
+		err = bothError{err, ErrNotRun}
+	}
+	return ran, err
+}
+
+// planned reads the last run and asks the plan about the next one.
+func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
+	h := l.hold
+	value, err := h.entry.Kept(ctx)
+	var last time.Time
+	if err == nil && len(value) > 0 {
+		last, err = parseRun(value)
+	}
+	if err == nil {
+		run, due, err = plan(last, h.entry.StoreTime(began))
+	}
+	if err != nil {
+		return run, false, lockError(h.queue.name, h.queue.client.requestError(ctx, err))
+	}
+	return run, due, nil
+}
+
+func parseRun(value []byte) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, string(value))
+	if err != nil {
+		return at, errors.New("the value kept beside the lock is not the time of a run: use another lock for it")
+	}
+	return at, nil
+}
+
+// keepRun keeps the time of a run. An error does not repeat the loss of the
+// lock, which Unlock returns.
+func (l *Lock) keepRun(ctx context.Context, at time.Time) error {
+	h := l.hold
+	err := l.keep(ctx, at.UTC().AppendFormat(nil, time.RFC3339Nano))
+	switch {
+	case err == nil:
+		return nil
+	case l.Err() != nil:
+		return lockError(h.queue.name, ErrNotKept)
+	}
+	return lockError(h.queue.name, fmt.Errorf("%w: %w", ErrNotKept, err))
+}

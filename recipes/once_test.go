@@ -1,0 +1,483 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+var errJob = errors.New("the job failed")
+
+func nothing(context.Context) error { return nil }
+
+// job counts its successful runs and fails the test if two overlap.
+type job struct {
+	*world
+	running atomic.Bool
+	runs    atomic.Int32
+	takes   time.Duration
+}
+
+func (j *job) run(ctx context.Context) error {
+	assert.True(j, j.running.CompareAndSwap(false, true), "two runs overlap")
+	defer j.running.Store(false)
+	select {
+	case <-time.After(j.takes):
+		j.runs.Add(1)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w *world) once(c *client, tick time.Time, f func(context.Context) error) bool {
+	ran, err := c.RWMutex("q").Once(bg, tick, f)
+	assert.NoError(w, err)
+	return ran
+}
+
+func TestOnceRunsOncePerTick(t *testing.T) {
+	inWorld(t, func(w *world) {
+		j := &job{world: w, takes: 10 * time.Second}
+		clients := []*client{w.client("a"), w.client("b"), w.client("c")}
+		for tick := range 3 {
+			planned := time.Now().Add(time.Minute).Truncate(time.Hour)
+			var ran atomic.Int32
+			var all sync.WaitGroup
+			for _, c := range clients {
+				all.Go(func() {
+					if w.once(c, planned, j.run) {
+						ran.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			require.EqualValues(w, 1, ran.Load())
+			require.EqualValues(w, tick+1, j.runs.Load())
+			require.False(w, w.once(clients[0], planned.Add(-time.Hour), j.run), "an earlier tick")
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// patient is a store whose clients send few heartbeats.
+func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
+
+func TestOnceRunsOncePerTickThoughClocksDiffer(t *testing.T) {
+	inWorldOf(t, patient, func(w *world) {
+		j := &job{world: w, takes: time.Second}
+		start := time.Now().Truncate(time.Hour).Add(time.Hour)
+		var all sync.WaitGroup
+		for _, ahead := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
+			c := w.client(fmt.Sprintf("ahead%v", ahead))
+			clock := func() time.Time { return time.Now().Add(ahead) }
+			all.Go(func() {
+				for i := range 24 {
+					tick := start.Add(time.Duration(i) * time.Hour)
+					time.Sleep(tick.Sub(clock()))
+					w.once(c, clock().Truncate(time.Hour), j.run)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(w, 24, j.runs.Load())
+	})
+}
+
+// steps are the requests of Once in order, and the job between them.
+var steps = []faults.Op{faults.OpCreate, faults.OpKept, job0, faults.OpKeep, faults.OpDelete}
+
+const job0 faults.Op = -1
+
+func TestTheNextRunsWhatADeadMachineHasNotDone(t *testing.T) {
+	for _, op := range steps {
+		for _, at := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+			t.Run(fmt.Sprintf("%v/%v", op, at), func(t *testing.T) {
+				inWorld(t, func(w *world) { dies(w, op, at) })
+			})
+		}
+	}
+}
+
+// dies lets one of two machines die in a step of Once.
+func dies(w *world, op faults.Op, at faults.Stage) {
+	ctx, cancel := context.WithCancel(bg)
+	var first *client
+	die := func() {
+		w.store.Faults().CutOff(first.session())
+		cancel()
+	}
+	first = w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Op != op || r.Stage != at || ctx.Err() != nil {
+			return faults.Fault{}
+		}
+		die()
+		return faults.Fault{Lose: true}
+	}), "first")
+	second := w.client("second")
+	j := &job{world: w, takes: time.Second}
+	tick := time.Now()
+	done := make(chan bool, 1)
+	go func() {
+		ran, _ := first.RWMutex("q").Once(ctx, tick, func(ctx context.Context) error {
+			if op == job0 && at == faults.StageRequest {
+				die()
+			}
+			err := j.run(ctx)
+			if op == job0 && at == faults.StageReply {
+				die()
+			}
+			return err
+		})
+		done <- ran
+	}()
+	synctest.Wait()
+
+	again := w.once(second, tick, j.run)
+	<-done
+	_, token, err := second.RWMutex("q").Kept(bg)
+	require.NoError(w, err)
+	require.NotZero(w, token)
+	kept := op == faults.OpDelete || op == faults.OpKeep && at == faults.StageReply
+	require.Equal(w, !kept, again, "the second runs the job unless the first has kept its run")
+	worked := kept || op == faults.OpKeep || op == job0 && at == faults.StageReply
+	require.EqualValues(w, 1+boolToInt(worked && !kept), j.runs.Load())
+	require.False(w, w.once(second, tick, j.run), "the tick is done")
+	time.Sleep(time.Minute) // until the store has dropped the first's session
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
+	for name, f := range map[string]func(ctx context.Context) error{
+		"error":  func(context.Context) error { return errJob },
+		"panic":  func(context.Context) error { panic(errJob) },
+		"goexit": func(context.Context) error { runtime.Goexit(); return nil },
+		"unlock": func(ctx context.Context) error { return recipes.FromContext(ctx).Unlock() },
+		"shared": func(ctx context.Context) error { return recipes.FromContext(ctx).Downgrade(ctx) },
+		"lost": func(ctx context.Context) error {
+			lock := recipes.FromContext(ctx)
+			assert.NotZero(t, lock.Token())
+			lost(ctx)
+			<-lock.Lost()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c, d := w.client("a"), w.client("b")
+				tick := time.Now()
+				lostIn.Store(w, c)
+				defer lostIn.Delete(w)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { recover() }()
+					ran, err := c.RWMutex("q").Once(context.WithValue(bg, worldKey{}, w), tick, f)
+					assert.True(w, ran)
+					assert.NotErrorIs(w, err, recipes.ErrNotRun)
+					assert.Equal(w, name != "error", errors.Is(err, recipes.ErrNotKept), "%v", err)
+					assert.Equal(w, name == "lost", errors.Is(err, recipes.ErrLost), "%v", err)
+					assert.Equal(w, name == "unlock", errors.Is(err, recipes.ErrNotHeld), "%v", err)
+				}()
+				<-done
+				require.True(w, w.once(d, tick, nothing))
+				require.False(w, w.once(c, tick, nothing))
+			})
+		})
+	}
+}
+
+type worldKey struct{}
+
+var lostIn sync.Map // client by world
+
+// lost ends the session of the client that runs a job.
+func lost(ctx context.Context) {
+	w := ctx.Value(worldKey{}).(*world)
+	c, _ := lostIn.Load(w)
+	w.store.Faults().Expire(c.(*client).session())
+}
+
+func TestOnceKeepsARunWhoseContextHasEnded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		ctx, cancel := context.WithCancel(bg)
+		ran, err := c.RWMutex("q").Once(ctx, time.Now(), func(context.Context) error { cancel(); return nil })
+		require.True(w, ran)
+		require.NoError(w, err)
+		require.False(w, w.once(c, time.Now(), nothing))
+	})
+}
+
+func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		ran, err := c.RWMutex("q").Once(bg, time.Now().Add(time.Minute+1), nothing)
+		require.False(w, ran)
+		require.ErrorIs(w, err, recipes.ErrNotRun)
+		require.ErrorContains(w, err, "1m0s ahead of the store's clock")
+		require.True(w, w.once(c, time.Now().Add(time.Minute), nothing))
+
+		untold := w.clientOf(timeless{w.store}, "b")
+		require.True(w, w.once(untold, time.Now().Add(24*time.Hour), nothing), "a store that does not tell its time")
+	})
+}
+
+// A node of a cohort, or of a call that had to wait, is older than the call.
+func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: 2 * time.Hour}))
+		for range 3 {
+			require.True(w, w.once(c, time.Now(), nothing))
+			time.Sleep(time.Hour)
+		}
+		held := w.won(c.lock(bg))
+		time.Sleep(time.Hour)
+		ran, err := c.RWMutex("q").Once(held.Context(bg), time.Now(), nothing)
+		require.NoError(w, err)
+		require.True(w, ran)
+		w.unlock(held)
+		require.EqualValues(w, 1, w.store.Stats().Requests[faults.OpCreate])
+	})
+}
+
+// timeless is a connector of a store that does not tell its time.
+type timeless struct{ driver.Connector }
+
+func (c timeless) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return timelessSession{s, s.(driver.Keeper)}, nil
+}
+
+type timelessSession struct {
+	driver.Session
+	driver.Keeper
+}
+
+func (s timelessSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Created = time.Time{}
+	return j, err
+}
+
+func TestOnceWithoutAKeeperDoesNotRun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(basic{w.store}, "a")
+		ran, err := c.RWMutex("q").Once(bg, time.Now(), nothing)
+		require.False(w, ran)
+		require.ErrorIs(w, err, recipes.ErrNotRun)
+		require.ErrorIs(w, err, errors.ErrUnsupported)
+	})
+}
+
+func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		m := c.RWMutex("q")
+		held := w.won(c.lock(bg))
+		require.NoError(w, held.Keep(bg, []byte("a checkpoint")))
+		w.unlock(held)
+		shut := w.client("b")
+		require.NoError(w, shut.Close())
+		for text, call := range map[string]func() (bool, error){
+			"zero time":               func() (bool, error) { return c.RWMutex("p").Once(bg, time.Time{}, nothing) },
+			"nil function":            func() (bool, error) { return m.Once(bg, time.Now(), nil) },
+			"nil context":             func() (bool, error) { return m.Once(nil, time.Now(), nothing) }, //nolint:staticcheck // on purpose
+			"comes from no client":    func() (bool, error) { return new(recipes.RWMutex).Once(bg, time.Now(), nothing) },
+			"client closed":           func() (bool, error) { return shut.RWMutex("q").Once(bg, time.Now(), nothing) },
+			"bad name":                func() (bool, error) { return c.RWMutex("/").Once(bg, time.Now(), nothing) },
+			"not the time of a run":   func() (bool, error) { return m.Once(bg, time.Now(), nothing) },
+			"0s is not positive":      func() (bool, error) { return c.RWMutex("p").OncePer(bg, 0, nothing) },
+			"timed out":               func() (bool, error) { return timedOut(w, c) },
+			"cannot become exclusive": func() (bool, error) { return upgraded(w, c) },
+		} {
+			ran, err := call()
+			require.False(w, ran, text)
+			require.ErrorIs(w, err, recipes.ErrNotRun, text)
+			require.ErrorContains(w, err, text)
+		}
+	})
+}
+
+func timedOut(w *world, c *client) (bool, error) {
+	held := w.won(c.lock(bg))
+	defer w.unlock(held)
+	return c.RWMutex("q", recipes.WithTimeout(time.Second)).Once(bg, time.Now(), nothing)
+}
+
+func upgraded(w *world, c *client) (bool, error) {
+	held := w.won(c.rlock(bg))
+	defer w.unlock(held)
+	return c.RWMutex("q").Once(held.Context(bg), time.Now(), nothing)
+}
+
+func TestOnceCostsTwoRequests(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		count := func() map[faults.Op]int64 {
+			r := w.store.Stats().Requests
+			delete(r, faults.OpList) // of Ping
+			return r
+		}
+		require.True(w, w.once(c, time.Now(), nothing))
+		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpKept: 1, faults.OpKeep: 1, faults.OpDelete: 1}, count())
+		require.False(w, w.once(c, time.Now(), nothing))
+		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpKept: 2, faults.OpKeep: 1, faults.OpDelete: 2}, count())
+	})
+}
+
+func TestOnceRepeatsLostRequests(t *testing.T) {
+	for _, op := range []faults.Op{faults.OpKept, faults.OpKeep} {
+		for _, committed := range []bool{false, true} {
+			inWorld(t, func(w *world) {
+				c := w.client("a")
+				tick := time.Now()
+				w.lose(c.session(), op, committed)
+				require.True(w, w.once(c, tick, nothing))
+				require.False(w, w.once(c, tick, nothing))
+			})
+		}
+	}
+}
+
+// Machines whose clocks differ by up to a minute start a job at the same time of
+// day, some seconds late. Sometimes machines are down, but never all.
+func TestOncePerRunsOnceForEachStartOfManyMachines(t *testing.T) {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 2
+	}
+	for _, period := range []time.Duration{5 * time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour} {
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("%v/%d", period, seed), func(t *testing.T) {
+				inWorldOf(t, patient, func(w *world) { startsOfManyMachines(w, period, rand.New(rand.NewPCG(seed, 0))) })
+			})
+		}
+	}
+}
+
+func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
+	const machines, starts = 4, 40
+	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d) + 1)) }
+	var runs [starts]atomic.Int32
+	var all sync.WaitGroup
+	begin := time.Now().Add(time.Hour)
+	for m := range machines {
+		c := w.client(fmt.Sprint("m", m))
+		ahead := upTo(time.Minute) // m 0 to 3 differ by a minute at most
+		for i := range starts {
+			at := begin.Add(time.Duration(i)*period - ahead + upTo(10*time.Second))
+			if down := rnd.IntN(3) > 0; down && m != i%machines {
+				continue
+			}
+			all.Go(func() {
+				time.Sleep(time.Until(at))
+				ran, err := c.RWMutex("q").OncePer(bg, period, func(context.Context) error { time.Sleep(time.Second); return nil })
+				assert.NoError(w, err)
+				if ran {
+					runs[i].Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	for i := range runs {
+		assert.EqualValues(w, 1, runs[i].Load(), "start %d", i)
+	}
+}
+
+// A scheduler that starts a job more often than its period does not make it run
+// more often.
+func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
+	inWorldOf(t, patient, func(w *world) {
+		c := w.client("a")
+		runs := 0
+		var last time.Time
+		for range 48*60 + 1 {
+			ran, err := c.RWMutex("q").OncePer(bg, time.Hour, func(context.Context) error {
+				assert.True(w, last.IsZero() || time.Since(last) >= 56*time.Minute)
+				last = time.Now()
+				return nil
+			})
+			require.NoError(w, err)
+			if ran {
+				runs++
+			}
+			time.Sleep(time.Minute)
+		}
+		require.Equal(w, 49, runs, "at 0:00, and once in each of the 48 hours after that")
+	})
+}
+
+func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.client("a").RWMutex("q")
+		per := func(f func(context.Context) error) (bool, error) { return m.OncePer(bg, time.Hour, f) }
+		ran, err := per(func(context.Context) error { return errJob })
+		require.True(w, ran)
+		require.ErrorIs(w, err, errJob)
+		for _, pause := range []time.Duration{0, 59 * time.Minute, 90 * time.Minute, 58 * time.Minute} {
+			time.Sleep(pause)
+			ran, err = per(nothing)
+			require.NoError(w, err)
+			require.True(w, ran, pause)
+			ran, err = per(nothing)
+			require.NoError(w, err)
+			require.False(w, ran, pause)
+		}
+	})
+}
+
+// The second machine was started for the same time, and waits while the first
+// works for longer than the period.
+func TestOncePerCountsFromTheCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		j := &job{world: w, takes: 90 * time.Minute}
+		var all sync.WaitGroup
+		for _, host := range []string{"a", "b"} {
+			c := w.client(host)
+			all.Go(func() { _, err := c.RWMutex("q").OncePer(bg, time.Hour, j.run); assert.NoError(w, err) })
+		}
+		all.Wait()
+		require.EqualValues(w, 1, j.runs.Load())
+	})
+}
+
+func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.clientOf(timeless{w.store}, "a").RWMutex("q")
+		for _, want := range []bool{true, false} {
+			ran, err := m.OncePer(bg, time.Hour, nothing)
+			require.NoError(w, err)
+			require.Equal(w, want, ran)
+		}
+		time.Sleep(time.Hour)
+		ran, err := m.OncePer(bg, time.Hour, nothing)
+		require.NoError(w, err)
+		require.True(w, ran)
+	})
+}
