@@ -152,7 +152,7 @@ func conforms(t *testing.T, params string, alwaysPrefetch bool) {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
 		NewNearRollOver: func(t *testing.T) driver.Connector {

@@ -11,6 +11,7 @@ var (
 	_ driver.Session           = (*session)(nil)
 	_ driver.NodeReader        = (*session)(nil)
 	_ driver.Walker            = (*session)(nil)
+	_ driver.Keeper            = (*session)(nil)
 	_ driver.Remover           = (*session)(nil)
 	_ driver.Describer         = (*session)(nil)
 	_ driver.HeartbeatReporter = (*session)(nil)

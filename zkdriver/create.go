@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -139,7 +140,7 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	if mode == withWrite {
 		j, aclVersion, err = s.createWithWrite(queue, n)
 	} else {
-		j.Place, aclVersion, err = s.createWithoutWrite(queue, n)
+		j, aclVersion, err = s.createWithoutWrite(queue, n)
 	}
 	if err == nil {
 		s.queues.aclSeen(queue, j.Epoch, aclVersion)
@@ -193,6 +194,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	stat := results[1].Stat
 	s.prefetchPolicy.created(queue, stat.NumChildren > 1)
 	j.Node, j.Token = nodeAt(results[0].String, len(path), stat.Czxid), stat.Mzxid
+	j.Created = time.UnixMilli(stat.Mtime)
 	s.orphans.created(queue, j.Node)
 	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
 		j.Ahead, j.Known = s.prefetched(queue, list, j.Node)
@@ -203,13 +205,13 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
+func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
 	made, err := s.conn.Create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.settings.contenderACL(s.secret))
 	if err != nil {
 		s.addOrphan(x, err)
-		return driver.Place{}, 0, err
+		return driver.Joined{}, 0, err
 	}
 	// Read the queue's Stat before the node is created. A queue with nodes
 	// cannot be removed, so if the node exists afterwards, it has been in this
@@ -228,13 +230,14 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 	if err != nil {
 		s.orphans.add(x, s.startRemovingOrphans)
 		if errors.Is(err, zk.ErrNoNode) {
-			return driver.Place{}, 0, s.vanished(queue)
+			return driver.Joined{}, 0, s.vanished(queue)
 		}
-		return driver.Place{}, 0, explain(err, "look at", made, "READ on it")
+		return driver.Joined{}, 0, explain(err, "look at", made, "READ on it")
 	}
 	node := nodeAt(made, len(path), parent.Czxid)
 	s.orphans.created(queue, node)
-	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
+	j.Place, j.Created = driver.Place{Node: node, Token: stat.Czxid}, time.UnixMilli(stat.Ctime)
+	return j, parent.Aversion, nil
 }
 
 func nodeAt(path string, queueLength int, epoch int64) driver.Node {

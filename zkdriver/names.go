@@ -74,6 +74,19 @@ func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
+// keptValues is the node below which the values of [driver.Keeper] are: that of
+// a queue is the child keptValue of a node with the queue's name. It is not below
+// the queue's node, which must be removable, and whose children are counted. The
+// no-break spaces keep the nodes apart from queue names.
+const (
+	keptValues = "kept\u00a0values"
+	keptValue  = "kept\u00a0value"
+)
+
+func (s *settings) keptPath(queue string) string {
+	return s.chroot + "/" + keptValues + "/" + queue + "/" + keptValue
+}
+
 func escapeSegment(segment string) string {
 	if endsInSequence(strings.TrimRight(segment, escape)) {
 		return segment + escape

@@ -18,6 +18,7 @@ type session struct {
 	queues         queueCache
 	watches        watches
 	orphans        orphans
+	kept           keptCache
 	prefetchPolicy prefetchPolicy
 }
 
