@@ -105,7 +105,7 @@ func (c *conformance) config() dlocktest.Config {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		New: c.open,
 		// Sequences are microseconds since 1970, so they don't roll

@@ -134,7 +134,8 @@
 // shows both. If two holders are unacceptable without such a resource, use a
 // store with consensus, such as ZooKeeper or etcd.
 //
-// The replica may also lack the release of a lock. The node then blocks other
+// The replica may also lack a value that was kept, so that a job which has run
+// runs again, and the release of a lock. The node then blocks other
 // contenders until its session ends or an operator removes it.
 //
 // The setting min-replicas-to-write does not help: it rejects writes only once
@@ -184,6 +185,9 @@
 //	                   waiter's own node\n"; the empty field -> lines
 //	                   "SESSION\n" of sessions that watch the whole queue. Lines
 //	                   may outlast their waiters
+//	{dlock}:k:QUEUE    hash: the value that was kept beside the queue, and the
+//	                   token of the node that kept it. It stays when the queue is
+//	                   empty; DEL removes it
 //	{dlock}:c:SESSION  channel: CAUSE/NAME/QUEUE, the node has gone from the
 //	                   queue. CAUSE is "r" if its holder has released it, and
 //	                   "c" otherwise. If NAME is empty, the queue has changed
@@ -203,7 +207,7 @@
 // The scripts are in the directory lua. The text of a script is common.lua
 // directly followed by the file of that name. Each script takes one key,
 // {dlock}:seq, and the arguments listed in its first line. Its errors begin
-// with DLOCKENDED, DLOCKGONE or DLOCKCANCELLED.
+// with DLOCKENDED, DLOCKGONE, DLOCKSTALE or DLOCKCANCELLED.
 //
 // With an access control list, the user needs these permissions: ~{dlock}:*
 // &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time

@@ -19,6 +19,7 @@ import (
 const (
 	replyEnded     = "DLOCKENDED"
 	replyGone      = "DLOCKGONE"
+	replyStale     = "DLOCKSTALE"
 	replyCancelled = "DLOCKCANCELLED"
 )
 
@@ -58,6 +59,8 @@ func mark(err error) error {
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	case replied(err, replyGone):
 		return driver.ErrGone
+	case replied(err, replyStale):
+		return driver.ErrStale
 	case permanent(err):
 		if forbidden(err) {
 			return fmt.Errorf("%w; the package documentation of redisdriver lists the permissions that the user needs", err)

@@ -88,6 +88,25 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	takes(t, map[faults.Op]int{faults.OpCreate: 40, faults.OpDelete: 40}, freeLocks)
 }
 
+func TestOnceTakesTwoRequestsMoreThanItsLock(t *testing.T) {
+	want := map[faults.Op]int{faults.OpCreate: 40, faults.OpKept: 40, faults.OpKeep: 20, faults.OpDelete: 40}
+	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
+		mutex := s.newClient().RWMutex("stock/42")
+		_, err := mutex.Queue(t.Context()) // opens a connection
+		require.NoError(t, err)
+		lists, others := s.requests(), s.others()
+		for range 20 {
+			tick := time.Now()
+			for _, want := range []bool{true, false} {
+				ran, err := mutex.Once(t.Context(), tick, func(context.Context) error { return nil })
+				require.NoError(t, err)
+				require.Equal(t, want, ran)
+			}
+		}
+		return s.since(lists, others)
+	})
+}
+
 func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	mutex := s.newClient().RWMutex("stock/42")
 	_, err := mutex.Queue(t.Context()) // opens a connection
@@ -260,6 +279,13 @@ func TestEachCallIsOneScript(t *testing.T) {
 		}},
 		{"WatchQueue", watchQueueScript, func() error {
 			_, err := made.WatchQueue(t.Context(), "stock/43")
+			return err
+		}},
+		{"Keep", keepScript, func() error {
+			return driver.Keep(t.Context(), made, "stock/42", first.Place, []byte("value"))
+		}},
+		{"Kept", keptScript, func() error {
+			_, _, err := driver.Kept(t.Context(), made, "stock/42")
 			return err
 		}},
 		{"Replace", replaceScript, func() error {

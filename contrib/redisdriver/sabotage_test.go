@@ -55,6 +55,12 @@ var planted = []mistakes.Mistake{
 		"TestConformance/remove/remove-spares-a-node-of-another-name"},
 	{"a removal by an operator is a release", "lua/remove.lua",
 		"gone(queue, name, 'c')", "gone(queue, name, 'r')", "TestConformance/remove/remove-is-not-released"},
+	{"a value is kept without its node", "lua/keep.lua",
+		"if not owned(queue, self, seq) then", "if false then", "TestConformance/keep/keep-of-a-node-that-is-gone-says-so"},
+	{"an older value overwrites a newer one", "lua/keep.lua",
+		"> tonumber(seq) then", "< 0 then", "TestConformance/keep/an-older-contender-overwrites-nothing"},
+	{"a kept value expires", "lua/keep.lua",
+		"'value', ARGV[4])", "'value', ARGV[4]) redis.call('PEXPIRE', k, 1)", "TestConformance/keep/every-session-reads"},
 	{"a read returns the deadline of the session", "lua/read.lua",
 		" - now }", " + 0 }", "TestConformance/read/read-tells-what-is-left-of-the-session"},
 }

@@ -22,6 +22,8 @@ var (
 	readScript       = script("read")
 	walkScript       = script("walk")
 	removeScript     = script("remove")
+	keepScript       = script("keep")
+	keptScript       = script("kept")
 	watchScript      = script("watch")
 	watchQueueScript = script("watchqueue")
 	closeScript      = script("close")

@@ -109,6 +109,7 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 		return j, errReply
 	}
 	j.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(prefix, seq), Seq: seq}, Token: seq}
+	j.Created = time.UnixMicro(seq)
 	all, err := members(parts[1])
 	if err != nil {
 		return j, err
@@ -255,6 +256,37 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 		s.notices.deliver(notice{queue: queue, name: p.Name})
 	}
 	return err
+}
+
+// Keep implements [driver.Keeper].
+func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	if err := driver.CheckValue(value); err != nil {
+		return fmt.Errorf("redisdriver: keep: %w", err)
+	}
+	_, err := s.ask(ctx, "keep", queue, keepScript, p.Seq, append([]byte{}, value...))
+	return err
+}
+
+// Kept implements [driver.Keeper].
+func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	reply, err := s.ask(ctx, "kept", queue, keptScript)
+	if err != nil {
+		return nil, 0, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return nil, 0, errReply
+	}
+	seq, kept := parts[0].(string)
+	if !kept {
+		return nil, 0, nil
+	}
+	text, _ := parts[1].(string)
+	token, err = strconv.ParseInt(seq, 10, 64)
+	if err != nil {
+		return nil, 0, errReply
+	}
+	return []byte(text), token, nil
 }
 
 // Walk implements [driver.Walker].
