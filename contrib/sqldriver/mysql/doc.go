@@ -154,6 +154,7 @@
 //	dlock_lease    session, timeout, deadline, server
 //	dlock_queue    name, last (token), released (node), used (day)
 //	dlock_node     queue, name, token, session, created, data
+//	dlock_kept     queue, token, value
 //	dlock_meta     one, version (1), floor (token)
 //
 // When a session begins, and every hour after that, it removes the rows of
@@ -179,6 +180,10 @@
 // To end a session, with all its nodes:
 //
 //	CALL dlock_end('BFYBXI7DOQ5VTWVDDN4LBFTMXR');
+//
+// To make a job that runs once per period run again, remove what it has kept:
+//
+//	DELETE FROM dlock_kept WHERE queue = 'nightly';
 //
 // A node that another program adds has no token and no session. Its name must
 // be one that no node of the queue has had.

@@ -63,6 +63,15 @@ CREATE TABLE IF NOT EXISTS dlock_node (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
+-- The values that holders have kept beside queues. They outlive nodes and queues.
+CREATE TABLE IF NOT EXISTS dlock_kept (
+    queue VARBINARY(512) NOT NULL,
+    token BIGINT NOT NULL,                 -- of the node that kept the value
+    value MEDIUMBLOB NOT NULL,
+    PRIMARY KEY (queue)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
 CREATE TABLE IF NOT EXISTS dlock_meta (
     one TINYINT NOT NULL,                  -- always 1
     version INT NOT NULL,                  -- of these statements
@@ -223,7 +232,7 @@ BEGIN
         -- take most other errors for those of a transaction that was rolled back.
         DECLARE EXIT HANDLER FOR SQLEXCEPTION RESIGNAL SET MYSQL_ERRNO = 1181;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0)
+        SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0), IF(n.token = v_token, v_now, 0)
             FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
         COMMIT AND NO CHAIN NO RELEASE;
     END;
@@ -302,6 +311,48 @@ BEGIN
         COMMIT AND NO CHAIN NO RELEASE;
         SELECT v_status;
     END;
+END
+//
+
+-- Keeps a value beside a queue if a node of a session is in the queue. A value of a
+-- greater token stays.
+CREATE PROCEDURE IF NOT EXISTS dlock_keep(IN p_session VARBINARY(64), IN p_generation BIGINT,
+    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_value MEDIUMBLOB)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation, v_found BIGINT;
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        IF v_generation IS NULL THEN
+            SET v_status = 'unknown';
+        ELSEIF p_generation < v_generation THEN
+            SET v_status = 'stale';
+        ELSE
+            SELECT token INTO v_found FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session FOR UPDATE;
+            IF v_found IS NOT NULL THEN
+                INSERT INTO dlock_kept (queue, token, value) VALUES (p_queue, p_token, p_value)
+                    ON DUPLICATE KEY UPDATE value = IF(token <= p_token, p_value, value), token = GREATEST(token, p_token);
+                SELECT IF(token = p_token, 'ok', 'older') INTO v_status FROM dlock_kept WHERE queue = p_queue;
+            END IF;
+        END IF;
+        COMMIT AND NO CHAIN NO RELEASE;
+        SELECT v_status;
+    END;
+END
+//
+
+-- Returns the value of a queue, and its token or 0.
+CREATE PROCEDURE IF NOT EXISTS dlock_kept(IN p_session VARBINARY(64), IN p_queue VARBINARY(512))
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT s.id IS NOT NULL, COALESCE(k.token, 0), COALESCE(k.value, '')
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session LEFT JOIN dlock_kept k ON k.queue = p_queue;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 

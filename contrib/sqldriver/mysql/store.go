@@ -319,12 +319,12 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	var status string
 	err = s.call(ctx, "dlock_append", []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
 		var name sql.NullString
-		var own int64
-		if err := scan(&status, &token, &name, &own); err != nil {
+		var own, created int64
+		if err := scan(&status, &token, &name, &own, &created); err != nil {
 			return err
 		}
 		if name.Valid {
-			nodes = append(nodes, session.Row{Name: name.String, Token: own})
+			nodes = append(nodes, session.Row{Name: name.String, Token: own, Created: created})
 		}
 		return nil
 	})
@@ -347,6 +347,18 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 // Remove implements session.Store.
 func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
 	return s.change(ctx, "dlock_remove_any", op.Session, op.Generation, queue, name, token)
+}
+
+// Keep implements session.Store.
+func (s *store) Keep(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
+	return s.change(ctx, "dlock_keep", op.Session, op.Generation, queue, token, value)
+}
+
+// Kept implements session.Store.
+func (s *store) Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
+	known := true
+	err = s.call(ctx, "dlock_kept", []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
+	return value, token, session.IfKnown(known, err)
 }
 
 // Cancel implements [session.Store]. It takes no slot, because all slots may be

@@ -144,6 +144,10 @@
 //
 //	DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
 //
+// To make a job that runs once per period run again, remove what it has kept:
+//
+//	DELETE FROM dlock.kept WHERE queue = 'nightly';
+//
 // A client in another language can take part by these statements. Each one is a
 // transaction of its own. Begin a session, whose id no other session has:
 //

@@ -42,6 +42,13 @@ CREATE TABLE IF NOT EXISTS dlock.node (
 );
 CREATE INDEX IF NOT EXISTS node_session ON dlock.node (session);
 
+-- The values that holders have kept beside queues. They outlive nodes and queues.
+CREATE TABLE IF NOT EXISTS dlock.kept (
+    queue text COLLATE "C" PRIMARY KEY,
+    token bigint NOT NULL,                 -- of the node that kept the value
+    value bytea NOT NULL
+);
+
 -- The name of a node: its prefix and its token.
 CREATE OR REPLACE FUNCTION dlock.node_name(p_prefix text, p_token bigint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
@@ -145,7 +152,7 @@ END $$;
 -- locked. So the order of the tokens is the order of the commits. The first column is
 -- 'ok', 'unknown' or 'stale'.
 CREATE OR REPLACE FUNCTION dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea)
-RETURNS TABLE (status text, own_token bigint, node_name text, node_token bigint)
+RETURNS TABLE (status text, own_token bigint, node_name text, node_token bigint, node_created bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     drawn bigint;
@@ -159,7 +166,8 @@ BEGIN
     drawn := nextval('dlock.counter');
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (drawn, p_queue, dlock.node_name(p_prefix, drawn), p_session, p_data);
-    RETURN QUERY SELECT 'ok', drawn, n.name, CASE WHEN n.session = p_session THEN n.token ELSE 0 END
+    RETURN QUERY SELECT 'ok', drawn, n.name, CASE WHEN n.session = p_session THEN n.token ELSE 0 END,
+            CASE WHEN n.token = drawn THEN (extract(epoch FROM n.created) * 1000000)::bigint ELSE 0 END
         FROM dlock.node n WHERE n.queue = p_queue;
 END $$;
 
@@ -222,6 +230,25 @@ BEGIN
         PERFORM dlock.tell(p_queue, old, 'c');
     END IF;
     RETURN 'ok';
+END $$;
+
+-- Keeps a value beside a queue if a node of a session is in the queue. A value of a
+-- greater token stays.
+CREATE OR REPLACE FUNCTION dlock.keep(p_session text, p_generation bigint, p_queue text, p_token bigint, p_value bytea)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    status text := dlock.enter(p_session, p_generation);
+BEGIN
+    IF status <> 'ok' THEN
+        RETURN status;
+    END IF;
+    PERFORM FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    INSERT INTO dlock.kept AS k (queue, token, value) VALUES (p_queue, p_token, p_value)
+        ON CONFLICT (queue) DO UPDATE SET token = excluded.token, value = excluded.value WHERE k.token <= excluded.token;
+    RETURN CASE WHEN FOUND THEN 'ok' ELSE 'older' END;
 END $$;
 
 -- Removes the node that an append without an answer may have added. Appends that run

@@ -30,7 +30,7 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, cancel, list, look, read, walk string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, keep, cancel, list, look, read, kept, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -45,6 +45,7 @@ func newTexts(schema string) *texts {
 		remove:    `SELECT dlock.remove($1, $2, $3, $4, $5)`,
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
+		keep:      `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
 		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2`,
@@ -59,11 +60,13 @@ func newTexts(schema string) *texts {
 					THEN o.deadline - clock_timestamp() END) * 1000000)::bigint
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
 			LEFT JOIN dlock.session o ON o.id = n.session`,
+		kept: `SELECT s.id IS NOT NULL, k.token, encode(k.value, 'hex')
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.kept k ON k.queue = $2`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.keep, &t.cancel, &t.list, &t.look, &t.read, &t.kept, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -198,13 +201,13 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
 	var status string
 	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, notNull(data)}, func(scan func(...any) error) error {
-		var own, nodeToken sql.NullInt64
+		var own, nodeToken, created sql.NullInt64
 		var name sql.NullString
-		if err := scan(&status, &own, &name, &nodeToken); err != nil {
+		if err := scan(&status, &own, &name, &nodeToken, &created); err != nil {
 			return err
 		}
 		token = own.Int64
-		nodes = append(nodes, session.Row{Name: name.String, Token: nodeToken.Int64})
+		nodes = append(nodes, session.Row{Name: name.String, Token: nodeToken.Int64, Created: created.Int64})
 		return nil
 	})
 	if err == nil {
@@ -229,6 +232,23 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 // Remove implements session.Store.
 func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
 	return s.change(ctx, s.texts.removeAny, op.Session, op.Generation, queue, name, token)
+}
+
+// Keep implements session.Store.
+func (s *store) Keep(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
+	return s.change(ctx, s.texts.keep, op.Session, op.Generation, queue, token, value)
+}
+
+// Kept implements session.Store.
+func (s *store) Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
+	known := true
+	var number sql.NullInt64
+	var text sql.NullString
+	err = s.query(ctx, s.texts.kept, []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
+	if err = session.IfKnown(known, err); err == nil {
+		value, err = hex.DecodeString(text.String)
+	}
+	return value, number.Int64, err
 }
 
 // Cancel implements [session.Store]. It takes no slot, because all slots may be

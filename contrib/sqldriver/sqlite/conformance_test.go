@@ -35,7 +35,7 @@ func conformance() dlocktest.Config {
 		Complete:        true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)

@@ -166,6 +166,12 @@
 //	data      text of dlock for people
 //	created   microseconds since 1970
 //
+// dlock_kept has a row for each queue beside which a value was kept:
+//
+//	queue     the name of the lock
+//	token     of the node that kept the value
+//	value     what was passed to Keep
+//
 // A trigger deletes the nodes of a session that is deleted. The directory that
 // has the path of the database and "-sessions" contains these files:
 //

@@ -51,6 +51,12 @@ func TestEachMistakeIsSeen(t *testing.T) {
 			"TestAHeartbeatGoesAheadOfTransactionsThatWait"},
 		{"a call goes on after its session", "driver.go", "	go s.endCalls()\n", "",
 			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
+		{"a value is kept for a node of any session", "schema.go",
+			"seq = ?2 AND session = ?4)", "seq = ?2 AND ?4 <> '')",
+			"TestConformance/keep/keep-takes-own-nodes-only"},
+		{"an older value overwrites a newer one", "schema.go",
+			" WHERE token <= excluded.token`", "`",
+			"TestConformance/keep/an-older-contender-overwrites-nothing"},
 		{"a watch of a queue misses the creates of its own session", "session.go", "		s.watches.Changed(queue)\n", "",
 			"TestAQueueWatchSeesACreateOfItsOwnSession"},
 	})

@@ -28,6 +28,11 @@ CREATE TABLE dlock_node (
   created INTEGER,
   PRIMARY KEY (queue, seq, name)
 ) WITHOUT ROWID;
+CREATE TABLE dlock_kept (
+  queue TEXT PRIMARY KEY,
+  token INTEGER NOT NULL,
+  value BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE TRIGGER dlock_session_delete AFTER DELETE ON dlock_session BEGIN
   DELETE FROM dlock_node WHERE session = OLD.id;
 END;
@@ -78,7 +83,13 @@ const (
 		RETURNING coalesce(session, '')`
 	sqlReleased = `UPDATE dlock_store SET released = ?`
 	sqlReplace  = `UPDATE dlock_node SET name = ? WHERE queue = ? AND seq = ? AND session = ?`
-	sqlBlocked  = `SELECT DISTINCT session FROM dlock_node
+	sqlKeep     = `INSERT INTO dlock_kept (queue, token, value) SELECT ?1, ?2, ?3
+		WHERE EXISTS (SELECT 1 FROM dlock_node WHERE queue = ?1 AND seq = ?2 AND session = ?4)
+		ON CONFLICT (queue) DO UPDATE SET token = excluded.token, value = excluded.value WHERE token <= excluded.token`
+	sqlOwn  = `SELECT count(*) FROM dlock_node WHERE queue = ? AND seq = ? AND session = ?`
+	sqlKept = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), coalesce(k.token, 0), k.value
+		FROM dlock_store s LEFT JOIN dlock_kept k ON k.queue = ?`
+	sqlBlocked = `SELECT DISTINCT session FROM dlock_node
 		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
 		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
 

@@ -379,7 +379,9 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 				waitsFor = &j.Ahead[blocker].Seq
 			}
 		}
-		return s.db.exec(ctx, sqlInsert, queue, j.Seq, j.Name, s.presence.id, waitsFor, n.Data, time.Now().UnixMicro())
+		created := time.Now().UnixMicro()
+		j.Created = time.UnixMicro(created)
+		return s.db.exec(ctx, sqlInsert, queue, j.Seq, j.Name, s.presence.id, waitsFor, n.Data, created)
 	}, func() {
 		// The poller does not notice changes made by its own connection.
 		s.watches.Changed(queue)
@@ -389,7 +391,7 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 	})
 	if err == nil && s.dropHead(ctx, c) {
 		j.Watch.Stop()
-		j = driver.Joined{Place: j.Place} // the nodes ahead have changed
+		j = driver.Joined{Place: j.Place, Created: j.Created} // the nodes ahead have changed
 	}
 	return j, err
 }
@@ -549,6 +551,48 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 		s.wake(queue, []string{owner})
 	}
 	return err
+}
+
+// Keep implements driver.Keeper.
+func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
+		return wrap("keep", queue, err)
+	}
+	value = append([]byte{}, value...)
+	return s.ask(ctx, "keep", queue, func(ctx context.Context) error {
+		return s.db.update(ctx, func(ctx context.Context) error {
+			rows, err := s.db.changed(ctx, sqlKeep, queue, p.Token, value, s.presence.id)
+			if err != nil || rows > 0 {
+				return err
+			}
+			var own bool
+			if _, err = s.db.row(ctx, sqlOwn, []any{&own}, queue, p.Token, s.presence.id); err == nil && own {
+				return driver.ErrStale
+			}
+			return cmp.Or(err, s.missing(ctx))
+		}, nil)
+	})
+}
+
+// Kept implements driver.Keeper.
+func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return nil, 0, wrap("kept", queue, err)
+	}
+	err = s.ask(ctx, "kept", queue, func(ctx context.Context) error {
+		return s.db.read(ctx, func(ctx context.Context) error {
+			var alive bool
+			_, err := s.db.row(ctx, sqlKept, []any{&alive, &token, &value}, s.presence.id, queue)
+			if err == nil && !alive {
+				err = errExpired
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return value, token, nil
 }
 
 // missing returns the error for a node of this session that is not in the

@@ -40,6 +40,8 @@ func StatusError(status string) error {
 		return ErrStale
 	case "gone":
 		return driver.ErrGone
+	case "older":
+		return driver.ErrStale
 	}
 	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
 }

@@ -44,6 +44,7 @@ var (
 	_ driver.NodeReader        = (*Session)(nil)
 	_ driver.Walker            = (*Session)(nil)
 	_ driver.Remover           = (*Session)(nil)
+	_ driver.Keeper            = (*Session)(nil)
 	_ driver.Describer         = (*Session)(nil)
 	_ driver.HeartbeatReporter = (*Session)(nil)
 )
@@ -232,6 +233,9 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			return err
 		}
 		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
+		if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
+			j.Created = time.UnixMicro(nodes[i].Created)
+		}
 		all := contenders(nodes)
 		own := slices.Index(all, j.Node)
 		if j.Known = own >= 0; j.Known {
@@ -358,6 +362,32 @@ func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) erro
 			return s.store.Remove(ctx, op, queue, p.Name, p.Token)
 		})
 	})
+}
+
+// Keep implements driver.Keeper.
+func (s *Session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	return s.askQueue(ctx, "keep", queue, func(ctx context.Context) error {
+		if err := driver.CheckValue(value); err != nil {
+			return err
+		}
+		return s.change(ctx, func(ctx context.Context, op Op) error {
+			return s.store.Keep(ctx, op, queue, p.Token, append([]byte{}, value...))
+		})
+	})
+}
+
+// Kept implements driver.Keeper.
+func (s *Session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	err = s.askQueue(ctx, "kept", queue, func(ctx context.Context) error {
+		return s.spare(ctx, func(ctx context.Context) (err error) {
+			value, token, err = s.store.Kept(ctx, s.id, queue)
+			return err
+		})
+	})
+	if err != nil || token == 0 {
+		return nil, 0, err
+	}
+	return value, token, nil
 }
 
 // Walk implements driver.Walker.

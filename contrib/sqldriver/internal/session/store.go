@@ -57,6 +57,10 @@ type Store interface {
 	// Remove removes the node with this name and token of any session. If there
 	// is none, the error matches driver.ErrGone.
 	Remove(ctx context.Context, op Op, queue, name string, token int64) error
+	// Keep stores the value of the queue if the session's node with the given
+	// token is in the queue. Otherwise the error matches driver.ErrGone. If the
+	// value is that of a greater token, it matches driver.ErrStale.
+	Keep(ctx context.Context, op Op, queue string, token int64, value []byte) error
 	// Cancel removes the session's nodes with these data, and raises the
 	// session's generation to that of op. It waits for changes that are
 	// running, so that it also removes the nodes that they make. The database
@@ -71,6 +75,8 @@ type Store interface {
 	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
 	// Read returns the details of a node.
 	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
+	// Kept returns the value of the queue, and its token or zero.
+	Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error)
 	// Walk returns the names of all non-empty queues at and below prefix.
 	Walk(ctx context.Context, id, prefix string) ([]string, error)
 
@@ -110,8 +116,9 @@ type Op struct {
 
 // Row is a node in the database. Token is zero for nodes of other sessions.
 type Row struct {
-	Name  string
-	Token int64
+	Name    string
+	Token   int64
+	Created int64 // in microseconds since 1970; set by Create for its own node only
 }
 
 // Snapshot is the state of a queue at one moment.
