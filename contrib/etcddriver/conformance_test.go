@@ -90,7 +90,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		New:             c.open,
 		NewNearRollOver: c.open, // 63-bit revisions never roll over, so any store will do

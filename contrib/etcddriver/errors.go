@@ -22,7 +22,7 @@ var (
 // classify makes temporary errors match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrBadName):
+	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale), errors.Is(err, driver.ErrBadName):
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)

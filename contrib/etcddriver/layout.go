@@ -2,6 +2,7 @@ package etcddriver
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,12 @@ func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queu
 func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 	return s.prefix + "//cancelled/" + nodeID(session, n)
 }
+
+// kept returns the key of the value kept beside the queue.
+func (s *settings) kept(queue string) string { return s.prefix + "//kept/" + queue }
+
+// keptToken formats the token before a kept value, so that values sort by token.
+func keptToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
 // released returns the key that announces a release. It sorts directly before
 // the keys of the queue, so one watch covers both but listing the queue leaves

@@ -250,6 +250,21 @@ var planted = []mistakes.Mistake{
 		"s.silent[server] = now.Add(silentFor)", "s.silent[server] = now",
 		"TestAHungServerCostsOneRequest",
 	},
+	{
+		"a kept value goes with the session", "keep.go",
+		"clientv3.OpPut(kept, keptToken(p.Token)+string(value))", "clientv3.OpPut(kept, keptToken(p.Token)+string(value), clientv3.WithLease(s.id))",
+		"TestConformance/keep/a-kept-value-outlives-node-and-session",
+	},
+	{
+		"an older value overwrites a newer one", "keep.go",
+		`"<", keptToken(p.Token+1)`, `">", keptToken(0)`,
+		"TestConformance/keep/an-older-contender-overwrites-nothing",
+	},
+	{
+		"a value is kept without its node", "keep.go",
+		`n.id), "=", p.Token)`, `n.id), ">", -1)`,
+		"TestConformance/keep/keep-of-a-removed-node-says-so",
+	},
 }
 
 func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, etcdtest.Require, planted) }

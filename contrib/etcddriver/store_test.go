@@ -300,6 +300,8 @@ func kindOf(r *pb.TxnRequest) faults.Op {
 		return faults.OpCleanUp
 	case first.GetRequestDeleteRange() != nil:
 		return faults.OpDelete
+	case first.GetRequestTxn() != nil:
+		return faults.OpKeep
 	}
 	return faults.OpReplace
 }
