@@ -177,22 +177,14 @@ func (k *keeper) Write(line []byte) (int, error) {
 // run acquires the lock, runs the command, and returns the exit status of dlock
 // run.
 func (k *keeper) run() int {
+	if k.settings.OncePer > 0 {
+		return k.runOncePer()
+	}
 	lock, err := k.acquire()
 	if err != nil {
 		return k.refused(err)
 	}
-	began := time.Now()
-	k.lock.Store(lock)
-	k.margin = k.marginOfLease()
-	k.send(notice{Granted: k.margin})
-	status, err := k.start(lock)
-	if err == nil {
-		status, err = k.await(lock)
-	}
-	k.send(notice{Over: true})
-	if err == nil {
-		err = k.hold(lock, time.Until(began.Add(k.settings.Hold)))
-	}
+	status, err := k.work(lock)
 	if unlocking := lock.Unlock(); unlocking != nil && err == nil {
 		k.say("%v", unlocking)
 		err = unlocking
@@ -203,14 +195,79 @@ func (k *keeper) run() int {
 	return status
 }
 
-// acquire takes the lock.
-func (k *keeper) acquire() (*dlock.Lock, error) {
+// work runs the command under the lock. It returns the exit status, and an error
+// if the lock is lost or the command did not start.
+func (k *keeper) work(lock *dlock.Lock) (status int, err error) {
+	began := time.Now()
+	k.lock.Store(lock)
+	k.margin = k.marginOfLease()
+	k.send(notice{Granted: k.margin})
+	status, err = k.start(lock)
+	if err == nil {
+		status, err = k.await(lock)
+	}
+	k.send(notice{Over: true})
+	if err == nil {
+		err = k.hold(lock, time.Until(began.Add(k.settings.Hold)))
+	}
+	return status, err
+}
+
+var errFailed = errors.New("the command has failed")
+
+// runOncePer is run for -once-per. A run counts if the command succeeds and
+// dlock lives on.
+func (k *keeper) runOncePer() int {
+	if err := k.open(); err != nil {
+		return k.refused(err)
+	}
+	m := k.client.RWMutex(k.settings.Name, dlock.WithTimeout(k.settings.Wait))
+	stop := k.explain(k.ctx, m)
+	status := 0
+	ran, err := m.OncePer(k.ctx, k.settings.OncePer, func(ctx context.Context) (err error) {
+		stop()
+		status, err = k.work(dlock.FromContext(ctx))
+		if err == nil && (status != 0 || errors.Is(context.Cause(k.ctx), errOrphaned)) {
+			err = errFailed
+		}
+		return err
+	})
+	stop()
+	switch {
+	case !ran && err != nil:
+		return k.refused(err)
+	case !ran:
+		k.sayNotDue(m)
+	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotKept):
+		k.say("%v", err)
+	}
+	if errors.Is(err, dlock.ErrLost) {
+		return lostStatus
+	}
+	return status
+}
+
+func (k *keeper) sayNotDue(m *dlock.RWMutex) {
+	if !k.settings.ShowsWaits {
+		return
+	}
+	if last, _, err := m.Kept(k.ctx); err == nil {
+		k.say("not run: %s has run for %s, and runs once per %v", k.settings.Name, last, k.settings.OncePer)
+	}
+}
+
+func (k *keeper) open() error {
 	named := store{driver: k.settings.Driver, dsn: k.settings.DSN}
 	client, err := named.open(dlock.WithTrace(&dlock.Trace{Connected: k.connected}))
-	if err != nil {
+	k.client = client
+	return err
+}
+
+// acquire takes the lock.
+func (k *keeper) acquire() (*dlock.Lock, error) {
+	if err := k.open(); err != nil {
 		return nil, err
 	}
-	k.client = client
 	ctx, wait := k.ctx, k.settings.Wait
 	if k.settings.Try {
 		wait = cmp.Or(wait, tryFor)
@@ -220,7 +277,7 @@ func (k *keeper) acquire() (*dlock.Lock, error) {
 		defer cancel()
 		ctx = limited
 	}
-	m := client.RWMutex(k.settings.Name)
+	m := k.client.RWMutex(k.settings.Name)
 	defer k.explain(ctx, m)()
 	switch {
 	case k.settings.Try && k.settings.Shared:

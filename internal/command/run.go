@@ -60,10 +60,11 @@ type runSettings struct {
 	Name        string
 	Shared, Try bool
 	Wait, Hold  time.Duration
-	Path        string   // the executable of Command
-	Command     []string // as typed
-	Group       int      // process group for the command to join; 0 means one of its own
-	ShowsWaits  bool     // whether to tell the user who holds the lock
+	OncePer     time.Duration // 0 to run always
+	Path        string        // the executable of Command
+	Command     []string      // as typed
+	Group       int           // process group for the command to join; 0 means one of its own
+	ShowsWaits  bool          // whether to tell the user who holds the lock
 
 	store store
 	args  []string // as typed
@@ -76,7 +77,8 @@ func (r *runSettings) flags() *flag.FlagSet {
 	f.BoolVar(&r.Try, "n", false, "fail at once if the lock is not free")
 	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: no limit for the lock, and about a minute for the store)")
 	f.Var((*seconds)(&r.Hold), "hold", "keep the lock for at least this `time`, also if the command ends earlier")
-	f.BoolVar(&r.ShowsWaits, "v", false, "say who holds the lock, also if standard error is not a terminal")
+	f.Var((*seconds)(&r.OncePer), "once-per", "do not run the command if one has succeeded in this `time`, such as 1h")
+	f.BoolVar(&r.ShowsWaits, "v", false, "say who holds the lock, or that -once-per has run nothing,\nalso if standard error is not a terminal")
 	r.store.flags(f)
 	return f
 }
@@ -121,6 +123,9 @@ func parseRun(args []string) (*runSettings, error) {
 	}
 	if len(r.Command) == 0 || r.Command[0] == "" {
 		return r, errors.New("give a command after the name of the lock, as in: dlock run backup -- ./backup.sh")
+	}
+	if r.OncePer > 0 && (r.Try || r.Shared) {
+		return r, errors.New("-once-per waits for the command that runs, in case that it fails: leave out -n and -shared")
 	}
 	if err := driver.CheckQueue(r.Name); err != nil {
 		return r, err

@@ -17,6 +17,7 @@ command has ended:
 Exit status: that of the command, or 128 + n if signal n ended it. Or:
 
     2  not run: the arguments or the config file are not valid
+    0  also if -once-per says that no run is due
   121  not run: another holder has the lock, and -n or -w says not to wait
   122  not run: the store could not be reached, or failed
   123  the lock was lost before it was released: the command was ended, or
@@ -36,7 +37,18 @@ that are left when the command has ended get SIGTERM, and SIGKILL after the
 grace (see below).
 -hold 30s keeps the lock for 30 s at least, so that a short job that cron starts
 on several machines at the same time runs once, if their clocks differ by less.
-Use it with -n. A signal ends that wait.
+Use it with -n. A signal ends that wait. -once-per does more.
+
+Once per period
+
+-once-per 1h runs the command only if none has succeeded for this lock in the
+last hour, however short it was. Start the job on several machines by cron, and
+one of them runs it. The others wait. If the command fails, or its machine dies,
+the next one runs it; otherwise they exit with status 0 and do nothing. The hour
+counts from the start of a run, by the clock of the store; a start may come two
+minutes early, but at most a quarter of the period, so clocks may differ by a
+minute. (Where the store has no clock, as etcd, those of the machines count.)
+What has run is kept in the store.
 
 Signals
 
@@ -98,7 +110,7 @@ func writeRunHelp(w io.Writer) {
 		examples, local = "", withoutLocal
 	}
 	examples += `  dlock run -driver zk -dsn zk://zk1:2181/locks -w 30s backup -- ./backup.sh
-  0 3 * * * dlock run -n -hold 30s nightly -- /usr/local/bin/nightly   (crontab)
+  0 3 * * * dlock run -once-per 24h nightly -- /usr/local/bin/nightly   (crontab)
 `
 	fmt.Fprintf(w, runHelp, examples, local)
 	fmt.Fprint(w, "Flags\n\n")

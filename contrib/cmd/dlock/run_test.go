@@ -81,3 +81,51 @@ func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	}
 	_ = first.Wait()
 }
+
+func TestOncePerRunsACommandOnce(t *testing.T) {
+	home := t.TempDir()
+	once := func(flags ...string) (string, int) {
+		cmd, out := runIn(t, home, append([]string{"run", "-once-per", "1h"}, flags...)...)
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, status := once("job", "--", "sh", "-c", "echo failed; exit 3"); status != 3 || out != "failed\n" {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if out, status := once("job", "--", "echo", "ran"); status != 0 || out != "ran\n" {
+		t.Errorf("status %d after a run that failed: %s", status, out)
+	}
+	if out, status := once("job", "--", "echo", "again"); status != 0 || out != "" {
+		t.Errorf("status %d after a run: %s", status, out)
+	}
+	if out, status := once("-v", "job", "--", "echo", "again"); status != 0 || !strings.HasPrefix(out, "dlock run: not run: job has run for ") {
+		t.Errorf("status %d after a run, with -v: %s", status, out)
+	}
+	if out, status := once("-n", "job", "--", "true"); status != 2 || !strings.Contains(out, "leave out -n") {
+		t.Errorf("status %d with -n: %s", status, out)
+	}
+}
+
+func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
+	dir := t.TempDir()
+	args := func(script string) []string {
+		return []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "-once-per", "1h", "job", "--", "sh", "-c", script, filepath.Join(dir, "ready")}
+	}
+	first := exec.Command(os.Args[0], args(`touch "$0"; sleep 600`)...)
+	first.Env = append(os.Environ(), runProgram+"=yes")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = first.Process.Kill() })
+	for _, want := range []string{"ran\n", ""} {
+		if cmd, out := runIn(t, dir, args("echo ran")...); string(out) != want || !cmd.ProcessState.Success() {
+			t.Errorf("%v: %q, expected %q", cmd.ProcessState, out, want)
+		}
+	}
+	_ = first.Wait()
+}
