@@ -19,7 +19,9 @@
 //
 // A [Locker] has a lock for each job, so the jobs spread over the instances. An
 // [Elector] has one lock, and its holder runs all jobs, which needs almost no
-// requests. Neither repeats a run whose instance fails.
+// requests. Neither repeats a run whose instance fails. A task that calls
+// [dlock.RWMutex.OncePer] or [dlock.RWMutex.Once] around its work needs neither
+// of them, and another instance finishes such a run.
 //
 // # Clocks that differ
 //

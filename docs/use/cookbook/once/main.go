@@ -1,0 +1,50 @@
+// The program once runs a job for each full hour, on one of the machines that
+// run this program.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	_ "github.com/dlock-go/dlock/memdriver" // for real machines: contrib/redisdriver
+)
+
+const period = time.Hour
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := dlock.Open("mem", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	run(ctx, client.RWMutex("once/report"), report)
+}
+
+func report(ctx context.Context, tick time.Time) error {
+	log.Printf("the report of %s", tick.Format(time.RFC3339))
+	return ctx.Err() // not nil if the lock was lost
+}
+
+type job func(ctx context.Context, tick time.Time) error
+
+// run calls the job once per period, on one of the machines, until ctx ends.
+func run(ctx context.Context, m *dlock.RWMutex, f job) {
+	for ctx.Err() == nil {
+		tick := time.Now().Truncate(period)
+		_, err := m.Once(ctx, tick, func(ctx context.Context) error { return f(ctx, tick) })
+		if err != nil && ctx.Err() == nil {
+			log.Printf("the run of %s: %v", tick.Format(time.RFC3339), err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(tick.Add(period))):
+		}
+	}
+}
