@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -145,6 +146,26 @@ type observer struct {
 	seen  Contender // the latest leader
 	down  bool      // whether the error of this outage was yielded
 	idle  int       // consecutive wake-ups without a change
+
+	newest int64     // the greatest token that was yielded
+	behind time.Time // when the store began to show smaller ones; zero if it does not
+}
+
+// longBehind is how long an observer ignores leaders with smaller tokens than
+// that of an earlier one: after a new session, a server of ZooKeeper may show an
+// old queue. In a store that was set up anew, tokens stay smaller.
+const longBehind = 30 * time.Second
+
+// isOld reports whether the leader has probably gone before the latest one came.
+func (o *observer) isOld(leader Contender) bool {
+	if leader.Token == 0 || leader.Token >= o.newest {
+		o.behind = time.Time{}
+		return false
+	}
+	if o.behind.IsZero() {
+		o.behind = time.Now()
+	}
+	return time.Since(o.behind) < longBehind
 }
 
 // next yields the leader if it has changed, and waits for the next change. It
@@ -160,11 +181,15 @@ func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) 
 	if err != nil {
 		return o.failed(ctx, err, yield)
 	}
-	o.pause.Succeeded()
 	o.down = false
+	if o.isOld(leader) {
+		o.client.sleep(ctx, o.pause.NextEndless())
+		return true
+	}
+	o.pause.Succeeded()
 	o.idle++
 	if !o.known || leader.Node != o.seen.Node || leader.Token != o.seen.Token {
-		o.known, o.seen, o.idle = true, leader, 0
+		o.known, o.seen, o.idle, o.newest = true, leader, 0, max(o.newest, leader.Token)
 		if !yield(leader, nil) {
 			return false
 		}

@@ -139,6 +139,73 @@ func TestLocksTakenTogetherTakeTheRequestsOfEach(t *testing.T) {
 	})
 }
 
+// For each change the observer lists the queue, watches its first node, and reads
+// that one.
+func TestAnObserverTakesThreeRequestsAndJoinsTakeNone(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	first, err := s.newClient().Election("stock/42").Campaign(t.Context())
+	require.NoError(t, err)
+	leaders := make(chan int64)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	observer := s.newClient()
+	s.mu.Lock()
+	before := maps.Clone(s.proxies)
+	s.mu.Unlock()
+	running.Go(func() {
+		for leader, err := range observer.Election("stock/42").Observe(ctx) {
+			if err != nil {
+				return
+			}
+			leaders <- leader.Token
+		}
+	})
+	require.Equal(t, first.Token(), <-leaders)
+	s.mu.Lock()
+	var proxy *redistest.Proxy
+	for made, p := range s.proxies {
+		if before[made] == nil {
+			proxy = p // the observer's
+		}
+	}
+	s.mu.Unlock()
+	made := func() map[faults.Op]int {
+		counts := make(map[faults.Op]int)
+		for _, op := range []faults.Op{faults.OpList, ownWatch, faults.OpRead, faults.OpWatch, faults.OpWatchQueue, faults.OpCreate, faults.OpDelete} {
+			if n := proxy.Frames(int32(op)); n > 0 {
+				counts[op] = n
+			}
+		}
+		return counts
+	}
+	once := map[faults.Op]int{faults.OpList: 1, ownWatch: 1, faults.OpRead: 1}
+	require.Equal(t, once, made())
+	terms := make(chan *dlock.Lock)
+	for i := range 5 {
+		e := s.newClient().Election("stock/42")
+		running.Go(func() {
+			term, err := e.Campaign(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			terms <- term
+		})
+		s.waitForContenders(i + 2)
+	}
+	require.Equal(t, once, made(), "joins wake no observer")
+	require.NoError(t, first.Unlock())
+	term := <-terms
+	require.Equal(t, term.Token(), <-leaders)
+	require.Equal(t, map[faults.Op]int{faults.OpList: 2, ownWatch: 2, faults.OpRead: 2}, made())
+	cancel()
+	for range 4 {
+		require.NoError(t, term.Unlock())
+		term = <-terms
+	}
+	require.NoError(t, term.Unlock())
+	running.Wait()
+}
+
 // since returns the number of requests made since the earlier counts. It
 // includes commands other than scripts, as otherCommand.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {

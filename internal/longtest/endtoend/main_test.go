@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if dsn := os.Getenv(childVariable); dsn != "" {
 		os.Exit(childMain(dsn))
 	}
+	if dsn := os.Getenv(candidateVariable); dsn != "" {
+		os.Exit(candidateMain(dsn))
+	}
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
