@@ -525,3 +525,51 @@ func ExampleLockAll() {
 	// account/3: exclusive, web1-W-0000000000, token 1, held
 	// <nil> <nil>
 }
+
+// Run calls the function whenever this process leads. The term ends when the
+// function returns.
+func ExampleElection() {
+	ctx, stop := context.WithCancel(context.Background()) // stop has the same effect as a signal
+	store := memdriver.New()
+	one, two := dlock.NewClient(store), dlock.NewClient(store)
+	defer one.Close()
+	defer two.Close()
+
+	scheduler := one.Election("scheduler", dlock.WithData([]byte("10.0.0.7:8080")))
+	err := scheduler.Run(ctx, func(ctx context.Context, term *dlock.Lock) error {
+		leader, err := two.Election("scheduler").Leader(ctx) // from another process
+		fmt.Println(leader.Record.Data, leader.Token == term.Token(), err)
+		stop()
+		<-ctx.Done() // of the term
+		return nil
+	})
+	fmt.Println(err)
+	_, err = two.Election("scheduler").Leader(context.Background())
+	fmt.Println(errors.Is(err, dlock.ErrNoLeader))
+	// Output:
+	// 10.0.0.7:8080 true <nil>
+	// <nil>
+	// true
+}
+
+// An observer sees each change of the leader.
+func ExampleElection_observe() {
+	client, _ := dlock.Open("mem", "")
+	defer client.Close()
+	e := client.Election("scheduler", dlock.WithData([]byte("10.0.0.7:8080")))
+	term, _ := e.Campaign(context.Background())
+	for leader, err := range e.Observe(context.Background()) {
+		if err != nil {
+			log.Fatal(err) // or go on: the store may come back
+		}
+		if leader.Node == "" {
+			fmt.Println("nobody leads")
+			break
+		}
+		fmt.Println(leader.Record.Data)
+		term.Unlock() // resigns
+	}
+	// Output:
+	// 10.0.0.7:8080
+	// nobody leads
+}
