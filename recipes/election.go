@@ -45,7 +45,8 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 
 // Run campaigns, calls lead for as long as this process leads, and campaigns
 // again if it loses the leadership. It returns when ctx ends while it campaigns,
-// when lead returns during its term, or after a permanent error.
+// when lead returns during its term, or after a permanent error of
+// [Election.Campaign], such as [ErrClosed].
 //
 // The context passed to lead is one of [Lock.Context]: it is cancelled when the
 // term is lost. Run gives the term up only when lead has returned, so lead should

@@ -9,9 +9,9 @@ import (
 // returns a Lock of its own, and the last Unlock removes the node from the
 // store.
 //
-// Locks are returned by the methods of RWMutex, and by [Locks.All]. The zero
-// value and nil behave like an unlocked Lock: errors match [ErrNotHeld], and
-// other results are zero. A Lock is safe for concurrent use.
+// Locks are returned by the methods of RWMutex and Election, and by [Locks.All].
+// The zero value and nil behave like an unlocked Lock: errors match
+// [ErrNotHeld], and other results are zero. A Lock is safe for concurrent use.
 //
 // A copy of a Lock is the same lock: unlocking one unlocks both. Pass pointers
 // all the same, because go vet reports copies.

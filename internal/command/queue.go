@@ -28,8 +28,9 @@ Shows who holds the lock NAME and who waits for it, in the order of the queue:
   LEFT     how long the store keeps its session if it hears nothing more from
            it; - if the store does not tell, as ZooKeeper
   NODE     the name of its node, for dlock release
+  DATA     what the program has added, such as a leader's address, if any
 
-A host, program or node may be forged by anybody who can write to the store.
+A host, program, node or data may be forged by anybody who can write to the store.
 Text that does not print, or contains spaces, is quoted.
 
 With -json, each state of the queue is a JSON object on a line of its own, with
@@ -202,10 +203,16 @@ func sinceOf(c dlock.Contender) time.Time {
 	return since
 }
 
+// columns are the columns that every table has. DATA follows if a contender has
+// text of its own.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
 // table formats contenders as a table, one per row.
 func table(contenders []dlock.Contender, now time.Time) string {
+	columns := columns
+	if slices.ContainsFunc(contenders, func(c dlock.Contender) bool { return c.Record.Data != "" }) {
+		columns = append(slices.Clone(columns), "DATA")
+	}
 	rows := [][]string{columns}
 	for _, c := range contenders {
 		since, ago, left, pid, token := "-", "-", "-", "-", "-"
@@ -222,7 +229,7 @@ func table(contenders []dlock.Contender, now time.Time) string {
 			token = fmt.Sprint(c.Token)
 		}
 		rows = append(rows, []string{stateName(c), c.Mode.String(), short(c.Host, 20), pid,
-			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node)})
+			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
 	}
 	widths := make([]int, len(columns))
 	for _, row := range rows {

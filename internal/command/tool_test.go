@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +149,18 @@ func (b *safeBuffer) next() string {
 	defer b.mu.Unlock()
 	defer b.b.Reset()
 	return b.b.String()
+}
+
+func TestQueueShowsTheLeadersValue(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memdriver.Store) {
+		term, err := client(t, store, "web1").Election("scheduler", dlock.WithData([]byte("10.0.0.7:80"))).Campaign(t.Context())
+		require.NoError(t, err)
+		_, out, _ := runTool(t, "queue", "scheduler")
+		lines := strings.Split(out, "\n")
+		assert.Equal(t, append(slices.Clone(columns), "DATA"), strings.Fields(lines[0]))
+		assert.Equal(t, []string{term.Node(), "10.0.0.7:80"}, strings.Fields(lines[1])[9:])
+		require.NoError(t, term.Unlock())
+	})
 }
 
 func TestQueueWatchShowsChangesOnly(t *testing.T) {
@@ -301,7 +314,7 @@ func TestHostileTextIsNotPrinted(t *testing.T) {
 	const hostile = "\x1b[2J\u202e\u200b\nholds\u0085\xff"
 	c := dlock.Contender{
 		Node: hostile, Host: hostile, Token: -1, SessionLeft: -time.Second,
-		Record: dlock.Record{Program: hostile, PID: -1, Since: time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC)},
+		Record: dlock.Record{Program: hostile, Data: hostile, PID: -1, Since: time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	_, err := json.Marshal(stateOf(c, time.Now()))
 	require.NoError(t, err)
