@@ -210,6 +210,20 @@ func TestReadersAreNoLeaders(t *testing.T) {
 	})
 }
 
+func TestHooksOfAnElectionNameIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var recipe, lost string
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Granted: func(_ context.Context, i recipes.GrantedInfo) { recipe = i.Recipe },
+			Lost:    func(_ context.Context, i recipes.LostInfo) { lost = i.Recipe },
+		}))
+		term := w.won(c.campaign(bg, "A"))
+		w.store.Faults().Expire(c.session())
+		require.ErrorIs(w, term.Unlock(), recipes.ErrLost)
+		assert.Equal(w, []string{"election", "election"}, []string{recipe, lost})
+	})
+}
+
 // With retention, the node of a leader that has resigned would stay, and the next
 // term of the same client would have the same token.
 func TestRetentionHasNoEffectOnElections(t *testing.T) {
