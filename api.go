@@ -68,6 +68,7 @@ var (
 //
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
 //	func (c *Client) Election(name string, opts ...Option) *Election
+//	func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore
 //	func (c *Client) Ping(ctx context.Context) error
 //	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
 //	func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error
@@ -100,6 +101,17 @@ type Client = recipes.Client
 //	func (m *RWMutex) String() string
 //	func (m *RWMutex) GoString() string
 type RWMutex = recipes.RWMutex
+
+// Semaphore is a number of units that all clients of a store share under one
+// name: see [recipes.Semaphore].
+//
+//	func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error)
+//	func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error)
+//	func (s *Semaphore) Queue(ctx context.Context) ([]Contender, error)
+//	func (s *Semaphore) Name() string
+//	func (s *Semaphore) String() string
+//	func (s *Semaphore) GoString() string
+type Semaphore = recipes.Semaphore
 
 // Lock is a lock that is held until Unlock, or until it is lost: see
 // [recipes.Lock].

@@ -47,6 +47,8 @@
 //   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
 //   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]
 //   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]
+//   - Take units of a number: [recipes.Client.Semaphore], [recipes.Semaphore.Name],
+//     [recipes.Semaphore.Acquire], [recipes.Semaphore.TryAcquire]
 //   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock],
 //     [FromContext]
 //   - Lock several: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]; then
@@ -64,7 +66,8 @@
 //   - Let readers in: [recipes.Lock.Downgrade]
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
-//   - Show a queue: [recipes.RWMutex.Queue]; names of modes: [ParseMode]
+//   - Show a queue: [recipes.RWMutex.Queue], [recipes.Semaphore.Queue]; names of
+//     modes: [ParseMode]
 //   - Find locks: [recipes.Client.Walk]; free one: [recipes.RWMutex.Remove]
 //   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]

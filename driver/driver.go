@@ -297,6 +297,11 @@ type Joined struct {
 	// example, a driver may take them from a list request that follows the
 	// create on the same connection.
 	Ahead []Node
+	// Behind reports that the list of which Ahead is the beginning shows a node
+	// behind this one, too. It stays false if Create takes the list in one step
+	// with the new node. Package recipes then knows that a later contender may
+	// have listed the queue before a node ahead was removed.
+	Behind bool
 	// Watch is an optional watch of this place and of the node that Predecessor
 	// chose, as [Session.Watch] would have returned it. The driver must arm it
 	// while both nodes are in the queue, so that it reports the later removal

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +31,9 @@ func newCall(q *queue, w *want) *call { return &call{queue: q, want: w, began: t
 func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	c := newCall(q, w)
 	c.try = try
-	err := q.usable(ctx)
+	err := cmp.Or(q.usable(ctx), w.err)
 	var l *Lock
-	if err == nil {
+	if err == nil && w.units.of == 0 {
 		l, err = c.reenter(ctx, w)
 	}
 	if l == nil {
@@ -103,6 +104,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.warnOfUnits()
 	c.reportGranted(ctx, l)
 	return l, nil
 }
@@ -327,11 +329,12 @@ func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	if !h.enlist() {
 		return nil, ErrClosed
 	}
-	err := e.Grant(h.tellLoss)
-	if err != nil {
+	if err := e.Grant(h.tellLoss); err != nil {
 		h.discharge()
+		return nil, err
 	}
-	return l, err
+	c.settle(e)
+	return l, nil
 }
 
 func (c *call) reportQueued(ctx context.Context, p driver.Place) {

@@ -50,6 +50,7 @@ type Client struct {
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
 	cohorts cohorts
+	warned  sync.Map // names of semaphores that warnOfUnits has logged
 	engine  engine.Client
 
 	mu       sync.Mutex

@@ -17,6 +17,10 @@ type Contender struct {
 	Host  string // the host name in Node (see [WithHostname]); empty for nodes not made by dlock
 	Mode  Mode
 	Holds bool // false if it waits
+	// Units is how many units of a [Semaphore] the contender holds or waits
+	// for, and OfUnits how many the semaphore has, as its client says. They are
+	// zero for contenders of an [RWMutex].
+	Units, OfUnits int
 	// HeldSince is when this client got the lock on this node, by its own
 	// clock. It is zero if this client does not hold the lock on it. With
 	// retention, it is when the client got the node.
@@ -43,6 +47,9 @@ func (c Contender) String() string {
 		verb = "holds"
 	}
 	line := fmt.Sprintf("%s %s, %v", printable(c.Node), verb, c.Mode)
+	if c.Units > 0 {
+		line += fmt.Sprintf(", %d of %d units", c.Units, c.OfUnits)
+	}
 	if c.Host != "" {
 		line += ", host " + printable(c.Host)
 	}
@@ -130,7 +137,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 // newContender returns what the list shows of the contender at index i.
 func newContender(nodes []driver.Node, i int) Contender {
 	w := wantOf(nodes[i])
-	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Holds: len(w.rule(nodes[:i])) == 0}
+	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Units: w.units.weight, OfUnits: w.units.of,
+		Holds: len(w.rule(nodes[:i])) == 0}
 }
 
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {

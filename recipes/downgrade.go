@@ -20,7 +20,8 @@ import (
 // store may already have granted it to readers. The error matches
 // driver.ErrUnavailable. The client retries in the background, and another
 // Downgrade waits for the result. If the lock is already lost or unlocked, the
-// error matches [ErrLost] or [ErrNotHeld].
+// error matches [ErrLost] or [ErrNotHeld]. For units of a [Semaphore] it always
+// returns an error, and they stay held.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -38,6 +39,9 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	case h.lost != nil:
 		defer h.mu.Unlock()
 		return h.lost
+	case h.want.units.of > 0:
+		defer h.mu.Unlock()
+		return lockError(h.queue.name, errUnitsDowngraded)
 	}
 	l.exclusive = false
 	shared := h.markShared()

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -15,20 +16,29 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
+var (
+	aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
+	ofUnits = regexp.MustCompile(`-[SH]([1-9][0-9]{0,6})of([1-9][0-9]{0,6})-([0-9]{10,18})$`)
+)
 
-// FuzzMode compares isReader with an independent definition.
+// FuzzMode compares isReader and unitsOf with an independent definition.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
-		"README": 0, "web1-R-000000000000000000": 0, "a-R-\x000000000001": 1, "job-R-20240000000007": 7, "u__READ__0000000003": 3,
+		"README": 0, "web1-R-000000000000000000": 0, "web1-S2of5-0000000007": 7, "-H1of1000000-0000000000": 0, "a-R-\x000000000001": 1, "job-R-20240000000007": 7, "u__READ__0000000003": 3,
 	} {
 		f.Add(name, seq)
 	}
 	f.Fuzz(func(t *testing.T, name string, seq int64) {
 		seq = max(seq, -seq, 0) % 1e18
 		want := Exclusive
-		if m := aReader.FindStringSubmatch(name); m != nil && strings.TrimLeft(m[1], "0") == strings.TrimLeft(strconv.FormatInt(seq, 10), "0") {
+		inName := func(digits string) bool {
+			return strings.TrimLeft(digits, "0") == strings.TrimLeft(strconv.FormatInt(seq, 10), "0")
+		}
+		if m := aReader.FindStringSubmatch(name); m != nil && inName(m[1]) {
+			want = Shared
+		}
+		if m := ofUnits.FindStringSubmatch(name); m != nil && inName(m[3]) && fmt.Sprintf("%7s", m[1]) <= fmt.Sprintf("%7s", m[2]) && fmt.Sprintf("%7s", m[2]) <= "1000000" {
 			want = Shared
 		}
 		require.Equal(t, want, wantOf(driver.Node{Name: name, Seq: seq}).mode(), "%q", name)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,51 @@ func isReader(n driver.Node) bool {
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
+// Kinds of nodes of semaphores, as in "-S2of5-" and "-H2of5-".
+const (
+	acquiring = 'S' // waits, or holds without having waited
+	settled   = 'H' // holds
+)
+
+const maxUnits = 1_000_000
+
+func (u units) kind(letter rune) string { return fmt.Sprintf("-%c%dof%d-", letter, u.weight, u.of) }
+
+// unitsOf returns the units of a semaphore's contender. Of a node of another
+// kind, ok is false and the units are zero.
+func unitsOf(n driver.Node) (u units, ok bool) {
+	_, u, ok = cutUnits(n)
+	return u, ok
+}
+
+func cutUnits(n driver.Node) (host string, u units, ok bool) {
+	prefix, seq, ok := driver.ParseName(n.Name)
+	if !ok || seq != n.Seq {
+		return "", units{}, false
+	}
+	prefix = prefix[:len(prefix)-1]
+	dash := strings.LastIndexByte(prefix, '-')
+	if dash < 0 || dash+1 == len(prefix) || prefix[dash+1] != acquiring && prefix[dash+1] != settled {
+		return "", units{}, false
+	}
+	weight, of, _ := strings.Cut(prefix[dash+2:], "of")
+	u = units{count(weight), count(of)}
+	if u.weight == 0 || u.weight > u.of {
+		return "", units{}, false
+	}
+	return prefix[:dash], u, true
+}
+
+// count parses a number of units as dlock writes it. It returns zero for any
+// other text.
+func count(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > maxUnits || digits[0] < '1' || digits[0] > '9' {
+		return 0
+	}
+	return n
+}
+
 // hostOf extracts the host from a node name, or returns an empty string for
 // names not made by dlock.
 func hostOf(n driver.Node) string {
@@ -38,7 +84,8 @@ func hostOf(n driver.Node) string {
 			return host
 		}
 	}
-	return ""
+	host, _, _ := cutUnits(n)
+	return host
 }
 
 const (

@@ -3,6 +3,7 @@ package recipes
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -21,12 +22,19 @@ type queue struct {
 	key     any
 }
 
-// want is the mode in which a contender wants the lock. It is immutable.
+// want is how a contender wants the lock. It is immutable, except that
+// otherUnits is noted during the wait.
 type want struct {
 	kind       string
 	rule       engine.Rule
 	exclusive  bool
 	downgraded *want // the mode after a downgrade; nil if none is possible
+
+	// For units of a semaphore only:
+	units      units
+	settled    string       // the kind of a holder that had to wait
+	err        error        // why the units cannot be acquired
+	otherUnits atomic.Int64 // how many units another client counts; zero if none is known
 }
 
 func newQueue(c *Client, recipe, name string, opts []Option) *queue {
@@ -36,7 +44,7 @@ func newQueue(c *Client, recipe, name string, opts []Option) *queue {
 		name:    name,
 		options: c.options.with(opts),
 		notHeld: lockError(name, ErrNotHeld),
-		key:     holdsKey{c, name},
+		key:     holdsKey{client: c, name: name},
 	}
 	q.engine = &engine.Queue{
 		Name:    name,

@@ -14,6 +14,7 @@ import (
 type holdsKey struct {
 	client *Client
 	name   string
+	units  bool // whether the Lock is of a Semaphore
 }
 
 // heldIn says which Lock a context belongs to. outer is set if the parent

@@ -48,10 +48,13 @@ func behindWriter(ahead []driver.Node) []driver.Node {
 	return nil
 }
 
-// wantOf returns the mode of a listed contender.
+// wantOf returns what a listed contender wants.
 func wantOf(n driver.Node) *want {
 	if isReader(n) {
 		return reader
+	}
+	if u, ok := unitsOf(n); ok {
+		return u.want()
 	}
 	return writer
 }

@@ -197,7 +197,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	j.Created = time.UnixMilli(stat.Mtime)
 	s.orphans.created(queue, j.Node)
 	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
-		j.Ahead, j.Known = s.prefetched(queue, list, j.Node)
+		j.Ahead, j.Behind, j.Known = s.prefetched(queue, list, j.Node)
 	}
 	if j.Known && n.Predecessor != nil && n.Predecessor(j.Ahead) >= 0 {
 		s.prefetchPolicy.useless(queue)

@@ -36,16 +36,17 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 }
 
 // prefetched waits for the list and returns the nodes in it that are ahead of
-// the new node n. If known is false, the list lacks n or the session has ended.
-func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
+// the new node n, and whether there are nodes behind it. If known is false, the
+// list lacks n or the session has ended.
+func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:
 	case <-s.conn.Lease().Done():
-		return nil, false
+		return nil, false, false
 	}
 	if i := slices.Index(p.nodes, n); i >= 0 {
-		return p.nodes[:i], true
+		return p.nodes[:i], i < len(p.nodes)-1, true
 	}
 	s.prefetchPolicy.useless(queue)
-	return nil, false
+	return nil, false, false
 }

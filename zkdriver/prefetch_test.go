@@ -117,10 +117,10 @@ func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b.proxy.DropConnections()
 	eventually(t, "a second connection", func() bool { return b.conn.Connection() == 2 })
 	start()
-	ahead, known := b.prefetched("q", list, j.Node)
+	ahead, _, known := b.prefetched("q", list, j.Node)
 	require.True(t, known)
 	require.Equal(t, []driver.Node{first.Node}, ahead)
-	_, known = b.prefetched("q", list, driver.Node{Name: "web1-R-0000000099", Seq: 99, Epoch: j.Epoch})
+	_, _, known = b.prefetched("q", list, driver.Node{Name: "web1-R-0000000099", Seq: 99, Epoch: j.Epoch})
 	require.False(t, known, "a list without the node is not used")
 }
 

@@ -36,7 +36,8 @@ Text that does not print, or contains spaces, is quoted.
 With -json, each state of the queue is a JSON object on a line of its own, with
 the fields lock, time and contenders. A contender has the fields state, mode,
 node, token and, where they are known, host, pid, program, since, for_seconds,
-session, session_left_seconds, data (text) and bytes (other data, in base64).
+session, session_left_seconds, data (text) and bytes (other data, in base64);
+for a semaphore also units and of_units.
 
 Exit status: 0, the queue was shown, also if nobody is in it; 1, the store could
 not be reached or failed; 2, the arguments are not valid. -watch ends with 0 at
@@ -158,6 +159,8 @@ type queueState struct {
 type contenderState struct {
 	State       string     `json:"state"`
 	Mode        dlock.Mode `json:"mode"`
+	Units       int        `json:"units,omitempty"`
+	OfUnits     int        `json:"of_units,omitempty"`
 	Node        string     `json:"node"`
 	Token       int64      `json:"token"`
 	Host        string     `json:"host,omitempty"`
@@ -173,7 +176,7 @@ type contenderState struct {
 
 func stateOf(c dlock.Contender, now time.Time) contenderState {
 	s := contenderState{
-		State: stateName(c), Mode: c.Mode, Node: c.Node, Token: c.Token,
+		State: stateName(c), Mode: c.Mode, Units: c.Units, OfUnits: c.OfUnits, Node: c.Node, Token: c.Token,
 		Host: c.Host, PID: c.Record.PID, Program: c.Record.Program,
 		Session: c.Owner, SessionLeft: c.SessionLeft.Seconds(), Data: c.Record.Data, Bytes: c.Record.Bytes,
 	}
@@ -188,6 +191,14 @@ func stateName(c dlock.Contender) string {
 		return "holds"
 	}
 	return "waits"
+}
+
+// modeOf returns the mode or, of a semaphore, the units.
+func modeOf(c dlock.Contender) string {
+	if c.Units > 0 {
+		return fmt.Sprintf("%d of %d", c.Units, c.OfUnits)
+	}
+	return c.Mode.String()
 }
 
 // sinceOf returns when the contender joined the queue, by the store's clock or,
@@ -228,7 +239,7 @@ func table(contenders []dlock.Contender, now time.Time) string {
 		if c.Token != 0 {
 			token = fmt.Sprint(c.Token)
 		}
-		rows = append(rows, []string{stateName(c), c.Mode.String(), short(c.Host, 20), pid,
+		rows = append(rows, []string{stateName(c), modeOf(c), short(c.Host, 20), pid,
 			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
 	}
 	widths := make([]int, len(columns))

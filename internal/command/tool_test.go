@@ -163,6 +163,20 @@ func TestQueueShowsTheLeadersValue(t *testing.T) {
 	})
 }
 
+func TestQueueShowsTheUnitsOfASemaphore(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memdriver.Store) {
+		c := dlock.NewClient(store, dlock.WithHostname("web1"))
+		defer c.Close()
+		lock, err := c.Semaphore("slots", 5).Acquire(t.Context(), 2)
+		require.NoError(t, err)
+		defer lock.Unlock()
+		_, out, _ := runTool(t, "queue", "slots")
+		assert.Contains(t, out, "holds  2 of 5  web1")
+		_, out, _ = runTool(t, "queue", "slots", "-json")
+		assert.Contains(t, out, `"mode":"shared","units":2,"of_units":5,`)
+	})
+}
+
 func TestQueueWatchShowsChangesOnly(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memdriver.Store) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -37,6 +37,9 @@ type Entry struct {
 	// listed identifies the latest list of the queue. Like first, it needs no
 	// mutex.
 	listed list
+	// followed is whether a node may be behind that has seen this entry wait.
+	// Like first, it needs no mutex.
+	followed bool
 
 	mu       sync.Mutex
 	state    state
@@ -123,7 +126,7 @@ func (e *Entry) joined(j driver.Joined) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.move(waiting)
-	e.first, e.place, e.created = j, j.Place, j.Created
+	e.first, e.place, e.created, e.followed = j, j.Place, j.Created, j.Behind
 }
 
 // Grant makes a waiting entry granted. If the session has ended, it returns the
@@ -259,6 +262,10 @@ func (e *Entry) Loss() *Loss {
 
 // SessionOver reports whether the session has ended, by reading the clocks.
 func (e *Entry) SessionOver() bool { return e.session.Err() != nil }
+
+// Followed reports whether, as far as the grant shows, a node may be behind that
+// has seen the entry wait and does not know of its grant.
+func (e *Entry) Followed() bool { return e.followed }
 
 // Alone reports whether the queue was empty when the node was created.
 func (e *Entry) Alone() bool { return e.first.Alone() }

@@ -152,6 +152,7 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if i < 0 {
 		return nil, ErrVanished
 	}
+	e.followed = i < len(nodes)-1
 	return nodes[:i], nil
 }
 
@@ -205,6 +206,7 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 	case cause, open := <-watch.C:
 		if single && open && cause == driver.Released && passes(watch) {
 			w.keepWatch(watch)
+			w.followed = true // no list shows the nodes behind
 			return true, nil
 		}
 		return false, nil

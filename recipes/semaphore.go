@@ -1,0 +1,194 @@
+package recipes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+// Semaphore is a number of units that all clients of a store share under one
+// name, such as the connections that a service allows. Each call of Acquire
+// takes one or more units, and they are granted in order of arrival: a call
+// that wants few does not pass an earlier one that wants many. A hold has no
+// time limit, and is lost with its session like any [Lock].
+//
+// A Semaphore has no state: two Semaphores of one name share their units, and
+// a Semaphore and an [RWMutex] of one name exclude each other. It is safe for
+// concurrent use.
+//
+// Semaphores come from [Client.Semaphore]. On the zero value and nil, every
+// call returns an error that matches [ErrClosed].
+type Semaphore struct {
+	_     noCopy
+	queue *queue
+	n     int
+}
+
+// semaphoreRecipe is the name of this recipe in hooks and logs.
+const semaphoreRecipe = "semaphore"
+
+// Semaphore returns the semaphore of that name, with n units. It does no I/O.
+// The name is like that of [Client.RWMutex], and n is at most 1,000,000. With an
+// invalid name or n, every use of the semaphore returns an error.
+//
+// All clients should pass the same n. While they do not, each contender goes by
+// its own n, so that at most the greatest n units are held, and one that passes
+// a small n may have to wait for more holders than others do. The client logs
+// once that it has met another n.
+//
+// The options apply to this Semaphore only, after those of the client.
+// [WithRetention] has no effect. To take units again and again without a
+// request, acquire several once and divide them within the process, for example
+// with golang.org/x/sync/semaphore.
+func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
+	q := newQueue(c.opened(), semaphoreRecipe, name, opts)
+	q.options.retention = nil
+	q.key = holdsKey{client: q.client, name: name, units: true}
+	q.engine.Renamed = func(context.Context, string, error) {} // a mark is no downgrade
+	if n < 1 || n > maxUnits {
+		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
+		q.err = cmp.Or(q.err, lockError(name, err))
+	}
+	return &Semaphore{queue: q, n: n}
+}
+
+// Acquire waits until the caller holds weight of the semaphore's units. Unlock
+// gives all units of the call back.
+//
+// A weight below 1 or above n is an error, and needs no request. The other
+// errors are those of [RWMutex.Lock], except ErrUpgrade. There is no re-entry:
+// with a context of [Lock.Context], too, a call takes further units.
+//
+// The Lock is shared. Its token tells holders apart, but does not order them,
+// because they hold their units together. The name of its node may change once,
+// soon after a wait. [Lock.Downgrade] returns an error.
+//
+// Waiting costs requests as for an RWMutex, except that the first waiter watches
+// the node of every holder. A store without cheap watches, such as ZooKeeper,
+// then gets about one request for each of them at every hand-over.
+func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error) {
+	return s.acquire(ctx, weight, false)
+}
+
+// TryAcquire is like Acquire, but returns [ErrLocked] instead of waiting for
+// other contenders. It also does if enough units are free but an earlier call
+// waits for more. See [RWMutex.TryLock].
+func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error) {
+	return s.acquire(ctx, weight, true)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, weight int, try bool) (*Lock, error) {
+	if s.fromNoClient() {
+		return nil, errNoSemaphore
+	}
+	w := units{weight, s.n}.want()
+	if weight < 1 || weight > s.n {
+		w.err = lockError(s.queue.name, fmt.Errorf("cannot acquire %d of %d units", weight, s.n))
+	}
+	return s.queue.acquire(ctx, w, try)
+}
+
+// Queue returns the semaphore's holders and waiters in queue order, with the
+// units of each. See [RWMutex.Queue].
+func (s *Semaphore) Queue(ctx context.Context) ([]Contender, error) {
+	if s.fromNoClient() {
+		return nil, errNoSemaphore
+	}
+	if err := s.queue.usable(ctx); err != nil {
+		return nil, err
+	}
+	return s.queue.list(ctx)
+}
+
+// Name returns the semaphore's name.
+func (s *Semaphore) Name() string {
+	if s.fromNoClient() {
+		return ""
+	}
+	return s.queue.name
+}
+
+// String returns the semaphore's name, quoted if unprintable.
+func (s *Semaphore) String() string {
+	if s.fromNoClient() {
+		return "no semaphore"
+	}
+	return printable(s.queue.name)
+}
+
+// GoString returns "dlock.Semaphore(...)" with the result of String in the
+// brackets.
+func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
+
+// errNoSemaphore is returned by methods of a nil or zero Semaphore.
+var errNoSemaphore = fmt.Errorf("dlock: this Semaphore comes from no client (use Client.Semaphore): %w", ErrClosed)
+
+func (s *Semaphore) fromNoClient() bool { return s == nil || s.queue == nil }
+
+// units are what a contender of a semaphore wants or holds: weight of the of
+// units that the semaphore has by its client's count.
+type units struct{ weight, of int }
+
+func (u units) want() *want {
+	w := &want{kind: u.kind(acquiring), settled: u.kind(settled), units: u}
+	w.rule = w.behindUnits
+	return w
+}
+
+// behindUnits is the queueing rule of a semaphore. A contender may hold its
+// units if, with those of all nodes ahead, they are at most what there is. That
+// sum never grows, so a grant stays right.
+//
+// A node ahead is settled if it holds by the same rule. A waiter behind any
+// other node watches the last such node only, which gets another name when it
+// is granted. If all nodes ahead are settled, the waiter is the first one and
+// watches them all. Nodes of other kinds are never settled.
+func (w *want) behindUnits(ahead []driver.Node) []driver.Node {
+	sum, mixed, last := 0, false, -1
+	for i, n := range ahead {
+		u, ok := unitsOf(n)
+		mixed = mixed || !ok
+		if sum += u.weight; mixed || sum > u.of {
+			last = i
+		}
+		if ok && u.of != w.units.of {
+			w.otherUnits.Store(int64(u.of))
+		}
+	}
+	switch {
+	case !mixed && sum+w.units.weight <= w.units.of:
+		return nil
+	case last >= 0:
+		return ahead[last : last+1]
+	}
+	return ahead
+}
+
+// settle renames the node of a holder that had to wait. Otherwise the waiter
+// behind it would not learn that it is the first waiter now. If no node was
+// behind when the entry was granted, any later one finds it settled.
+func (c *call) settle(e *engine.Entry) {
+	if c.want.settled == "" || !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
+		return
+	}
+	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper
+}
+
+// warnOfUnits logs, once for each client and name, that other clients count the
+// units of the semaphore differently.
+func (c *call) warnOfUnits() {
+	of := c.want.otherUnits.Load()
+	if of == 0 {
+		return
+	}
+	if _, logged := c.client.warned.LoadOrStore(c.name, true); !logged {
+		c.options.logger.Warn("dlock: clients of a semaphore count its units differently", "lock", c.name,
+			"units", c.want.units.of, "other", of)
+	}
+}
+
+var errUnitsDowngraded = errors.New("units of a semaphore cannot be downgraded")
