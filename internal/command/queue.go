@@ -19,7 +19,7 @@ const queueHelp = `Usage: dlock queue [flags] NAME
 Shows who holds the lock NAME and who waits for it, in the order of the queue:
 
   STATE    holds or waits
-  MODE     exclusive, or shared with others
+  MODE     exclusive, or shared with others; for a semaphore, its units
   HOST, PID, PROGRAM
            the process, as it has described itself
   TOKEN    the fencing token

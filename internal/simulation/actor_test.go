@@ -88,6 +88,7 @@ type attempt struct {
 	limit     time.Duration // timeout given to the call; 0 for none
 	queue     string
 	mode      recipes.Mode
+	units     int // of a semaphore; zero for a lock
 }
 
 func (a *actor) round() {
@@ -122,7 +123,12 @@ func (a *actor) round() {
 	default:
 		t.name, t.call, t.mode = "rlock", m.RLock, recipes.Shared
 	}
-	if l := a.acquire(ctx, t); l != nil {
+	a.weigh(&t, opts)
+	switch l := a.acquire(ctx, t); {
+	case l == nil:
+	case t.units > 0:
+		a.useUnits(queue, l)
+	default:
 		a.use(m, queue, l)
 	}
 }
@@ -157,7 +163,7 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	}
 	switch {
 	case err == nil:
-		a.run.granted(a, ctx, t.queue, l)
+		a.run.granted(a, ctx, t.queue, l, t.units)
 		return l
 	case errors.Is(err, recipes.ErrTimeout):
 		a.run.count("timeout")

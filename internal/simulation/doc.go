@@ -31,6 +31,9 @@
 //     timers has fired, and its messages move only after other processes have
 //     taken some steps.
 //
+// In one of eight runs, and with -units in all but those with shared nodes, most
+// calls are for units of a semaphore that has the name of a lock.
+//
 // In some runs the sequences of the queues start over after a few nodes, and in
 // some the driver has no optional interfaces.
 //
@@ -41,6 +44,8 @@
 //
 //   - Two actors hold a lock that they may not hold together, and neither has
 //     learned of a loss: by Lost, or, after a pause, by the first Err.
+//   - More units of a semaphore are held than there are, or a contender waits
+//     for 10 s for units that are free.
 //   - A lock is granted without a node in the store, although another node
 //     blocks it, by an answer from before the removal of the node, or in a
 //     session or a context that had ended.
@@ -72,6 +77,7 @@
 //
 //	go test .                        20,000 seeds
 //	go test . -seeds=500000          any number
+//	go test . -units                 with semaphores in most runs
 //	go test . -seeds=1 -seed=44      one seed again
 //	go test . -v                     how often everything happened
 //

@@ -21,6 +21,7 @@ type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
+	units int  // of a semaphore; zero for a lock
 	fresh bool // the grant has not been checked yet
 
 	joined bool // another actor held the lock with the same node at the time of the grant
@@ -47,9 +48,12 @@ type nodelessWaiter struct {
 
 // granted records a grant. It must be called in the step of the grant, before
 // time passes or a session can end.
-func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
+func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock, units int) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
+	if units > 0 {
+		r.count("units granted")
+	}
 	if err := l.Err(); err != nil {
 		r.fail("%v won %s %s, which was lost when it was granted: %v", a, queue, l.Node(), err)
 	}
@@ -57,7 +61,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
 	_ = l.Lost() // create the channel now, so that the checks can see it close
-	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
+	h := &holding{lock: l, actor: a, queue: queue, units: units, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
 }
@@ -116,6 +120,12 @@ func (r *run) judge() {
 			r.judgePair(h, other)
 		}
 	}
+	if r.units() > 0 {
+		r.judgeUnits(all)
+		if r.gate.step%4 == 0 {
+			r.judgeServed()
+		}
+	}
 	r.judgeClose()
 	r.judgeNodeless()
 }
@@ -169,7 +179,7 @@ func (r *run) judgePair(a, b *holding) {
 	if a.queue != b.queue || a.lock.Token() == b.lock.Token() && a.actor == b.actor {
 		return
 	}
-	if a.lock.Mode() == recipes.Shared && b.lock.Mode() == recipes.Shared {
+	if !a.excludes(b) {
 		return
 	}
 	if _, removed := r.removedAt(a.lock); removed {
@@ -253,7 +263,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may have joined the node before the store renamed it
+	if r.retains() || h.units > 0 { // the store may have renamed it since
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -268,8 +278,13 @@ func (r *run) judgeGrant(h *holding) {
 		}
 		return
 	}
+	sum := h.units
 	for _, n := range nodes[:i] {
-		if exclusive || isWriter(n.Name) {
+		weight, ok := unitsIn(n)
+		if sum += weight; h.units > 0 && ok && sum <= r.units() {
+			continue
+		}
+		if exclusive || h.units > 0 || isWriter(n.Name) {
 			r.fail("%v won %s as %s behind %s", h.actor, h.queue, h.lock.Node(), n.Name)
 		}
 	}

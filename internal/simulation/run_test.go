@@ -47,6 +47,7 @@ type run struct {
 	nodeless    map[*actor]nodelessWaiter // calls that wait although their node was removed
 	closers     map[*client]bool          // clients closed by a fault
 	sharedNodes map[int64]*sharedNode     // nodes shared by the actors of a client, by token
+	free        map[int64]time.Time       // since when the units are free that a node waits for, by token
 }
 
 // play runs one seed in a synctest bubble and returns its journal. If wrap is

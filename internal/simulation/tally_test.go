@@ -15,7 +15,7 @@ var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
 	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
 	"node of a waiter removed", "node removed", "process paused", "queue removed", "re-entry", "release lost", "reply lost",
-	"request lost", "request repeated", "session ended", "session expired", "storm won", "timeout",
+	"request lost", "request repeated", "session ended", "session expired", "storm won", "timeout", "units granted",
 	"loss reported by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable",
 	"watch closed early",
 }

@@ -70,7 +70,7 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 	switch {
 	case err == nil:
 		a.run.count("nested")
-		a.run.granted(a, ctx, "q", l)
+		a.run.granted(a, ctx, "q", l, 0)
 		a.reenter(outer, queue, held, l.Context(ctx))
 		a.unlock("q", l)
 	case errors.Is(err, recipes.ErrTimeout), errors.Is(err, recipes.ErrLost), errors.Is(err, recipes.ErrClosed):
