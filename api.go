@@ -120,6 +120,7 @@ type Semaphore = recipes.Semaphore
 //	func (l *Lock) Context(parent context.Context) context.Context
 //	func (l *Lock) Err() error
 //	func (l *Lock) Lost() <-chan struct{}
+//	func (l *Lock) Wanted() <-chan struct{}
 //	func (l *Lock) Token() int64
 //	func (l *Lock) Keep(ctx context.Context, value []byte) error
 //	func (l *Lock) Downgrade(ctx context.Context) error

@@ -62,6 +62,7 @@
 //   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]
 //   - Keep a value: [recipes.Lock.Keep], [recipes.RWMutex.Kept]
 //   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
+//   - Give way to a waiter: [recipes.Lock.Wanted]
 //   - Refuse late writes: [recipes.Lock.Token]
 //   - Let readers in: [recipes.Lock.Downgrade]
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]

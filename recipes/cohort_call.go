@@ -73,6 +73,11 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 		return nil, lockError(call.name, call.options.queueFull(ahead))
 	}
 	c.waiters = append(c.waiters, w)
+	if c.shared != nil {
+		for _, h := range c.shared.holds {
+			h.tellWanted()
+		}
+	}
 	if removed == nil { // otherwise contend after the removal
 		c.contendForAll()
 	}

@@ -24,10 +24,11 @@ type hold struct {
 	enlisted bool
 	max      *maxHold // set before the first Lock is returned; nil without WithMaxHold
 
-	mu    sync.Mutex
-	locks []*lockState // guarded by mu; Locks not yet unlocked
-	lost  error        // guarded by mu; set once the Locks are marked lost
-	hooks *ending      // guarded by mu; nil until the Granted hook has returned
+	mu     sync.Mutex
+	locks  []*lockState // guarded by mu; Locks not yet unlocked
+	lost   error        // guarded by mu; set once the Locks are marked lost
+	wanted wanted
+	hooks  *ending // guarded by mu; nil until the Granted hook has returned
 }
 
 // ending holds what is needed to report the end of a hold to its hooks.
@@ -132,6 +133,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 	}
 	err.mode = h.mode()
 	h.lost = err
+	h.wanted.stop()
 	for _, l := range h.locks {
 		if l.lost != nil {
 			close(l.lost)
@@ -224,4 +226,7 @@ func (h *hold) ended() error {
 // dropLock removes an unlocked Lock from the hold. It is called with mu held.
 func (h *hold) dropLock(l *lockState) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *lockState) bool { return other == l })
+	if len(h.locks) == 0 {
+		h.wanted.stop()
+	}
 }
