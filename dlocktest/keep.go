@@ -116,7 +116,9 @@ func keptIsSeenByNext(c *check) {
 				c.release(a, "q", p)
 				return
 			}
-			c.awaitNews(w, "release of the node ahead")
+			if !c.awaitNews(w, "release of the node ahead") { // a watch may end early
+				c.eventually(func() bool { return !has(c.list(b, "q"), p.Node) }, "the node ahead is gone")
+			}
 			c.wantKept("the session that waited", b, "q", value, p.Token)
 		})
 		c.delete(b, "q", q)

@@ -481,3 +481,50 @@ func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
 		require.True(w, ran)
 	})
 }
+
+// While requests, replies and sessions are lost, each tick is run, and only one
+// call says that its run is kept.
+func TestOnceUnderFaults(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
+		inWorld(t, func(w *world) {
+			plan := faults.Rates{Seed: seed, LoseRequests: 0.05, LoseReplies: 0.05, EndSessions: 0.05, EndWatches: 0.1, Delay: 0.2, MaxDelay: time.Second}.Plan
+			clients := []*client{}
+			for _, host := range []string{"a", "b", "c"} {
+				clients = append(clients, w.connecting(faults.New(w.store, plan), recipes.WithHostname(host)))
+			}
+			for range 5 {
+				onceUnderFaults(w, clients, seed)
+			}
+		})
+	}
+}
+
+func onceUnderFaults(w *world, clients []*client, seed uint64) {
+	var runs, kept atomic.Int32
+	tick := time.Now()
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() {
+			for {
+				ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context) error {
+					runs.Add(1)
+					time.Sleep(time.Second)
+					return ctx.Err()
+				})
+				if ran && err == nil {
+					kept.Add(1)
+				}
+				if err == nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	assert.Positive(w, runs.Load(), "seed %d", seed)
+	assert.LessOrEqual(w, kept.Load(), int32(1), "seed %d", seed)
+}
