@@ -69,7 +69,7 @@ func reorderedWrite(r run) error {
 		}
 	})
 	if paused == 0 {
-		return errors.Join(old, errors.New("Write has not called pause"))
+		return errors.Join(old, errors.New("the method Write has not called pause"))
 	}
 	if err := <-ended; err != nil {
 		return err
