@@ -131,6 +131,7 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 // A holder that makes no request must learn of the loss by a notice or from its
 // next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
+	t.Parallel()
 	server, client := withClock(t)
 	holder := mustLock(t, client("session_timeout=4s"))
 	stepForward(t, server, "dlock")

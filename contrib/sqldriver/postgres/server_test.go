@@ -249,6 +249,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 
 // A proxy such as pgbouncer delivers no notices, so sessions must poll.
 func TestTransactionPoolingProxy(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	addr := server.Pgbouncer(t, 4)
 	dsn := server.DSNAt(addr, "schema="+server.Schema(), "session_timeout=20s", "default_query_exec_mode=exec")
@@ -299,6 +300,7 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 }
 
 func TestServerWithoutFreeConnections(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
 	db, err := sql.Open("pgx", server.DSN())
 	if err != nil {

@@ -98,6 +98,7 @@ func TestReadOnlyUserIsTold(t *testing.T) {
 // The data source name lists the standby before the primary. Later in the test,
 // the primary accepts connections without answering.
 func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
+	t.Parallel()
 	primary := pgtest.Start(t)
 	standby := primary.Standby(t)
 	unavailable(t, standby.DSN("schema=s"), "server is in standby mode")
