@@ -58,6 +58,15 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return c.handOut(&heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}})
 }
 
+// afterEnd calls f on its own goroutine when the Lock is lost or unlocked. Unlike
+// a child of Lock.Context, it does not keep a dropped Lock from being collected.
+func (l *lockState) afterEnd(f func(cause error)) {
+	l.hold.mu.Lock()
+	c := l.newContext(new(byte), context.Background())
+	l.hold.mu.Unlock()
+	context.AfterFunc(c.Context, func() { f(context.Cause(c.Context)) })
+}
+
 // FromContext returns the Lock whose [Lock.Context] is ctx or its nearest
 // ancestor, such as the Lock that [RWMutex.WithLock] holds while its function
 // runs. The Lock may be unlocked or lost by now.

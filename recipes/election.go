@@ -148,7 +148,7 @@ type observer struct {
 	down  bool      // whether the error of this outage was yielded
 	idle  int       // consecutive wake-ups without a change
 
-	newest int64     // the greatest token that was yielded
+	newest int64     // the token of the latest leader
 	behind time.Time // when the store began to show smaller ones; zero if it does not
 }
 
@@ -190,7 +190,10 @@ func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) 
 	o.pause.Succeeded()
 	o.idle++
 	if !o.known || leader.Node != o.seen.Node || leader.Token != o.seen.Token {
-		o.known, o.seen, o.idle, o.newest = true, leader, 0, max(o.newest, leader.Token)
+		o.known, o.seen, o.idle = true, leader, 0
+		if leader.Token != 0 {
+			o.newest = leader.Token
+		}
 		if !yield(leader, nil) {
 			return false
 		}

@@ -162,3 +162,19 @@ func TestLocksThatCloseHasEndedAreNotLogged(t *testing.T) {
 	})
 	l.quiet("q")
 }
+
+func TestEachOfLocksThatAreDroppedIsLogged(t *testing.T) {
+	l := newLeaks(t)
+	var taken string
+	on(func() {
+		_, file, line, _ := runtime.Caller(0)
+		locks, err := recipes.LockAll(context.Background(), l.RWMutex("a"), l.RWMutex("b"), l.RWMutex("c"))
+		taken = fmt.Sprintf("%s:%d", file, line+1)
+		assert.NoError(t, err)
+		locks.Lost()
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		l.awaitLog(stays + " lock=" + name + " ")
+	}
+	assert.Equal(t, 3, strings.Count(l.log.String(), " taken="+taken+"\n"))
+}

@@ -73,7 +73,8 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 			err = join(err, unlockAll(taken))
 		}
 	}()
-	inner := ctx // ends when a lock that was taken is lost
+	inner, cancel := context.WithCancel(ctx) // ends when a lock that was taken is lost
+	defer cancel()
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
 		if err != nil {
@@ -232,12 +233,12 @@ func (l *Locks) Lost() <-chan struct{} {
 		return nil
 	}
 	l.once.Do(func() {
-		l.lost = make(chan struct{})
-		signal := sync.OnceFunc(func() { close(l.lost) })
+		lost := make(chan struct{})
+		l.lost = lost
+		signal := sync.OnceFunc(func() { close(lost) }) // refers to no Lock: see afterEnd
 		for _, held := range l.all {
-			ctx := held.Context(context.Background())
-			context.AfterFunc(ctx, func() {
-				if errors.Is(context.Cause(ctx), ErrLost) {
+			held.afterEnd(func(cause error) {
+				if errors.Is(cause, ErrLost) {
 					signal()
 				}
 			})
