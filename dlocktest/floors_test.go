@@ -24,7 +24,7 @@ var floors = [][]string{
 		"rule07_delete.go", "rule08_end.go", "rule09_close.go", "rule10_methods.go", "rule11_leaks.go", "rule12_replace.go",
 		"rule13_released.go", "read.go", "keep.go", "diagnose.go", "locks.go",
 	},
-	{"rule06_queue.go", "heartbeat.go"},
+	{"rule06_queue.go", "heartbeat.go", "units.go"},
 	{"doubt.go", "watching.go", "client.go"},
 	{"step.go"},
 	{"hook.go", "want.go"},

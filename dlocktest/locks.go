@@ -30,6 +30,8 @@ var lockCases = []testCase{
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
 	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: clientCloses},
 	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: downgradeLetsReadersIn},
+	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: unitsAreLimited},
+	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits, run: unitsAreHandedOver},
 	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: lossByExpiry},
 	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
 	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},

@@ -22,6 +22,8 @@ var watchCases = []testCase{
 	{name: "watch-of-a-node-deleted-before-arming", why: whyWatch, run: watchAlreadyGone},
 	{name: "watch-of-a-node-that-never-was", why: whyWatch, run: watchNeverWas},
 	{name: "watch-of-several-nodes-ends-with-each-of-them", why: whyWatch, run: watchSeveral},
+	{name: "watch-of-ten-nodes-ends-with-any-of-them", why: "the first waiter for units of a semaphore would not get what any holder gives back",
+		run: watchTen},
 	{name: "watch-of-one's-own-node", why: whyOwn, run: watchOwn},
 	{name: "watch-of-an-own-node-that-is-gone-is-closed", why: whyOwn, run: watchOwnGone},
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: watchOwnNamesake},
@@ -115,6 +117,24 @@ func watchSeveral(c *check) {
 			if k != i {
 				c.delete(owners[k], "q", places[k])
 			}
+		}
+	}
+}
+
+func watchTen(c *check) {
+	a, b := c.twoSessions()
+	for _, i := range []int{0, 4, 9} {
+		var places []driver.Place
+		for range 10 {
+			places = append(places, c.create(a, "q", reader))
+		}
+		own, w := c.waitFor(b, "q", nodesOf(places)...)
+		c.delete(a, "q", places[i])
+		c.wantUnreleasedEnd(w, "Delete of %s, with index %d of ten nodes", places[i].Name, i)
+		w.Stop()
+		c.delete(b, "q", own)
+		for _, p := range slices.Delete(places, i, i+1) {
+			c.delete(a, "q", p)
 		}
 	}
 }
