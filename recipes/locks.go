@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -27,12 +28,15 @@ type rlocker struct{ *RWMutex }
 func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ctx) }
 func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
 
-// Locks are locks that [LockAll] or [TryLockAll] has taken together. The zero
-// value and nil hold no lock: errors match [ErrNotHeld], and other results are
-// zero. Locks are safe for concurrent use.
+// Locks are locks that [LockAll], [TryLockAll] or a [Majority] has taken
+// together. They are held while all of them are, and those of a Majority while
+// more than half are. The zero value and nil hold no lock: errors match
+// [ErrNotHeld], and other results are zero. Locks are safe for concurrent use.
 type Locks struct {
-	_   noCopy
-	all []*Lock
+	_    noCopy
+	all  []*Lock // nil where a Majority does not hold the lock
+	need int     // how many have to be held
+	last *Lock   // unlocked after the others; may be nil
 
 	once sync.Once // makes lost
 	lost chan struct{}
@@ -66,11 +70,11 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	if err := checkLockers(ctx, lockers); err != nil {
 		return nil, err
 	}
-	held := &Locks{all: make([]*Lock, len(lockers))} // in the order of the arguments
+	held := &Locks{all: make([]*Lock, len(lockers)), need: len(lockers)} // in the order of the arguments
 	var taken []*Lock
 	defer func() {
 		if locks == nil { // also after a panic of a hook
-			err = join(err, unlockAll(taken))
+			err = join(append([]error{err}, unlockAll(taken)...)...)
 		}
 	}()
 	inner, cancel := context.WithCancel(ctx) // ends when a lock that was taken is lost
@@ -181,8 +185,8 @@ func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	return err == nil && c.Record.ID != "" && c.Record.ID == parseRecord(l.hold.entry.Data()).ID
 }
 
-// All returns the Locks in the order of the arguments of LockAll, for example
-// for their tokens.
+// All returns the Locks in the order of the arguments of LockAll, or of the
+// clients of a [Majority], with nil where that does not hold the lock.
 func (l *Locks) All() []*Lock {
 	if l == nil {
 		return nil
@@ -190,17 +194,42 @@ func (l *Locks) All() []*Lock {
 	return slices.Clone(l.all)
 }
 
-// Unlock gives all locks back at the same time. The error matches those of each
-// [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a panic
-// ends the program.
+// Tokens returns the fencing tokens in the order of All, with 0 for nil.
+func (l *Locks) Tokens() []int64 {
+	var tokens []int64
+	for _, held := range l.All() {
+		tokens = append(tokens, held.Token())
+	}
+	return tokens
+}
+
+// Unlock gives all locks back at the same time. (A [Majority] gives the one that
+// others wait for back last.) The error matches those of each [Lock.Unlock] that
+// failed. A Majority does not report the loss of a lock if it has held enough
+// others to the end. Hooks run on goroutines of Unlock, where a panic ends the
+// program.
 func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks
 	}
-	return unlockAll(l.all)
+	locks := l.taken()
+	errs := unlockAll(slices.DeleteFunc(slices.Clone(locks), func(held *Lock) bool { return held == l.last }))
+	if l.last != nil {
+		errs = append(errs, l.last.Unlock())
+	}
+	ended := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) }
+	if lost := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !ended(err) }); len(locks)-len(lost) >= l.need {
+		errs = slices.DeleteFunc(errs, ended)
+	}
+	return join(errs...)
 }
 
-func unlockAll(locks []*Lock) error {
+func (l *Locks) taken() []*Lock {
+	return slices.DeleteFunc(l.All(), func(held *Lock) bool { return held == nil })
+}
+
+// unlockAll returns the errors in the order of the locks.
+func unlockAll(locks []*Lock) []error {
 	errs := make([]error, len(locks))
 	var unlocks errgroup.Group
 	for i, l := range locks {
@@ -210,24 +239,35 @@ func unlockAll(locks []*Lock) error {
 		})
 	}
 	_ = unlocks.Wait() // would return only one of the errors
-	return join(errs...)
+	return errs
 }
 
-// Err returns nil while all locks are held, and otherwise the errors of
+// Err returns nil while enough locks are held, and otherwise the errors of
 // [Lock.Err] of those that are not.
 func (l *Locks) Err() error {
 	if l.none() {
 		return errNoLocks
 	}
-	errs := make([]error, len(l.all))
-	for i, held := range l.all {
-		errs[i] = held.Err()
+	held := 0
+	var errs []error
+	for _, one := range l.taken() {
+		if err := one.Err(); err != nil {
+			errs = append(errs, err)
+		} else {
+			held++
+		}
+	}
+	switch {
+	case held >= l.need:
+		return nil
+	case len(errs) == 0: // a Locker has returned neither a Lock nor an error
+		return errNoLocks
 	}
 	return join(errs...)
 }
 
-// Lost returns a channel that closes when the first of the locks is lost. It
-// never closes if none was lost before its Unlock.
+// Lost returns a channel that closes when so many locks are lost that too few
+// are held. It never closes if that has not happened before Unlock.
 func (l *Locks) Lost() <-chan struct{} {
 	if l.none() {
 		return nil
@@ -235,11 +275,14 @@ func (l *Locks) Lost() <-chan struct{} {
 	l.once.Do(func() {
 		lost := make(chan struct{})
 		l.lost = lost
-		signal := sync.OnceFunc(func() { close(lost) }) // refers to no Lock: see afterEnd
-		for _, held := range l.all {
-			held.afterEnd(func(cause error) {
-				if errors.Is(cause, ErrLost) {
-					signal()
+		locks := l.taken()
+		var left atomic.Int64
+		left.Store(int64(len(locks)))
+		need := int64(l.need)
+		for _, held := range locks {
+			held.afterEnd(func(cause error) { // refers to no Lock
+				if errors.Is(cause, ErrLost) && left.Add(-1) == need-1 {
+					close(lost)
 				}
 			})
 		}
@@ -247,17 +290,41 @@ func (l *Locks) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Context returns a child of parent that is cancelled when the first of the
-// locks is lost or unlocked. Calls with it re-enter each of the locks, as with
-// [Lock.Context]. [FromContext] returns one of the Locks.
+// Context returns a child of parent that is cancelled when too few locks are
+// held, because of a loss or of Unlock. If all locks have to be held, calls with
+// it re-enter each of them, as with [Lock.Context], and [FromContext] returns one
+// of them.
 func (l *Locks) Context(parent context.Context) context.Context {
-	if l.none() {
+	locks := l.taken()
+	switch {
+	case len(locks) == 0:
 		return (*Lock)(nil).Context(parent)
+	case l.need < len(l.all):
+		return majorityContext(parent, locks, l.need)
 	}
-	for _, held := range l.all {
+	for _, held := range locks {
 		parent = held.Context(parent)
 	}
 	return parent
+}
+
+// majorityContext returns a child of parent that is cancelled when fewer than
+// need of the locks are held.
+func majorityContext(parent context.Context, locks []*Lock, need int) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	var held atomic.Int64
+	held.Store(int64(len(locks)))
+	fewer := func(cause error) {
+		if held.Add(-1) < int64(need) {
+			cancel(cause)
+		}
+	}
+	for _, l := range locks {
+		one := l.Context(context.Background())
+		stop := context.AfterFunc(one, func() { fewer(context.Cause(one)) })
+		context.AfterFunc(ctx, func() { stop() })
+	}
+	return ctx
 }
 
 // String describes the locks on one line, as [Lock.String] does.
@@ -265,9 +332,9 @@ func (l *Locks) String() string {
 	if l.none() {
 		return "no locks"
 	}
-	lines := make([]string, len(l.all))
-	for i, held := range l.all {
-		lines[i] = held.String()
+	var lines []string
+	for _, held := range l.taken() {
+		lines = append(lines, held.String())
 	}
 	return strings.Join(lines, "; ")
 }
@@ -278,4 +345,4 @@ func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }
 func (l *Locks) none() bool { return l == nil || len(l.all) == 0 }
 
 // errNoLocks is returned by methods of a nil or zero Locks.
-var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll (look at the call's error first): %w", ErrNotHeld)
+var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll or a Majority (look at the call's error first): %w", ErrNotHeld)

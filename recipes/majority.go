@@ -1,0 +1,347 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+const (
+	// reachWithin is how long a store to which there is no session has to answer
+	// before the call goes on to the next one.
+	reachWithin = time.Second
+	// joinFor is for how long a call that has the lock in one store waits for
+	// the others, on average.
+	joinFor = time.Second
+	// lingerFor is for how long a call that has a majority waits for the other
+	// stores.
+	lingerFor = 50 * time.Millisecond
+)
+
+// Majority is an exclusive lock in several independent stores. It is held while
+// it is held in more than half of them. So it survives the loss of a minority of
+// the stores with all their data, which a single store that forgets does not. If
+// an ensemble of ZooKeeper or etcd is at hand, use that instead: it does the
+// same with fewer requests.
+//
+// Two majorities have a store in common, and that has one holder. The lock
+// counts as lost as soon as fewer than a majority of the stores keep their
+// promises, by the lease of each, and by the clocks of this process. Two holders
+// need a majority of stores that forget what they have confirmed.
+//
+// There is no single fencing token. The resource has to keep the greatest token
+// of each store, and refuse a caller if any of [Locks.Tokens] is less than that
+// of its store. See package fence.
+//
+// All calls wait in the queue of the first store that they can reach, and then
+// take the others together. So they hold the lock in order of arrival, unless
+// stores fail. A Majority is safe for concurrent use. On the zero value and nil,
+// every call returns an error that matches [ErrClosed].
+type Majority struct {
+	_       noCopy
+	name    string
+	stores  []*RWMutex
+	options options
+	err     error // returned by every call; nil if the Majority is usable
+}
+
+// NewMajority returns the lock of that name in the stores of the clients: an odd
+// number of at least three, of different stores. It does no I/O. All programs
+// should pass the stores in the same order, with the most reliable one first.
+//
+// [WithTimeout] and [WithBackOff] are for the whole call, and default to those
+// of the first client. [WithMaxQueue] and [WithRetention] have no effect.
+func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
+	m := &Majority{name: name}
+	inStore := append(slices.Clone(opts), WithTimeout(0), WithBackOff(briefBackOff), WithMaxQueue(0), WithoutRetention())
+	for _, c := range clients {
+		m.stores = append(m.stores, c.RWMutex(name, inStore...))
+	}
+	if n := len(clients); n < 3 || n%2 == 0 {
+		m.err = lockError(name, fmt.Errorf("a majority needs an odd number of clients, at least 3, not %d", n))
+		return m
+	}
+	m.options = clients[0].opened().options.with(opts)
+	return m
+}
+
+// briefBackOff gives a store up soon, so that the call goes on to the next one.
+func briefBackOff() BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(joinFor/4),
+		backoff.WithMaxElapsedTime(joinFor),
+	)
+}
+
+// Lock waits until it holds the lock in more than half of the stores. Locks.All
+// has a Lock for each client, in their order, and nil where the lock is not held.
+//
+// If too few stores can be reached, Lock tries again as long as [WithBackOff]
+// allows. If a store falls silent while Lock waits in its queue, Lock goes on to
+// the next one when the session has ended. The errors are those of
+// [RWMutex.Lock]. They match driver.ErrUnavailable if more stores could have
+// made a majority. On error no node stays, as after an error of RWMutex.Lock.
+//
+// A context of [Lock.Context] or [Locks.Context] re-enters none of the locks.
+// Hooks run on goroutines of Lock, where a panic ends the program.
+func (m *Majority) Lock(ctx context.Context) (*Locks, error) {
+	ctx, cancel, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	retries := engine.Retries{New: m.options.backOff}
+	for {
+		r := m.newRound((*RWMutex).Lock)
+		if l := r.run(ctx); l != nil {
+			return l, nil
+		}
+		pause, over := r.pause(ctx, &retries)
+		if over != nil {
+			return nil, over
+		}
+		engine.Sleep(pause, ctx.Done())
+	}
+}
+
+// TryLock is like Lock, but uses [RWMutex.TryLock] and does not try again. The
+// error matches [ErrLocked] if another contender is in the way in some store.
+// Calls at the same time seldom keep each other from the lock, because all begin
+// with the same store.
+func (m *Majority) TryLock(ctx context.Context) (*Locks, error) {
+	ctx, cancel, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	r := m.newRound((*RWMutex).TryLock)
+	if l := r.run(ctx); l != nil {
+		return l, nil
+	}
+	return nil, r.failed(ctx)
+}
+
+// Name returns the lock's name.
+func (m *Majority) Name() string {
+	if m == nil {
+		return ""
+	}
+	return m.name
+}
+
+// begin checks the arguments, and returns the context of the call.
+func (m *Majority) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if m == nil || m.stores == nil && m.err == nil {
+		return nil, nil, errNoMajority
+	}
+	if m.err != nil {
+		return nil, nil, m.err
+	}
+	seen := make(map[*Client]bool)
+	for _, s := range m.stores {
+		q, err := s.inQueue(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if seen[q.client] {
+			return nil, nil, lockError(m.name, errTwice)
+		}
+		seen[q.client] = true
+	}
+	ctx = WithoutReentry(ctx)
+	if m.options.timeout > 0 {
+		ctx, cancel := context.WithTimeout(ctx, m.options.timeout)
+		return ctx, cancel, nil
+	}
+	return ctx, func() {}, nil
+}
+
+var errNoMajority = fmt.Errorf("dlock: this Majority is the zero value (use NewMajority): %w", ErrClosed)
+
+// need returns how many stores are a majority.
+func (m *Majority) need() int { return len(m.stores)/2 + 1 }
+
+// round is one attempt to take the lock in a majority of the stores.
+type round struct {
+	*Majority
+	lock func(*RWMutex, context.Context) (*Lock, error)
+	held []*Lock // by store
+	errs []error // by store: why held has no Lock; nil also while unknown
+}
+
+func (m *Majority) newRound(lock func(*RWMutex, context.Context) (*Lock, error)) *round {
+	return &round{Majority: m, lock: lock, held: make([]*Lock, len(m.stores)), errs: make([]error, len(m.stores))}
+}
+
+// run returns the Locks of a majority of the stores, or nil. Then it has given
+// back those that it had.
+func (r *round) run(ctx context.Context) *Locks {
+	first := r.takeFirst(ctx)
+	if first == nil {
+		return nil
+	}
+	r.takeOthers(first.Context(ctx))
+	r.findTwins(ctx, first)
+	locks := &Locks{all: r.held, need: r.need(), last: first}
+	if r.taken() >= locks.need && locks.Err() == nil && !errors.Is(join(slices.Clone(r.errs)...), errTwice) {
+		return locks
+	}
+	_ = locks.Unlock() // nodes that stay for now are removed in the background
+	return nil
+}
+
+// takeFirst takes the lock in the first store that can be reached. All calls
+// wait in the same queue, so it happens seldom that each has a part of the
+// stores.
+func (r *round) takeFirst(ctx context.Context) *Lock {
+	for i, s := range r.stores {
+		if r.errs[i] = s.queue.client.reach(ctx); r.errs[i] == nil {
+			r.held[i], r.errs[i] = r.lock(s, ctx)
+		}
+		if r.held[i] != nil || ctx.Err() != nil || contended(r.errs[i]) {
+			return r.held[i]
+		}
+	}
+	return nil
+}
+
+// reach returns an error if there is no session, and no new one soon.
+func (c *Client) reach(ctx context.Context) error {
+	if c.current() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	return c.Ping(ctx)
+}
+
+// takeOthers takes the lock in the other stores, all at the same time. The limit
+// is random, so that of several calls with a part of the stores each, one gives
+// back first, and another gets what it needs.
+func (r *round) takeOthers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, joinFor/2+rand.N(joinFor))
+	defer cancel()
+	type answer struct {
+		store int
+		lock  *Lock
+		err   error
+	}
+	answers := make(chan answer)
+	asked := 0
+	for i, s := range r.stores {
+		if r.held[i] == nil {
+			asked++
+			r.errs[i] = nil
+			go func() {
+				l, err := r.lock(s, ctx)
+				answers <- answer{i, l, err}
+			}()
+		}
+	}
+	for range asked {
+		a := <-answers
+		r.held[a.store], r.errs[a.store] = a.lock, a.err
+		switch {
+		case r.taken() < r.need():
+		case !r.expectsMore():
+			cancel()
+		case r.taken() == r.need():
+			defer time.AfterFunc(lingerFor, cancel).Stop()
+		}
+	}
+}
+
+func (r *round) taken() (n int) {
+	for _, l := range r.held {
+		if l != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// expectsMore reports whether a store has not answered, and did not fail when it
+// was tried last.
+func (r *round) expectsMore() bool {
+	for i, s := range r.stores {
+		c := s.queue.client
+		if r.held[i] == nil && r.errs[i] == nil && (c.current() != nil || c.unreached() == nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// findTwins finds clients that use the store of the first Lock: its node is in
+// their way.
+func (r *round) findTwins(ctx context.Context, first *Lock) {
+	for i, s := range r.stores {
+		if r.held[i] == nil && contended(r.errs[i]) && s.queue.contains(ctx, first) {
+			r.errs[i] = fmt.Errorf("%w: two clients use one store", errTwice)
+		}
+	}
+}
+
+// contended reports whether err says only that other contenders are in the way.
+func contended(err error) bool {
+	return !errors.Is(err, driver.ErrUnavailable) &&
+		(errors.Is(err, ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+}
+
+// pause returns how long to wait before the next round, or the error of the call
+// if there is none.
+func (r *round) pause(ctx context.Context, retries *engine.Retries) (pause time.Duration, over error) {
+	away, refused := 0, 0
+	for i, err := range r.errs {
+		switch {
+		case r.held[i] != nil, contended(err):
+		case errors.Is(err, driver.ErrUnavailable):
+			away++
+		case errors.Is(err, ErrClosed), errors.Is(err, errTwice):
+			return 0, r.failed(ctx)
+		case err != nil:
+			refused++
+		}
+	}
+	spare := len(r.stores) - r.need()
+	switch {
+	case ctx.Err() != nil, refused > spare:
+		return 0, r.failed(ctx)
+	case away+refused <= spare:
+		retries.Succeeded()
+		return rand.N(joinFor / 4), nil
+	}
+	if pause = retries.Next(); pause < 0 {
+		return 0, r.failed(ctx)
+	}
+	return pause, nil
+}
+
+// failed returns the error of a call that ends without a majority.
+func (r *round) failed(ctx context.Context) error {
+	var why []error
+	for i, err := range r.errs {
+		if err != nil {
+			why = append(why, fmt.Errorf("store %d: %w", i+1, err))
+		}
+	}
+	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), join(why...))
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("%w: %w", ErrTimeout, err)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", engine.WithCause(ctx, ctx.Err()), err)
+	default:
+		err = mask(err, ErrTimeout, context.DeadlineExceeded, context.Canceled) // limits of the round
+	}
+	return lockError(r.name, err)
+}
