@@ -26,6 +26,9 @@ const (
 	lingerFor = 50 * time.Millisecond
 )
 
+// majorityRecipe is the name of this recipe in hooks and logs.
+const majorityRecipe = "majority"
+
 // Majority is an exclusive lock in several independent stores. It is held while
 // it is held in more than half of them. So it survives the loss of a minority of
 // the stores with all their data, which a single store that forgets does not. If
@@ -63,7 +66,7 @@ func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 	m := &Majority{name: name}
 	inStore := append(slices.Clone(opts), WithTimeout(0), WithBackOff(briefBackOff), WithMaxQueue(0), WithoutRetention())
 	for _, c := range clients {
-		m.stores = append(m.stores, c.RWMutex(name, inStore...))
+		m.stores = append(m.stores, &RWMutex{queue: newQueue(c.opened(), majorityRecipe, name, inStore)})
 	}
 	if n := len(clients); n < 3 || n%2 == 0 {
 		m.err = lockError(name, fmt.Errorf("a majority needs an odd number of clients, at least 3, not %d", n))
