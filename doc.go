@@ -54,6 +54,9 @@
 //   - Lock several: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]; then
 //     [recipes.Locks.All], [recipes.Locks.Context], [recipes.Locks.Err],
 //     [recipes.Locks.Lost], [recipes.Locks.Unlock]
+//   - Lock in a majority of stores: [NewMajority], [recipes.Majority.Lock],
+//     [recipes.Majority.TryLock], [recipes.Majority.Name]; then as above, and
+//     [recipes.Locks.Tokens]
 //   - Elect a leader: [recipes.Client.Election], [recipes.Election.Run],
 //     [recipes.Election.Campaign]; find it: [recipes.Election.Leader],
 //     [recipes.Election.Observe], [recipes.Election.Name]

@@ -137,6 +137,24 @@ func TestTokensOfAMajorityAreNeeded(t *testing.T) {
 	assert.ErrorContains(t, fence.Table{}.RaiseAll(t.Context(), nil, "r", []int64{-1, -2, 0}), `token -1 of "r#0"`)
 }
 
+func TestMarksOfAMajority(t *testing.T) {
+	var m fence.Marks
+	calls := 0
+	write := func(tokens ...int64) error {
+		return m.DoAll("r", tokens, func() error { calls++; return nil })
+	}
+	assert.NoError(t, write(5, 900, 0))
+	assert.NoError(t, write(5, 900, 0), "a second write")
+	assert.NoError(t, write(0, 901, 3), "the maximum and the sum may fall")
+	assert.Equal(t, 3, calls)
+	assert.ErrorIs(t, write(5, 900, 0), fence.ErrStale, "901 is at the store that both have held")
+	assert.ErrorIs(t, m.Do(fence.Part("r", 2), 2, nothing), fence.ErrStale)
+	assert.NoError(t, write(6, 0, 3))
+	assert.ErrorContains(t, write(6, 0, 0), "are no majority")
+	assert.ErrorIs(t, write(-1, -1, 0), fence.ErrInvalid)
+	assert.Equal(t, 4, calls)
+}
+
 func TestTheHeaderCarriesAnyResource(t *testing.T) {
 	for _, resource := range []string{"", "account/7", `a "b"; c=\`, "größe", "line\nbreak", " "} {
 		h := make(http.Header)

@@ -1,6 +1,9 @@
 package fence
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Marks keeps the greatest token of each resource in memory. It protects one
 // process until that process restarts. A service with several replicas, or with
@@ -38,6 +41,20 @@ func (m *Marks) Do(resource string, token int64, f func() error) error {
 		return staleError(resource, token, k.token)
 	}
 	k.token = token
+	return f()
+}
+
+// DoAll is Do for a lock that is held in a majority of several stores: see
+// [Table.RaiseAll]. The marks are those of [Part].
+func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
+	if err := checkMajority(tokens); err != nil {
+		return err
+	}
+	for i, token := range slices.Backward(tokens) {
+		if next := f; token != 0 {
+			f = func() error { return m.Do(Part(resource, i), token, next) }
+		}
+	}
 	return f()
 }
 

@@ -112,9 +112,8 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int
 // that does not hold it. The rows are those of [Part], which need an Add each.
 // The error matches [ErrStale] if any token is stale.
 func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens []int64) error {
-	held := len(slices.DeleteFunc(slices.Clone(tokens), func(token int64) bool { return token == 0 }))
-	if 2*held <= len(tokens) {
-		return fmt.Errorf("%w: %d tokens of %d stores are no majority", ErrInvalid, held, len(tokens))
+	if err := checkMajority(tokens); err != nil {
+		return err
 	}
 	for i, token := range tokens {
 		if token == 0 {
@@ -127,7 +126,15 @@ func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens
 	return nil
 }
 
-// Part names the resource's row for the store with index i, such as
+func checkMajority(tokens []int64) error {
+	held := len(slices.DeleteFunc(slices.Clone(tokens), func(token int64) bool { return token == 0 }))
+	if 2*held <= len(tokens) {
+		return fmt.Errorf("%w: %d tokens of %d stores are no majority", ErrInvalid, held, len(tokens))
+	}
+	return nil
+}
+
+// Part names what is kept of a resource for the store with index i, such as
 // "account/7#0".
 func Part(resource string, i int) string { return resource + "#" + strconv.Itoa(i) }
 

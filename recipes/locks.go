@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Locks struct {
 
 	once sync.Once // makes lost
 	lost chan struct{}
+	ends sync.Map // cancels each context of a Majority that has not ended
 }
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
@@ -203,23 +205,46 @@ func (l *Locks) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock gives all locks back at the same time. (A [Majority] gives the one that
-// others wait for back last.) The error matches those of each [Lock.Unlock] that
-// failed. A Majority does not report the loss of a lock if it has held enough
-// others to the end. Hooks run on goroutines of Unlock, where a panic ends the
-// program.
+// Unlock gives all locks back at the same time; a [Majority] gives the one that
+// others wait for back last. The error matches those of each [Lock.Unlock] that
+// failed. A Majority does not report a lost lock if it has held enough others to
+// the end. Hooks run on goroutines of Unlock, where a panic ends the program.
 func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks
 	}
+	l.endContexts()
 	locks := l.taken()
-	errs := unlockAll(slices.DeleteFunc(slices.Clone(locks), func(held *Lock) bool { return held == l.last }))
+	var errs []error
+	var last error
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		errs = unlockAll(slices.DeleteFunc(slices.Clone(locks), func(held *Lock) bool { return held == l.last }))
+	}()
 	if l.last != nil {
-		errs = append(errs, l.last.Unlock())
+		awaitBriefly(others) // a silent store does not delay the next holder
+		last = l.last.Unlock()
 	}
+	<-others
+	return l.unlocked(append(errs, last))
+}
+
+// endContexts cancels the contexts of a Majority before others can hold it.
+func (l *Locks) endContexts() {
+	cause := cmp.Or(l.Err(), ErrNotHeld)
+	l.ends.Range(func(_, cancel any) bool {
+		cancel.(context.CancelCauseFunc)(cause)
+		return true
+	})
+}
+
+// unlocked returns the error of Unlock, given those of all locks that were taken.
+func (l *Locks) unlocked(errs []error) error {
 	ended := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) }
-	if lost := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !ended(err) }); len(locks)-len(lost) >= l.need {
-		errs = slices.DeleteFunc(errs, ended)
+	kept := slices.DeleteFunc(slices.Clone(errs), ended)
+	if len(l.taken())-(len(errs)-len(kept)) >= l.need {
+		return join(kept...)
 	}
 	return join(errs...)
 }
@@ -300,7 +325,7 @@ func (l *Locks) Context(parent context.Context) context.Context {
 	case len(locks) == 0:
 		return (*Lock)(nil).Context(parent)
 	case l.need < len(l.all):
-		return majorityContext(parent, locks, l.need)
+		return l.majorityContext(parent)
 	}
 	for _, held := range locks {
 		parent = held.Context(parent)
@@ -308,21 +333,27 @@ func (l *Locks) Context(parent context.Context) context.Context {
 	return parent
 }
 
-// majorityContext returns a child of parent that is cancelled when fewer than
-// need of the locks are held.
-func majorityContext(parent context.Context, locks []*Lock, need int) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
+// majorityContext returns a child of parent that is cancelled when fewer locks
+// are held than are needed.
+func (l *Locks) majorityContext(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(orBackground(parent))
+	locks := l.taken()
 	var held atomic.Int64
 	held.Store(int64(len(locks)))
 	fewer := func(cause error) {
-		if held.Add(-1) < int64(need) {
+		if held.Add(-1) < int64(l.need) {
 			cancel(cause)
 		}
 	}
-	for _, l := range locks {
-		one := l.Context(context.Background())
-		stop := context.AfterFunc(one, func() { fewer(context.Cause(one)) })
+	for _, one := range locks {
+		of := one.Context(context.Background())
+		stop := context.AfterFunc(of, func() { fewer(context.Cause(of)) })
 		context.AfterFunc(ctx, func() { stop() })
+	}
+	l.ends.Store(ctx, cancel)
+	context.AfterFunc(ctx, func() { l.ends.Delete(ctx) })
+	if err := l.Err(); err != nil {
+		cancel(err)
 	}
 	return ctx
 }

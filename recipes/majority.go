@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
@@ -18,10 +16,10 @@ const (
 	// reachWithin is how long a store to which there is no session has to answer
 	// before the call goes on to the next one.
 	reachWithin = time.Second
-	// joinFor is for how long a call that has the lock in one store waits for
-	// the others, on average.
+	// joinFor is how long a call that has the lock in one store waits for the
+	// others, on average.
 	joinFor = time.Second
-	// lingerFor is for how long a call that has a majority waits for the other
+	// lingerFor is how long a call that has a majority waits for the other
 	// stores.
 	lingerFor = 50 * time.Millisecond
 )
@@ -64,7 +62,7 @@ type Majority struct {
 // of the first client. [WithMaxQueue] and [WithRetention] have no effect.
 func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 	m := &Majority{name: name}
-	inStore := append(slices.Clone(opts), WithTimeout(0), WithBackOff(briefBackOff), WithMaxQueue(0), WithoutRetention())
+	inStore := append(slices.Clone(opts), WithTimeout(0), WithMaxQueue(0), WithoutRetention())
 	for _, c := range clients {
 		m.stores = append(m.stores, &RWMutex{queue: newQueue(c.opened(), majorityRecipe, name, inStore)})
 	}
@@ -74,15 +72,6 @@ func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 	}
 	m.options = clients[0].opened().options.with(opts)
 	return m
-}
-
-// briefBackOff gives a store up soon, so that the call goes on to the next one.
-func briefBackOff() BackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(20*time.Millisecond),
-		backoff.WithMaxInterval(joinFor/4),
-		backoff.WithMaxElapsedTime(joinFor),
-	)
 }
 
 // Lock waits until it holds the lock in more than half of the stores. Locks.All
@@ -95,7 +84,8 @@ func briefBackOff() BackOff {
 // made a majority. On error no node stays, as after an error of RWMutex.Lock.
 //
 // A context of [Lock.Context] or [Locks.Context] re-enters none of the locks.
-// Hooks run on goroutines of Lock, where a panic ends the program.
+// Hooks report on the lock in each store, and run on goroutines of Lock, where a
+// panic ends the program.
 func (m *Majority) Lock(ctx context.Context) (*Locks, error) {
 	ctx, cancel, err := m.begin(ctx)
 	if err != nil {
@@ -135,15 +125,29 @@ func (m *Majority) TryLock(ctx context.Context) (*Locks, error) {
 
 // Name returns the lock's name.
 func (m *Majority) Name() string {
-	if m == nil {
+	if m.fromNoClient() {
 		return ""
 	}
 	return m.name
 }
 
+// String returns the lock's name, quoted if unprintable.
+func (m *Majority) String() string {
+	if m.fromNoClient() {
+		return "no lock"
+	}
+	return printable(m.name)
+}
+
+// GoString returns "dlock.Majority(...)" with the result of String in the
+// brackets.
+func (m *Majority) GoString() string { return "dlock.Majority(" + m.String() + ")" }
+
+func (m *Majority) fromNoClient() bool { return m == nil || m.stores == nil && m.err == nil }
+
 // begin checks the arguments, and returns the context of the call.
 func (m *Majority) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if m == nil || m.stores == nil && m.err == nil {
+	if m.fromNoClient() {
 		return nil, nil, errNoMajority
 	}
 	if m.err != nil {
@@ -168,7 +172,7 @@ func (m *Majority) begin(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() {}, nil
 }
 
-var errNoMajority = fmt.Errorf("dlock: this Majority is the zero value (use NewMajority): %w", ErrClosed)
+var errNoMajority = fmt.Errorf("dlock: this Majority comes from no clients (use NewMajority): %w", ErrClosed)
 
 // need returns how many stores are a majority.
 func (m *Majority) need() int { return len(m.stores)/2 + 1 }
@@ -193,13 +197,31 @@ func (r *round) run(ctx context.Context) *Locks {
 		return nil
 	}
 	r.takeOthers(first.Context(ctx))
-	r.findTwins(ctx, first)
-	locks := &Locks{all: r.held, need: r.need(), last: first}
-	if r.taken() >= locks.need && locks.Err() == nil && !errors.Is(join(slices.Clone(r.errs)...), errTwice) {
+	r.dropLost()
+	twins := r.findTwins(ctx)
+	locks := &Locks{all: r.held, need: r.need()}
+	if slices.Contains(r.held, first) {
+		locks.last = first
+	}
+	if r.taken() >= locks.need && !twins {
 		return locks
 	}
 	_ = locks.Unlock() // nodes that stay for now are removed in the background
 	return nil
+}
+
+// dropLost gives up the locks that were lost meanwhile. So there is a moment at
+// which the others were held together, and no earlier holder has greater tokens.
+func (r *round) dropLost() {
+	for i, l := range r.held {
+		if l == nil {
+			continue
+		}
+		if err := l.Err(); err != nil {
+			_ = l.Unlock()
+			r.held[i], r.errs[i] = nil, unavailable(err)
+		}
+	}
 }
 
 // takeFirst takes the lock in the first store that can be reached. All calls
@@ -208,13 +230,31 @@ func (r *round) run(ctx context.Context) *Locks {
 func (r *round) takeFirst(ctx context.Context) *Lock {
 	for i, s := range r.stores {
 		if r.errs[i] = s.queue.client.reach(ctx); r.errs[i] == nil {
-			r.held[i], r.errs[i] = r.lock(s, ctx)
+			r.held[i], r.errs[i] = r.lockOnSession(ctx, s)
 		}
 		if r.held[i] != nil || ctx.Err() != nil || contended(r.errs[i]) {
 			return r.held[i]
 		}
 	}
 	return nil
+}
+
+// lockOnSession ends with the client's session: it does not wait for a new one.
+func (r *round) lockOnSession(ctx context.Context, m *RWMutex) (*Lock, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := m.queue.client.current()
+	if s == nil {
+		return nil, unavailable(errNoSession)
+	}
+	go func() {
+		select {
+		case <-s.Done():
+			cancel(unavailable(s.Err()))
+		case <-ctx.Done():
+		}
+	}()
+	return r.lock(m, ctx)
 }
 
 // reach returns an error if there is no session, and no new one soon.
@@ -284,14 +324,22 @@ func (r *round) expectsMore() bool {
 	return false
 }
 
-// findTwins finds clients that use the store of the first Lock: its node is in
-// their way.
-func (r *round) findTwins(ctx context.Context, first *Lock) {
+// findTwins reports whether two clients use one store, because a node of this
+// round is in the way there. It is a best effort: twins cost availability, but
+// two majorities still have a store in common.
+func (r *round) findTwins(ctx context.Context) (found bool) {
+	ctx, cancel := context.WithTimeout(ctx, lingerFor)
+	defer cancel()
 	for i, s := range r.stores {
-		if r.held[i] == nil && contended(r.errs[i]) && s.queue.contains(ctx, first) {
+		if r.held[i] != nil || !contended(r.errs[i]) || s.queue.client.current() == nil {
+			continue
+		}
+		if slices.ContainsFunc(r.held, func(l *Lock) bool { return l != nil && s.queue.contains(ctx, l) }) {
 			r.errs[i] = fmt.Errorf("%w: two clients use one store", errTwice)
+			found = true
 		}
 	}
+	return found
 }
 
 // contended reports whether err says only that other contenders are in the way.
@@ -337,7 +385,7 @@ func (r *round) failed(ctx context.Context) error {
 			why = append(why, fmt.Errorf("store %d: %w", i+1, err))
 		}
 	}
-	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), join(why...))
+	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), mask(join(why...), ErrLost)) // the caller never had a lock
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("%w: %w", ErrTimeout, err)

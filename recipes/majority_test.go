@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -26,6 +27,21 @@ type stores struct {
 	*testing.T
 	all      []*memdriver.Store
 	requests atomic.Int64 // all but those of sessions
+	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
+}
+
+// recorder keeps the latest session of a store.
+type recorder struct {
+	driver.Connector
+	keep func(driver.Session)
+}
+
+func (r recorder) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := r.Connector.Connect(ctx)
+	if err == nil {
+		r.keep(s)
+	}
+	return s, err
 }
 
 func inStores(t *testing.T, n int, f func(w *stores)) {
@@ -48,8 +64,9 @@ func inStores(t *testing.T, n int, f func(w *stores)) {
 
 // clients returns a client of each store.
 func (w *stores) clients(host string) (clients []*recipes.Client) {
-	for _, s := range w.all {
-		counting := faults.New(s, func(_ context.Context, r faults.Request) faults.Fault {
+	for i, s := range w.all {
+		recorded := recorder{s, func(s driver.Session) { w.sessions.Store(fmt.Sprint(host, " ", i), s) }}
+		counting := faults.New(recorded, func(_ context.Context, r faults.Request) faults.Fault {
 			if r.Stage == faults.StageRequest && r.Op != faults.OpConnect && r.Op != faults.OpClose {
 				w.requests.Add(1)
 			}
@@ -64,6 +81,13 @@ func (w *stores) clients(host string) (clients []*recipes.Client) {
 
 func (w *stores) majority(host string, opts ...recipes.Option) *recipes.Majority {
 	return recipes.NewMajority("q", w.clients(host), opts...)
+}
+
+// drop ends the host's session in a store, and the host does not know it yet.
+func (w *stores) drop(host string, store int) {
+	if s, known := w.sessions.Load(fmt.Sprint(host, " ", store)); known {
+		w.all[store].Faults().Drop(s.(driver.Session))
+	}
 }
 
 // expire ends the sessions of all clients of a store.
@@ -247,34 +271,26 @@ func TestMajorityEndsWithItsContext(t *testing.T) {
 // guarded is what the lock protects: a counter of those inside, and the greatest
 // token of each store.
 type guarded struct {
-	sync.Mutex
-	inside int
-	marks  []int64
-	grants int
+	marks  fence.Marks
+	inside atomic.Int32
+	grants atomic.Int32
 }
 
-// enter fails if a token is below its mark, as the resource of a Majority does.
-func (g *guarded) enter(t *testing.T, l *recipes.Locks) {
-	g.Lock()
-	defer g.Unlock()
-	tokens := l.Tokens()
-	for i, token := range tokens {
-		assert.False(t, token != 0 && token < g.marks[i], "the holder of %v is refused: the marks are %v", tokens, g.marks)
-		g.marks[i] = max(g.marks[i], token)
-	}
-	g.inside++
-	assert.Equal(t, 1, g.inside, "holders at the same time")
-	g.grants++
+// enter requires that the caller is alone, and that no token is below its mark.
+func (g *guarded) enter(t *testing.T, tokens []int64) {
+	assert.EqualValues(t, 1, g.inside.Add(1), "holders at the same time")
+	g.grants.Add(1)
+	assert.NoError(t, g.write(tokens), "a rightful holder is refused")
 }
 
-func (g *guarded) leave() {
-	g.Lock()
-	defer g.Unlock()
-	g.inside--
+func (g *guarded) write(tokens []int64) error {
+	return g.marks.DoAll("account/7", tokens, func() error { return nil })
 }
 
-// Each worker takes and gives back the lock while stores come and go. Half of
-// the workers know the stores in another order.
+func (g *guarded) leave() { g.inside.Add(-1) }
+
+// Each worker takes and gives back the lock while stores come and go, and what
+// each earlier holder would still write is refused.
 func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -283,7 +299,8 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	for seed := range seeds {
 		inStores(t, 3+2*(seed%2), func(w *stores) {
 			random := rand.New(rand.NewPCG(uint64(seed), 0))
-			g := guarded{marks: make([]int64, len(w.all))}
+			var g guarded
+			var before []int64 // the tokens of the last holder; it has the lock as its mutex
 			const workers, turns = 6, 10
 			var all sync.WaitGroup
 			for i := range workers {
@@ -294,7 +311,11 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 						if !assert.NoError(t, err) {
 							return
 						}
-						g.enter(t, l)
+						g.enter(t, l.Tokens())
+						if before != nil {
+							assert.ErrorIs(t, g.write(before), fence.ErrStale)
+						}
+						before = l.Tokens()
 						time.Sleep(10 * time.Millisecond)
 						lost := l.Err()
 						g.leave()
@@ -319,15 +340,65 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 				case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
 				}
 			}
-			assert.Equal(t, workers*turns, g.grants)
+			assert.EqualValues(t, workers*turns, g.grants.Load())
 		})
 	}
 }
 
+// Holders lose some of their stores, and write once more before they learn of it.
+func TestMarksRefuseHoldersThatWereCutOff(t *testing.T) {
+	seeds := 40
+	if testing.Short() {
+		seeds = 5
+	}
+	var late, kept atomic.Int32
+	for seed := range seeds {
+		inStores(t, 5, func(w *stores) {
+			random := rand.New(rand.NewPCG(uint64(seed), 1))
+			var g guarded
+			const workers, turns = 4, 8
+			var all sync.WaitGroup
+			for i := range workers {
+				clients := w.clients(fmt.Sprint("web", i))
+				all.Go(func() {
+					for range turns {
+						l, err := recipes.NewMajority("q", clients).Lock(bg)
+						if !assert.NoError(t, err) {
+							return
+						}
+						g.enter(t, l.Tokens())
+						time.Sleep(10 * time.Millisecond)
+						g.leave()
+						held := g.grants.Load()
+						for _, store := range random.Perm(5)[:random.IntN(6)] {
+							w.drop(fmt.Sprint("web", i), store)
+						}
+						time.Sleep(5 * time.Second) // hangs
+						switch {
+						case l.Err() == nil:
+							kept.Add(1)
+							assert.NoError(t, g.write(l.Tokens()), "a minority is lost")
+						case g.grants.Load() > held:
+							late.Add(1)
+							assert.ErrorIs(t, g.write(l.Tokens()), fence.ErrStale)
+						}
+						_ = l.Unlock()
+					}
+				})
+			}
+			all.Wait()
+			assert.EqualValues(t, workers*turns, g.grants.Load())
+		})
+	}
+	assert.Positive(t, late.Load())
+	assert.Positive(t, kept.Load())
+}
+
+// Half of the calls know the stores in another order.
 func TestMajoritiesInAnotherOrderDoNotKeepEachOtherOut(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		var all sync.WaitGroup
-		g := guarded{marks: make([]int64, 3)}
+		var inside, grants atomic.Int32
 		for i := range 6 {
 			clients := w.clients(fmt.Sprint("web", i))
 			order := rand.Perm(3)
@@ -338,15 +409,179 @@ func TestMajoritiesInAnotherOrderDoNotKeepEachOtherOut(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
+					assert.EqualValues(t, 1, inside.Add(1))
 					time.Sleep(10 * time.Millisecond)
-					g.Lock()
-					g.grants++
-					g.Unlock()
+					inside.Add(-1)
+					grants.Add(1)
 					assert.NoError(t, l.Unlock())
 				}
 			})
 		}
 		all.Wait()
-		assert.Equal(t, 120, g.grants)
+		assert.EqualValues(t, 120, grants.Load())
 	})
+}
+
+func TestASilentMinorityDelaysAGrantOnlyBriefly(t *testing.T) {
+	inStores(t, 5, func(w *stores) {
+		m := w.majority("web1")
+		l, err := m.Lock(bg)
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock())
+		defer w.all[3].Faults().Down()() // the sessions have not ended yet
+		defer w.all[4].Faults().Down()()
+		began := time.Now()
+		l, err = m.Lock(bg)
+		require.NoError(t, err)
+		assert.Less(t, time.Since(began), 200*time.Millisecond)
+		assert.Equal(t, []int64{2, 2, 2, 0, 0}, l.Tokens())
+		require.NoError(t, l.Unlock())
+	})
+}
+
+func TestAStoreThatFallsSilentDuringAHoldDoesNotDelayTheNextHolder(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		l, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		second := w.majority("web2")
+		granted := make(chan *recipes.Locks)
+		go func() {
+			next, err := second.Lock(bg)
+			assert.NoError(t, err)
+			granted <- next
+		}()
+		synctest.Wait()
+		defer w.all[2].Faults().Down()()
+		began := time.Now()
+		unlocked := make(chan error)
+		go func() { unlocked <- l.Unlock() }()
+		next := <-granted
+		assert.Less(t, time.Since(began), time.Second)
+		err = <-unlocked
+		require.ErrorIs(t, err, recipes.ErrUnlock, "a node stays for a while")
+		require.NotErrorIs(t, err, recipes.ErrLost)
+		_ = next.Unlock()
+	})
+}
+
+// hanging is a store whose Connect does not return while it is down.
+type hanging struct {
+	driver.Connector
+	down atomic.Bool
+}
+
+func (h *hanging) Connect(ctx context.Context) (driver.Session, error) {
+	if h.down.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Connector.Connect(ctx)
+}
+
+func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		holder, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		clients := w.clients("web2")
+		first := &hanging{Connector: w.all[0]}
+		clients[0] = recipes.NewClient(first)
+		defer clients[0].Close()
+		granted := make(chan *recipes.Locks)
+		go func() {
+			l, err := recipes.NewMajority("q", clients).Lock(bg)
+			assert.NoError(t, err)
+			granted <- l
+		}()
+		synctest.Wait()
+		first.down.Store(true)
+		w.expire(0)
+		require.NoError(t, holder.Unlock())
+		began := time.Now()
+		l := <-granted
+		assert.Less(t, time.Since(began), 3*time.Second, "not as long as a Connect may last")
+		assert.Equal(t, []int64{0, 2, 2}, l.Tokens())
+		require.NoError(t, l.Unlock())
+		first.down.Store(false)
+	})
+}
+
+// The list of tokens is compared with marks of holders that were granted after
+// the loss.
+func TestALockThatWasLostBeforeTheGrantHasNoToken(t *testing.T) {
+	inStores(t, 5, func(w *stores) {
+		others := w.clients("web1")
+		var blocking []*recipes.Lock
+		for i := 2; i < 5; i++ {
+			l, err := others[i].RWMutex("q").Lock(bg)
+			require.NoError(t, err)
+			blocking = append(blocking, l)
+		}
+		granted := make(chan *recipes.Locks)
+		go func() {
+			l, err := w.majority("web2").Lock(bg)
+			assert.NoError(t, err)
+			granted <- l
+		}()
+		synctest.Wait()
+		w.expire(1)
+		for _, l := range blocking[:2] {
+			require.NoError(t, l.Unlock())
+		}
+		l := <-granted
+		tokens := l.Tokens()
+		assert.Zero(t, tokens[1])
+		assert.NotContains(t, []int64{tokens[0], tokens[2], tokens[3]}, int64(0))
+		assert.NoError(t, l.Unlock())
+		assert.NoError(t, blocking[2].Unlock())
+	})
+}
+
+func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		clients := w.clients("web1")
+		granted := &recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
+			w.all[0].Faults().ExpireAll()
+			w.all[1].Faults().ExpireAll()
+		}}
+		clients[2] = recipes.NewClient(w.all[2], recipes.WithTrace(granted))
+		defer clients[2].Close()
+		_, err := recipes.NewMajority("q", clients).TryLock(bg)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, recipes.ErrLost, "the caller never had it")
+		require.ErrorContains(t, err, "held in 1 of 3 stores, and 2 are needed: store 1: ")
+		require.NotContains(t, err.Error(), "%!")
+	})
+}
+
+func TestContextsOfAMajority(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		m := w.majority("web1")
+		l, err := m.Lock(bg)
+		require.NoError(t, err)
+		var none context.Context
+		ctx := l.Context(none)
+		require.NoError(t, ctx.Err())
+		_, err = m.TryLock(ctx)
+		require.ErrorIs(t, err, recipes.ErrLocked, "no re-entry")
+		_, err = m.TryLock(l.All()[0].Context(bg))
+		require.ErrorIs(t, err, recipes.ErrLocked, "no re-entry")
+		require.NoError(t, l.Unlock())
+		require.ErrorIs(t, context.Cause(ctx), recipes.ErrNotHeld, "at once")
+		require.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrNotHeld, "at once")
+		l, err = m.Lock(bg)
+		require.NoError(t, err)
+		w.expire(0)
+		w.expire(1)
+		require.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrLost, "at once")
+		require.ErrorIs(t, l.Unlock(), recipes.ErrLost)
+	})
+}
+
+func TestAMajorityIsPrinted(t *testing.T) {
+	var zero recipes.Majority
+	assert.Equal(t, "no lock", zero.String())
+	assert.Empty(t, zero.Name())
+	m := recipes.NewMajority("stock/\n", nil)
+	assert.Equal(t, `dlock.Majority("stock/\n")`, m.GoString())
+	assert.Equal(t, "stock/\n", m.Name())
 }

@@ -36,7 +36,8 @@ import (
 // without an error is followed by one SessionEnded.
 //
 // Every hook about a lock tells by the field Recipe what the lock is: "lock" for
-// an [RWMutex], "semaphore" for a [Semaphore].
+// an [RWMutex], "semaphore" for a [Semaphore], "election" for an [Election], and
+// "majority" for the lock of a [Majority] in one of its stores.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
