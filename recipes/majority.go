@@ -57,6 +57,7 @@ type Majority struct {
 // NewMajority returns the lock of that name in the stores of the clients: an odd
 // number of at least three, of different stores. It does no I/O. All programs
 // should pass the stores in the same order, with the most reliable one first.
+// While a client connects, its store may be left out: see [Client.Ping].
 //
 // [WithTimeout] and [WithBackOff] are for the whole call, and default to those
 // of the first client. [WithMaxQueue] and [WithRetention] have no effect.
