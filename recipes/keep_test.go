@@ -77,13 +77,14 @@ func TestKeepTellsThatTheNodeWasRemoved(t *testing.T) {
 
 func TestKeepSaysWhatIsWrong(t *testing.T) {
 	inWorld(t, func(w *world) {
+		var none context.Context
 		c := w.client("a")
 		held := w.won(c.lock(bg))
 		before := w.store.Stats().Requests[faults.OpKeep]
 		require.ErrorContains(w, held.Keep(bg, []byte(strings.Repeat("x", driver.MaxValue+1))), "65537 bytes")
-		require.ErrorContains(w, held.Keep(nil, nil), "nil context") //nolint:staticcheck // on purpose
+		require.ErrorContains(w, held.Keep(none, nil), "nil context")
 		require.Equal(w, before, w.store.Stats().Requests[faults.OpKeep])
-		_, _, err := c.RWMutex("q").Kept(nil) //nolint:staticcheck // on purpose
+		_, _, err := c.RWMutex("q").Kept(none)
 		require.ErrorContains(w, err, "nil context")
 		_, _, err = c.RWMutex("/").Kept(bg)
 		require.ErrorIs(w, err, recipes.ErrBadName)

