@@ -52,7 +52,7 @@ func (w *world) once(c *client, tick time.Time, f func(context.Context) error) b
 }
 
 func TestOnceRunsOncePerTick(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 10 * time.Second}
 		clients := []*client{w.client("a"), w.client("b"), w.client("c")}
 		for tick := range 3 {
@@ -370,7 +370,7 @@ func TestOnceRepeatsLostRequests(t *testing.T) {
 func TestOncePerRunsOnceForEachStartOfManyMachines(t *testing.T) {
 	seeds := uint64(10)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for _, period := range []time.Duration{5 * time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour} {
 		for seed := range seeds {
@@ -435,7 +435,7 @@ func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 }
 
 func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		m := w.client("a").RWMutex("q")
 		per := func(f func(context.Context) error) (bool, error) { return m.OncePer(bg, time.Hour, f) }
 		ran, err := per(func(context.Context) error { return errJob })
@@ -456,7 +456,7 @@ func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
 // The second machine was started for the same time, and waits while the first
 // works for longer than the period.
 func TestOncePerCountsFromTheCall(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}
 		var all sync.WaitGroup
 		for _, host := range []string{"a", "b"} {
@@ -469,7 +469,7 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 }
 
 func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		m := w.clientOf(timeless{w.store}, "a").RWMutex("q")
 		for _, want := range []bool{true, false} {
 			ran, err := m.OncePer(bg, time.Hour, nothing)
