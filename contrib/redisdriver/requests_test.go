@@ -307,6 +307,52 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 	return made
 }
 
+func TestFreeUnitsTakeTwoRequests(t *testing.T) {
+	takes(t, map[faults.Op]int{faults.OpCreate: 3, faults.OpDelete: 3}, func(t *testing.T, s *store) map[faults.Op]int {
+		var locks []*dlock.Lock
+		for range 3 {
+			locks = append(locks, acquire(t, s.newClient(), 1))
+		}
+		for _, lock := range locks {
+			require.NoError(t, lock.Unlock())
+		}
+		return s.requests()
+	})
+}
+
+func acquire(t *testing.T, c *dlock.Client, weight int) *dlock.Lock {
+	lock, err := c.Semaphore("stock/42", 3).Acquire(t.Context(), weight)
+	require.NoError(t, err)
+	return lock
+}
+
+// The first waiter watches both holders by a request of its own. When it is
+// granted, it lists the queue and marks its node, which wakes the second.
+func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
+	want := map[faults.Op]int{faults.OpCreate: 4, faults.OpWatch: 1, faults.OpList: 2, faults.OpReplace: 1, faults.OpDelete: 4}
+	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
+		two, one := acquire(t, s.newClient(), 2), acquire(t, s.newClient(), 1)
+		granted := make(chan *dlock.Lock, 2)
+		for i := range 2 {
+			semaphore := s.newClient().Semaphore("stock/42", 3)
+			go func() {
+				lock, err := semaphore.Acquire(t.Context(), 1)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- lock
+			}()
+			s.waitForContenders(3 + i)
+		}
+		require.Eventually(t, func() bool { return s.requests()[faults.OpWatch] == 1 }, 30*time.Second, time.Millisecond)
+		require.NoError(t, two.Unlock())
+		for _, lock := range []*dlock.Lock{<-granted, <-granted, one} {
+			require.NoError(t, lock.Unlock())
+		}
+		return s.requests()
+	})
+}
+
 // Each call must send a single command to Redis. The test counts all commands,
 // not only those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
