@@ -35,8 +35,11 @@ const majorityRecipe = "majority"
 //
 // Two majorities have a store in common, and that has one holder. The lock
 // counts as lost as soon as fewer than a majority of the stores keep their
-// promises, by the lease of each, and by the clocks of this process. Two holders
-// need a majority of stores that forget what they have confirmed.
+// promises, by the lease of each, and by the clocks of this process. A store
+// that forgets what it has confirmed counts as lost, too, but only when this
+// process learns of it. So there can be two holders for a while if all stores
+// forget that both have taken: one store at least, and a majority if the first
+// holder has all.
 //
 // There is no single fencing token. The resource has to keep the greatest token
 // of each store, and refuse a caller if any of [Locks.Tokens] is less than that

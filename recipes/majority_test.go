@@ -585,3 +585,29 @@ func TestAMajorityIsPrinted(t *testing.T) {
 	assert.Equal(t, `dlock.Majority("stock/\n")`, m.GoString())
 	assert.Equal(t, "stock/\n", m.Name())
 }
+
+// Two calls have one store each, and the third is taken. The limits differ, so
+// one call gives its store back, and the other gets it.
+func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
+		require.NoError(t, err)
+		var released atomic.Int32
+		counts := recipes.WithTrace(&recipes.Trace{Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) }})
+		granted := make(chan *recipes.Locks)
+		for i := range 2 {
+			clients := w.clients(fmt.Sprint("web", i+1))
+			clients[0], clients[i] = clients[i], clients[0]
+			go func() {
+				l, err := recipes.NewMajority("q", clients, counts).Lock(bg)
+				assert.NoError(t, err)
+				granted <- l
+			}()
+		}
+		first := <-granted
+		assert.EqualValues(t, 1, released.Load())
+		require.NoError(t, first.Unlock())
+		require.NoError(t, (<-granted).Unlock())
+		require.NoError(t, third.Unlock())
+	})
+}

@@ -38,6 +38,7 @@ type locker interface {
 
 var locks = map[string]func(s setting, p *points) (locker, error){
 	"dlock":            newDlock,
+	"dlock, majority":  newMajority,
 	"row":              newRowLock,
 	"for update":       newForUpdate,
 	"advisory":         newAdvisory,
@@ -117,7 +118,7 @@ func runChild(text string) int {
 		case "check":
 			say("holds", lock.check())
 		case "write":
-			fmt.Println("write", token)
+			fmt.Println("write", token, tokens(lock))
 		case "unlock":
 			say("unlocked", lock.unlock(ctx))
 		default:

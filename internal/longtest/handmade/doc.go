@@ -13,6 +13,6 @@
 //   - process_test.go: the processes, as seen by a test.
 //   - child_test.go: what runs in such a process.
 //   - stories_test.go: sequences of events shared by several locks.
-//   - dlock_test.go: dlock's own lock.
+//   - dlock_test.go, majority_test.go: dlock's own locks.
 //   - the other files: one hand-written lock each, with its tests.
 package handmade

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
@@ -36,10 +37,15 @@ var errStale = errors.New("stale token")
 // offer 0, so it cannot refuse their writes.
 type resource struct {
 	token   int64 // highest so far
+	marks   fence.Marks
 	writers []string
 }
 
-func (r *resource) write(writer string, token int64) error {
+// write refuses a stale token, or list of tokens if the lock has one.
+func (r *resource) write(writer string, token int64, tokens []int64) error {
+	if tokens != nil && r.marks.DoAll("stock/42", tokens, func() error { return nil }) != nil {
+		return errStale
+	}
 	if token < r.token {
 		return errStale
 	}

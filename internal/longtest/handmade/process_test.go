@@ -141,10 +141,13 @@ func (p *process) write(r *resource) error {
 func (p *process) deliver(r *resource) error {
 	p.t.Helper()
 	var token int64
+	var list string
 	line := p.answer()
-	_, err := fmt.Sscanf(line, "write %d", &token)
+	_, err := fmt.Sscanf(line, "write %d %s", &token, &list)
 	require.NoError(p.t, err, line)
-	err = r.write(p.name, token)
+	var tokens []int64
+	require.NoError(p.t, json.Unmarshal([]byte(list), &tokens), line)
+	err = r.write(p.name, token, tokens)
 	p.t.Logf("resource: %v", err)
 	return err
 }
