@@ -191,6 +191,20 @@ func TestRetainedReadersHaveALimitEach(t *testing.T) {
 	})
 }
 
+// The units of a holder that hangs go to a waiter.
+func TestUnitsHaveALimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l, began := w.won(w.client("a").acquire(bg, 2, 3, limited)), time.Now()
+		next := w.client("b").acquire(bg, 2, 3)
+		until(began, takenAt-1)
+		w.overstayed(l.Err())
+		w.waits(next)
+		until(began, takenAt)
+		w.unlock(w.won(next))
+		w.overstayed(l.Unlock())
+	})
+}
+
 // A session that ends first is the reason of the loss.
 func TestAnEarlierLossIsTheOneReported(t *testing.T) {
 	inWorld(t, func(w *world) {
