@@ -47,19 +47,12 @@
 //   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
 //   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]
 //   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]
-//   - Take units of a number: [recipes.Client.Semaphore], [recipes.Semaphore.Name],
-//     [recipes.Semaphore.Acquire], [recipes.Semaphore.TryAcquire]
 //   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock],
 //     [FromContext]
-//   - Lock several: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]; then
-//     [recipes.Locks.All], [recipes.Locks.Context], [recipes.Locks.Err],
-//     [recipes.Locks.Lost], [recipes.Locks.Unlock]
-//   - Lock in a majority of stores: [NewMajority], [recipes.Majority.Lock],
-//     [recipes.Majority.TryLock], [recipes.Majority.Name]; then as above, and
-//     [recipes.Locks.Tokens]
-//   - Elect a leader: [recipes.Client.Election], [recipes.Election.Run],
-//     [recipes.Election.Campaign]; find it: [recipes.Election.Leader],
-//     [recipes.Election.Observe], [recipes.Election.Name]
+//   - Lock several at once: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]
+//   - Take units of a number: [recipes.Client.Semaphore]
+//   - Elect a leader: [recipes.Client.Election]
+//   - Hold a lock in more than half of several stores: [NewMajority]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - End a hold that hangs: [WithMaxHold]
 //   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]
@@ -70,8 +63,7 @@
 //   - Let readers in: [recipes.Lock.Downgrade]
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
-//   - Show a queue: [recipes.RWMutex.Queue], [recipes.Semaphore.Queue]; names of
-//     modes: [ParseMode]
+//   - Show a queue: [recipes.RWMutex.Queue]; names of modes: [ParseMode]
 //   - Find locks: [recipes.Client.Walk]; free one: [recipes.RWMutex.Remove]
 //   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]

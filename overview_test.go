@@ -123,7 +123,7 @@ func TestTheOverviewNamesEveryCall(t *testing.T) {
 			assert.True(t, names(overview, name), "the overview in doc.go does not name %s", name)
 		}
 	}
-	for _, of := range mainTypes {
+	for _, of := range []string{"Client", "RWMutex", "Lock"} { // the comments of the others list their methods
 		for name := range methodsOf(root, root.Scope().Lookup(of).Type()) {
 			if !strings.HasSuffix(name, "String") {
 				name = "recipes." + of + "." + name
