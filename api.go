@@ -107,6 +107,7 @@ type RWMutex = recipes.RWMutex
 //
 //	func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error)
 //	func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error)
+//	func (s *Semaphore) Locker(weight int) Locker
 //	func (s *Semaphore) Queue(ctx context.Context) ([]Contender, error)
 //	func (s *Semaphore) Name() string
 //	func (s *Semaphore) String() string

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Locker takes one lock. An [RWMutex] takes its lock exclusively, and its
-// [RWMutex.RLocker] shared. The methods are like those of RWMutex.
+// A Locker takes one lock. An [RWMutex] takes its lock exclusively, its
+// [RWMutex.RLocker] shared, and a [Semaphore.Locker] units. The methods are like
+// those of RWMutex.
 type Locker interface {
 	Lock(ctx context.Context) (*Lock, error)
 	TryLock(ctx context.Context) (*Lock, error)
@@ -109,10 +110,14 @@ func (m *RWMutex) inQueue(ctx context.Context) (*queue, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
-	if m.queue.client.drains() {
-		return nil, lockError(m.queue.name, ErrClosed)
+	return m.queue.undrained()
+}
+
+func (q *queue) undrained() (*queue, error) {
+	if q.client.drains() {
+		return nil, lockError(q.name, ErrClosed)
 	}
-	return m.queue, nil
+	return q, nil
 }
 
 // checkLockers finds mistakes before any lock is taken.
@@ -134,7 +139,7 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 			if err != nil {
 				return err
 			}
-			key = q.key
+			key = holdsKey{client: q.client, name: q.name} // also of a semaphore: they exclude each other
 		}
 		if seen[key] {
 			return lockError(l.Name(), errTwice)

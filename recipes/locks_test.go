@@ -94,6 +94,22 @@ func TestLockAllTakesLocksInTheOrderOfTheirNames(t *testing.T) {
 	})
 }
 
+func TestUnitsOfASemaphoreAreTakenWithLocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c, other := w.client("a"), w.client("b")
+		slots := c.Semaphore("slots", 3)
+		assert.Equal(w, "slots", slots.Locker(1).Name())
+		locks, err := recipes.LockAll(bg, slots.Locker(2), c.RWMutex("q"))
+		require.NoError(w, err)
+		_, err = recipes.TryLockAll(bg, other.RWMutex("p"), other.Semaphore("slots", 3).Locker(2))
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		one, err := recipes.TryLockAll(bg, other.RWMutex("p"), other.Semaphore("slots", 3).Locker(1))
+		require.NoError(w, err)
+		require.NoError(w, one.Unlock())
+		require.NoError(w, locks.Unlock())
+	})
+}
+
 // losses are the ways in which the lock of client c is lost.
 var losses = map[string]func(w *world, c *client, name string){
 	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
@@ -296,8 +312,12 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 			"dlock: lock all: no locks": {},
 			"dlock: lock all: nil lock": {good, nil},
 			"dlock: this RWMutex comes from no client (use Client.RWMutex): client closed": {good, new(recipes.RWMutex)},
-			"dlock: b: client closed":           {good, closed.RWMutex("b")},
-			"dlock: a: the lock is given twice": {good, c.RWMutex("b"), c.RWMutex("a").RLocker()},
+			"dlock: b: client closed":               {good, closed.RWMutex("b")},
+			"dlock: d: cannot acquire 3 of 2 units": {good, c.Semaphore("d", 2).Locker(3)},
+			"dlock: e: client closed":               {good, closed.Semaphore("e", 2).Locker(1)},
+			"dlock: this Semaphore comes from no client (use Client.Semaphore): client closed":                         {good, new(recipes.Semaphore).Locker(1)},
+			"dlock: a: the lock is given twice":                                                                        {good, c.Semaphore("a", 2).Locker(1)},
+			"dlock: b: the lock is given twice":                                                                        {c.RWMutex("b"), good, c.RWMutex("b").RLocker()},
 			`dlock: b//c: bad name: "b//c" has an empty segment: a slash at its start or end, or two slashes in a row`: {good, c.RWMutex("b//c")},
 		} {
 			for name, call := range lockAllCalls {

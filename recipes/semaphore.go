@@ -86,10 +86,37 @@ func (s *Semaphore) acquire(ctx context.Context, weight int, try bool) (*Lock, e
 		return nil, errNoSemaphore
 	}
 	w := units{weight, s.n}.want()
-	if weight < 1 || weight > s.n {
-		w.err = lockError(s.queue.name, fmt.Errorf("cannot acquire %d of %d units", weight, s.n))
-	}
+	w.err = s.checkWeight(weight)
 	return s.queue.acquire(ctx, w, try)
+}
+
+func (s *Semaphore) checkWeight(weight int) error {
+	if weight < 1 || weight > s.n {
+		return lockError(s.queue.name, fmt.Errorf("cannot acquire %d of %d units", weight, s.n))
+	}
+	return nil
+}
+
+// Locker returns a Locker whose Lock and TryLock are Acquire and TryAcquire of s
+// with that weight, for [LockAll].
+func (s *Semaphore) Locker(weight int) Locker { return unitsLocker{s, weight} }
+
+type unitsLocker struct {
+	*Semaphore
+	weight int
+}
+
+func (u unitsLocker) Lock(ctx context.Context) (*Lock, error)    { return u.Acquire(ctx, u.weight) }
+func (u unitsLocker) TryLock(ctx context.Context) (*Lock, error) { return u.TryAcquire(ctx, u.weight) }
+
+func (u unitsLocker) inQueue(ctx context.Context) (*queue, error) {
+	if u.fromNoClient() {
+		return nil, errNoSemaphore
+	}
+	if err := cmp.Or(u.queue.usable(ctx), u.checkWeight(u.weight)); err != nil {
+		return nil, err
+	}
+	return u.queue.undrained()
 }
 
 // Queue returns the semaphore's holders and waiters in queue order, with the
