@@ -163,10 +163,12 @@ func wantGauges(t *testing.T, g prometheus.Gatherer, message, text string) {
 const idle = `
 dlock_held{mode="exclusive",recipe="election"} 0
 dlock_held{mode="exclusive",recipe="lock"} 0
+dlock_held{mode="exclusive",recipe="majority"} 0
 dlock_held{mode="shared",recipe="lock"} 0
 dlock_held{mode="shared",recipe="semaphore"} 0
 dlock_waiting{mode="exclusive",recipe="election"} 0
 dlock_waiting{mode="exclusive",recipe="lock"} 0
+dlock_waiting{mode="exclusive",recipe="majority"} 0
 dlock_waiting{mode="shared",recipe="lock"} 0
 dlock_waiting{mode="shared",recipe="semaphore"} 0
 `
@@ -262,11 +264,12 @@ func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
 	}
 	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_min_seconds")
 	require.NoError(t, err)
-	assert.Equal(t, 4, count)
+	assert.Equal(t, 5, count)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP dlock_retries_total Retries of calls of Lock.
 # TYPE dlock_retries_total counter
 dlock_retries_total{client="c",recipe="election"} 0
 dlock_retries_total{client="c",recipe="lock"} 2
+dlock_retries_total{client="c",recipe="majority"} 0
 dlock_retries_total{client="c",recipe="semaphore"} 0
 `), "dlock_retries_total"))
 }
