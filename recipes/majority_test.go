@@ -592,8 +592,18 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
 		require.NoError(t, err)
-		var released atomic.Int32
-		counts := recipes.WithTrace(&recipes.Trace{Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) }})
+		var released, firsts atomic.Int32
+		var both sync.WaitGroup // wait until each call has its first store
+		both.Add(2)
+		counts := recipes.WithTrace(&recipes.Trace{
+			Granted: func(context.Context, recipes.GrantedInfo) {
+				if firsts.Add(1) <= 2 {
+					both.Done()
+					both.Wait()
+				}
+			},
+			Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) },
+		})
 		granted := make(chan *recipes.Locks)
 		for i := range 2 {
 			clients := w.clients(fmt.Sprint("web", i+1))
@@ -605,6 +615,7 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 			}()
 		}
 		first := <-granted
+		synctest.Wait()
 		assert.EqualValues(t, 1, released.Load())
 		require.NoError(t, first.Unlock())
 		require.NoError(t, (<-granted).Unlock())
