@@ -32,7 +32,7 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 // The removal of an orphan may have to wait for a lock on its queue. The
 // session must survive that wait, and the orphan must be removed afterwards.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=3s")
 	s := newSession(t, c)
 	reached, answer := make(chan struct{}), make(chan struct{})
 	var beats atomic.Int64
