@@ -12,7 +12,7 @@
 #   core       the root module with -short; needs no server but ZooKeeper
 #
 # Most tests wait for a server or a timeout. So two packages of the root module run
-# beside three of the drivers, and at most four tests of each: more would fail on a
+# beside two of the drivers, and at most four tests of each: more would fail on a
 # machine that has other work, as sessions starve. For the same reason, the two packages
 # that need ensembles have a time of their own.
 #
@@ -28,7 +28,6 @@ sh scripts/need-gcc.sh || exit 1
 export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
 two='-p 2 -parallel 4'
-three='-p 3 -parallel 4'
 alone='-p 1'
 ensemble="$two -timeout 30m" # elections take long on a busy machine
 status=0
@@ -100,7 +99,7 @@ if [ "${1-}" = histories ]; then
 	tests ./contrib "$two -run Histories" $contrib
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$three -short" $(core)
+	tests . "$two -short" $(core)
 elif [ "${1-short}" = short ]; then
 	need_all
 	# The left side computes more, and the right side waits more. An interrupt ends both
@@ -111,7 +110,7 @@ elif [ "${1-short}" = short ]; then
 		[ $status = 0 ] || : >"$files/failed"
 	) >"$files/root" 2>&1 |
 		# The workspace has all modules under contrib, so one command tests them.
-		(tests ./contrib "$three -short" $contrib </dev/null && exit $status) || status=1
+		(tests ./contrib "$two -short" $contrib </dev/null && exit $status) || status=1
 	cat "$files/root"
 	[ ! -e "$files/failed" ] || status=1
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
