@@ -138,7 +138,7 @@ func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 		return false
 	case c.shared != s: // the cohort has already dropped this entry
 		return true
-	case !s.spent() && len(c.waiters) == 0 && s.others != waiting && !s.entry.IsRenamed():
+	case !s.spent() && len(c.waiters) == 0 && s.others != waiting && s.entry.Reusable():
 		s.keepIdle()
 		return false
 	}

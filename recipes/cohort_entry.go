@@ -66,7 +66,7 @@ func (s *sharedEntry) admit(w *want) *Lock {
 	if s.entry.Loss() != nil || exclusively {
 		return nil
 	}
-	if w.exclusive && (held || !s.want.exclusive || s.entry.IsRenamed()) {
+	if w.exclusive && (held || !s.want.exclusive || !s.entry.Reusable()) {
 		return nil
 	}
 	if !held {

@@ -130,3 +130,36 @@ func TestKeepEndsWithItsContextAndWithTheLock(t *testing.T) {
 		heal()
 	})
 }
+
+// A value that arrives after the Unlock must not replace that of the next holder,
+// which would have the same node.
+func TestALateKeepOfACohortDoesNotReplaceAValueOfTheNextHolder(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		inWorldOf(t, patient, func(w *world) {
+			c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
+			first := w.won(c.lock(bg))
+			var next <-chan result
+			if waits {
+				next = c.lock(bg)
+			}
+			w.store.Faults().Delay(c.session(), 10*time.Second)
+			kept := make(chan error, 1)
+			go func() { kept <- first.Keep(bg, []byte("first")) }()
+			time.Sleep(time.Second)
+			w.store.Faults().Delay(c.session(), 0)
+			w.unlock(first)
+			require.ErrorIs(w, <-kept, recipes.ErrNotHeld)
+			if !waits {
+				next = c.lock(bg)
+			}
+			second := w.won(next)
+			require.NoError(w, second.Keep(bg, []byte("second")))
+			time.Sleep(time.Minute)
+			w.wantKept(c, "second", second.Token())
+			w.unlock(second)
+			third := w.won(c.lock(bg))
+			require.Equal(w, second.Node(), third.Node(), "a Keep with an answer lets the next holder use the node")
+			w.unlock(third)
+		})
+	}
+}

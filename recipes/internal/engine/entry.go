@@ -51,6 +51,7 @@ type Entry struct {
 	inUse    bool                       // whether callers may still work under the lock after its loss
 	watching nodeWatch
 	rename   rename
+	keeps    int // requests to keep a value that may still take effect
 }
 
 type state int

@@ -13,12 +13,32 @@ import (
 // lost.
 func (e *Entry) Keep(ctx context.Context, value []byte) error {
 	err := e.ask(ctx, func() error {
-		return driver.Keep(ctx, e.session.Session, e.queue.Name, e.Place(), value)
+		e.countKeeps(1)
+		err := driver.Keep(ctx, e.session.Session, e.queue.Name, e.Place(), value)
+		if !errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
+			e.countKeeps(-1)
+		}
+		return err
 	})
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
 	return err
+}
+
+func (e *Entry) countKeeps(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.keeps += n
+}
+
+// Reusable reports whether the node may serve another holder that takes the lock
+// exclusively. It may not once it is renamed, or while a request to keep a value
+// may still arrive: the value would replace the one of the next holder.
+func (e *Entry) Reusable() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rename.prefix == "" && e.keeps == 0
 }
 
 // Kept returns the value that was kept last. It repeats the request like Keep.

@@ -40,13 +40,6 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 	return true
 }
 
-// IsRenamed reports whether MarkRenamed was called.
-func (e *Entry) IsRenamed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.rename.prefix != ""
-}
-
 // Rename tells the store the prefix set by MarkRenamed. It is a no-op if that
 // was already confirmed or the entry is no longer granted. On error the reaper
 // retries. If the node is gone, the entry is lost.
