@@ -55,8 +55,8 @@
 // block, because the machine may have lost what was issued from it. Each
 // session holds a shared kernel lock on a file, which shows a new session
 // whether another one is alive. Tokens thus rise, with gaps of up to 1000 when
-// the first of several sessions begins. On systems without flock each commit
-// waits for the disk.
+// the first of several sessions begins. A commit that keeps a value waits for
+// the disk as well. On systems without flock each commit does.
 //
 // If a virtual machine is reset to a snapshot, or the file to an older copy,
 // tokens issued since then recur. If the file is removed, tokens start over. A

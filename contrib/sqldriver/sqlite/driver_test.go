@@ -422,6 +422,24 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	}
 }
 
+func TestAPowerCutTakesNoKeptValue(t *testing.T) {
+	dir := directory(t)
+	path, restored := filepath.Join(dir, "locks.db"), filepath.Join(dir, "cut.db")
+	st := newStoreAt(t, path, time.Hour)
+	synced := int64(-1)
+	st.synced = func() { synced = walLength(t, path) }
+	s := connect(t, st)
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	require.NoError(t, s.Keep(t.Context(), "q", j.Place, []byte("value")))
+	copyFiles(t, path, restored, synced)
+	after := connect(t, newStoreAt(t, restored, time.Hour))
+	value, token, err := after.Kept(t.Context(), "q")
+	require.NoError(t, err)
+	require.Equal(t, "value", string(value))
+	require.Equal(t, j.Token, token)
+}
+
 func removeFiles(t testing.TB, path string) {
 	for _, suffix := range []string{"", "-wal", "-shm", "-sessions"} {
 		require.NoError(t, os.RemoveAll(path+suffix))

@@ -553,14 +553,15 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// Keep implements driver.Keeper.
+// Keep implements driver.Keeper. It waits for the disk, because the value must
+// outlive the machine, unlike nodes.
 func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
 		return wrap("keep", queue, err)
 	}
 	value = append([]byte{}, value...)
 	return s.ask(ctx, "keep", queue, func(ctx context.Context) error {
-		return s.db.update(ctx, func(ctx context.Context) error {
+		return s.db.durably(ctx, func(ctx context.Context) error {
 			rows, err := s.db.changed(ctx, sqlKeep, queue, p.Token, value, s.presence.id)
 			if err != nil || rows > 0 {
 				return err
@@ -570,7 +571,7 @@ func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value 
 				return driver.ErrStale
 			}
 			return cmp.Or(err, s.missing(ctx))
-		}, nil)
+		})
 	})
 }
 
