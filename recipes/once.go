@@ -63,7 +63,9 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // OncePer is like Once for jobs without planned times: it calls f unless a
 // successful run has begun less than a period ago, by the store's clock. This
 // fits schedulers such as cron that start the same job on many machines at
-// about the same time.
+// about the same time. The period must be shorter than the shortest time between
+// two planned starts: 20 hours for a daily job, because the day on which
+// daylight saving time begins has 23.
 //
 // A call may come two minutes early, but at most a quarter of the period, so
 // that machines may take turns although their clocks differ. Such an early run

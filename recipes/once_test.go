@@ -453,6 +453,19 @@ func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
 	})
 }
 
+// The clocks of crontabs are set forward in one night and back in another.
+func TestOncePerLeavesOutNoDay(t *testing.T) {
+	inWorldOf(t, patient, func(w *world) {
+		c := w.client("a")
+		for _, day := range []time.Duration{24, 23, 24, 25, 24} {
+			ran, err := c.RWMutex("q").OncePer(bg, 20*time.Hour, nothing)
+			require.NoError(w, err)
+			require.True(w, ran)
+			time.Sleep(day * time.Hour)
+		}
+	})
+}
+
 // The second machine was started for the same time, and waits while the first
 // works for longer than the period.
 func TestOncePerCountsFromTheCall(t *testing.T) {

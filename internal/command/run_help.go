@@ -48,7 +48,8 @@ the next one runs it; otherwise they exit with status 0 and do nothing. The hour
 counts from the start of a run, by the clock of the store; a start may come two
 minutes early, but at most a quarter of the period, so clocks may differ by a
 minute. (Where the store has no clock, as etcd, those of the machines count.)
-What has run is kept in the store.
+What has run is kept in the store. For a daily job give less than 24h: the day on
+which daylight saving time begins has 23 hours, and the job would be left out.
 
 Signals
 
@@ -110,7 +111,7 @@ func writeRunHelp(w io.Writer) {
 		examples, local = "", withoutLocal
 	}
 	examples += `  dlock run -driver zk -dsn zk://zk1:2181/locks -w 30s backup -- ./backup.sh
-  0 3 * * * dlock run -once-per 24h nightly -- /usr/local/bin/nightly   (crontab)
+  0 3 * * * dlock run -once-per 20h nightly -- /usr/local/bin/nightly   (crontab)
 `
 	fmt.Fprintf(w, runHelp, examples, local)
 	fmt.Fprint(w, "Flags\n\n")
