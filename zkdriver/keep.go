@@ -106,6 +106,9 @@ func (s *session) writeKept(queue string, n *storedNode, known keptStat, token i
 		if err := s.makeAncestors(path); err != nil {
 			return err
 		}
+		if err := s.checkKeptACL(parent(path)); err != nil {
+			return err
+		}
 		write = &zk.CreateRequest{Path: path, Data: value, Acl: s.settings.queueACL()}
 	}
 	results, err := s.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: n.stat.Version}, write)
@@ -119,7 +122,26 @@ func (s *session) writeKept(queue string, n *storedNode, known keptStat, token i
 	return err
 }
 
-// Kept implements driver.Keeper. It takes one request.
+// checkKeptACL returns an error if another user may alter one of the nodes: see
+// queueacl.go. Every client may create nodes below the ancestors, so another user
+// may have planted a value, or may own the node above it and remove the value.
+func (s *session) checkKeptACL(paths ...string) error {
+	if !s.settings.checksACLs() {
+		return nil
+	}
+	for _, path := range paths {
+		switch err := s.checkQueueACL(path, new(queueInfo)); {
+		case errors.Is(err, zk.ErrNoNode):
+			return err
+		case err != nil:
+			return explain(err, "look at the ACL of", path, "READ on it")
+		}
+	}
+	return nil
+}
+
+// Kept implements driver.Keeper. It takes one request, and two more to check the
+// ACLs with acl=creator and acl=digest.
 func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, 0, err
@@ -137,7 +159,12 @@ func (s *session) Kept(ctx context.Context, queue string) (value []byte, token i
 
 func (s *session) readKept(queue string) (value []byte, k keptStat, err error) {
 	path := s.settings.keptPath(queue)
-	stored, stat, err := s.conn.Get(path)
+	var stored []byte
+	var stat *zk.Stat
+	err = s.checkKeptACL(parent(path), path)
+	if err == nil {
+		stored, stat, err = s.conn.Get(path)
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		k.version = absent

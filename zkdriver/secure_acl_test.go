@@ -365,6 +365,54 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
+// Any client can create the nodes of a value before the queue's users do.
+func TestAKeptValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
+	for _, mode := range []string{"creator", "digest"} {
+		for name, acls := range map[string][2][]zk.ACL{
+			"value":                        {mayAdd, everyClient},
+			"node above the value":         {everyClient, aliceOnly},
+			"node above a value, no value": {everyClient, nil},
+		} {
+			t.Run(mode+" "+name, func(t *testing.T) {
+				h := newACLFixture(t, mode)
+				other, err := create(within(t), h.alice, "other", "web1-W-", []byte("x"))
+				require.NoError(t, err)
+				require.NoError(t, h.alice.Keep(within(t), "other", other, []byte("value")))
+				path := h.root + "/kept\u00a0values/trap"
+				_, err = h.owner.Create(path, nil, 0, acls[0])
+				require.NoError(t, err)
+				if acls[1] != nil {
+					_, err = h.owner.Create(path+"/kept\u00a0value", []byte("planted"), 0, acls[1])
+					require.NoError(t, err)
+				}
+				p, err := create(within(t), h.alice, "trap", "web1-W-", []byte("x"))
+				require.NoError(t, err)
+				err = h.alice.Keep(within(t), "trap", p, []byte("value"))
+				require.ErrorIs(t, err, fs.ErrPermission)
+				require.ErrorContains(t, err, path)
+				value, _, err := h.alice.Kept(within(t), "trap")
+				require.Nil(t, value)
+				if acls[1] != nil {
+					require.ErrorIs(t, err, fs.ErrPermission)
+				}
+			})
+		}
+		t.Run(mode+" node made for a queue below", func(t *testing.T) {
+			h := newACLFixture(t, mode)
+			for _, queue := range []string{"stock/42", "stock"} {
+				p, err := create(within(t), h.alice, queue, "web1-W-", []byte("x"))
+				require.NoError(t, err)
+				for range 2 {
+					require.NoError(t, h.alice.Keep(within(t), queue, p, []byte(queue)))
+					value, _, err := h.alice.Kept(within(t), queue)
+					require.NoError(t, err)
+					require.Equal(t, queue, string(value))
+				}
+			}
+		})
+	}
+}
+
 // A queue may be recreated, or its ACL changed, after a session has checked it.
 // The reply to the session's next Create must show that.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
