@@ -38,8 +38,10 @@ const (
 //	            the driver keeps no values (errors.ErrUnsupported), if another
 //	            value is kept beside the lock, and if the tick is more than a
 //	            minute ahead of the store's clock. Otherwise a machine whose
-//	            clock is a day ahead would stop all runs for a day. Stores that
-//	            do not tell their time, such as etcd, cannot check this.
+//	            clock is a day ahead would stop all runs for a day. If the
+//	            store's clock was ahead itself and has been set back, it is
+//	            returned until that clock has caught up. Stores that do not tell
+//	            their time, such as etcd, cannot check this.
 //	ErrNotKept  f has returned nil, but the tick could not be kept. Another call
 //	            for the same tick may run f again.
 //
@@ -130,6 +132,11 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 	var last time.Time
 	if err == nil && len(value) > 0 {
 		last, err = parseRun(value)
+	}
+	now := h.entry.StoreTime(time.Now())
+	if ahead := last.Sub(now); err == nil && !now.IsZero() && ahead > maxAhead+maxSlack {
+		err = fmt.Errorf("the last run, of %s, is %v ahead of the store's clock: if that clock is right now, remove the value kept beside the lock",
+			value, ahead.Round(time.Second))
 	}
 	if err == nil {
 		run, due, err = plan(last, h.entry.StoreTime(began))

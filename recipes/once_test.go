@@ -262,6 +262,27 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
+// Otherwise no machine would run the job, and none would say so.
+func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
+	inWorldOf(t, patient, func(w *world) {
+		c := w.client("a")
+		held := w.won(c.lock(bg))
+		require.NoError(w, held.Keep(bg, time.Now().Add(24*time.Hour).UTC().AppendFormat(nil, time.RFC3339)))
+		w.unlock(held)
+		m := c.RWMutex("q")
+		for range 2 {
+			_, once := m.Once(bg, time.Now(), nothing)
+			_, per := m.OncePer(bg, time.Hour, nothing)
+			for _, err := range []error{once, per} {
+				require.ErrorIs(w, err, recipes.ErrNotRun)
+				require.ErrorContains(w, err, "is 24h0m0s ahead of the store's clock")
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		require.True(w, w.once(c, time.Now(), nothing))
+	})
+}
+
 // timeless is a connector of a store that does not tell its time.
 type timeless struct{ driver.Connector }
 
@@ -478,6 +499,27 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 		}
 		all.Wait()
 		require.EqualValues(w, 1, j.runs.Load())
+	})
+}
+
+// A call may have lost its place to later ones, whose runs then began after it.
+func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
+	inWorldOf(t, patient, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ran, err := b.RWMutex("q").OncePer(bg, time.Hour, nothing)
+			assert.NoError(w, err)
+			assert.False(w, ran)
+		}()
+		time.Sleep(30 * time.Minute)
+		ran, err := a.RWMutex("q").OncePer(held.Context(bg), time.Hour, nothing)
+		require.NoError(w, err)
+		require.True(w, ran)
+		w.unlock(held)
+		<-done
 	})
 }
 
