@@ -64,7 +64,8 @@ func Token(h http.Header) (resource string, token int64, err error) {
 // name the right one, and a client that sends many names fills the memory.
 //
 // Handler reads the whole body before it calls next, so that a slow sender does
-// not block the resource.
+// not block the resource. A slow receiver of a long answer does block it, for as
+// long as http.Server.WriteTimeout allows.
 func (m *Marks) Handler(next http.Handler, resource func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, token, err := requested(r, resource)

@@ -17,8 +17,10 @@ var errSharedKeeps = errors.New("only a lock that is held exclusively can keep a
 // in which it writes. So what a holder keeps is never overwritten by an earlier
 // one.
 //
-// While the store is unavailable, Keep tries again, as [WithBackOff] says. If
-// it returns an error, the value may be stored anyway, or be stored later while
+// While the store is unavailable, Keep tries again, as [WithBackOff] says. An
+// attempt whose answer was lost may reach the store later, while the lock is
+// held, and put its value back in place of one that this Lock has kept since. If
+// Keep returns an error, the value may be stored anyway, or be stored later while
 // the lock is held, unless the error says otherwise:
 //
 //   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during

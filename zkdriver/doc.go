@@ -110,10 +110,11 @@
 // A value kept beside the queue stock/42 is the data of the node
 // /kept values/stock/42/kept value below the chroot, with no-break spaces in both
 // names. It is not below the queue's node, which the server removes when the
-// queue is empty. The first Keep needs CREATE on the chroot. To make a job that
-// runs once per period run again, delete that node. With acl=creator and
-// acl=digest, a value that another user may alter or remove is refused like such
-// a queue.
+// queue is empty. Clients that reach one queue by different chroots, such as
+// stock/42 below / and 42 below /stock, do not see each other's values. The first
+// Keep needs CREATE on the chroot. To make a job that runs once per period run
+// again, delete that node. With acl=creator and acl=digest, a value that another
+// user may alter or remove is refused like such a queue.
 //
 // ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
 // such a name with driver.ErrBadName.

@@ -456,7 +456,7 @@ func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 			return exitStatus(s), k.lostBy(lock.Err(), "")
 		case <-k.orphaned:
 			k.end(0, nil)
-			return 0, nil
+			return signalBaseStatus + int(syscall.SIGKILL), nil
 		case <-lock.Lost():
 		case <-tick.C:
 		}
