@@ -148,6 +148,12 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	if a.chance(45) {
 		at.mode = dlock.Shared
 	}
+	if at.queue == semaphore && !a.chance(20) {
+		at.mode, at.units = dlock.Shared, 1+a.rand.IntN(Units)
+	}
+	if at.queue == semaphore && at.within != nil {
+		at.try = true // it may be no re-entry, and would wait for its own client
+	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	options := []dlock.Option{dlock.WithWait(waits[a.rand.IntN(len(waits))]), dlock.WithTrace(a.trace(at))}
@@ -172,14 +178,16 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) *handle {
 	at.began = time.Now()
 	m := at.client.locks.RWMutex(at.queue, options...)
-	take := m.Lock
+	var l dlock.Locker = m
 	switch {
-	case at.mode == dlock.Shared && at.try:
-		take = m.TryRLock
+	case at.units > 0:
+		l = at.client.locks.Semaphore(at.queue, Units, options...).Locker(at.units)
 	case at.mode == dlock.Shared:
-		take = m.RLock
-	case at.try:
-		take = m.TryLock
+		l = m.RLocker()
+	}
+	take := l.Lock
+	if at.try {
+		take = l.TryLock
 	}
 	a.perhaps(a.nasty.write)
 	return a.take(at, func() (*dlock.Lock, error) { return take(ctx) })
@@ -207,7 +215,7 @@ func (a *actor) use(h *handle, depth int) {
 	case depth < 2 && a.chance(30):
 		a.again(ctx, h, depth, &inside)
 	}
-	if held && a.chance(30) {
+	if held && h.units == 0 && a.chance(30) {
 		a.lower(h)
 		a.holdAndCheck(h)
 	}
@@ -318,11 +326,11 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn calls TryLock and TryRLock at the end of a history, when no fault
-// happens and no other call is in flight. Both must succeed.
+// tryInTurn calls TryLock, TryRLock and TryAcquire at the end of a history, when
+// no fault happens and no other call is in flight. All must succeed.
 func (a *actor) tryInTurn(queue string) {
-	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
-		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
+	for _, at := range []*attempt{{mode: dlock.Exclusive}, {mode: dlock.Shared}, {mode: dlock.Shared, units: Units}} {
+		at.actor, at.client, at.queue, at.try = a.id, a.slot.client(), queue, true
 		if a.lagging {
 			a.informed(at)
 		} else {

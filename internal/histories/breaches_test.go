@@ -15,6 +15,11 @@ func called(call, ret int64, mode dlock.Mode, err error) *attempt {
 	return &attempt{span: span{call, ret}, client: &client{}, queue: "q", mode: mode, err: err}
 }
 
+func ofUnits(units int, a *attempt) *attempt {
+	a.units = units
+	return a
+}
+
 func unanswered(a *attempt) *attempt {
 	a.err = dlock.ErrUnavailable
 	return a
@@ -78,6 +83,15 @@ func TestATryIsRefusedOnlyForAReason(t *testing.T) {
 	}
 	reader := &recorder{attempts: []*attempt{tried(10, 12, r), holding(1, 2, r, 30, nil)}}
 	require.True(t, reader.idle(reader.attempts[0]), "a reader does not block a reader")
+	for units, wrong := range map[int]bool{1: true, 2: true, 3: false} {
+		holders := []*attempt{ofUnits(1, holding(1, 2, r, 30, nil)), ofUnits(1, holding(3, 4, r, 30, nil))}
+		rec := &recorder{attempts: append(holders, ofUnits(units, tried(10, 12, r)))}
+		require.Equal(t, wrong, rec.idle(rec.attempts[2]), "%d units beside two", units)
+	}
+	for name, other := range map[string]*attempt{"a reader": holding(1, 2, r, 30, nil), "a writer": holding(1, 2, w, 30, nil)} {
+		rec := &recorder{attempts: []*attempt{other, ofUnits(1, tried(10, 12, r))}}
+		require.False(t, rec.idle(rec.attempts[1]), "%s blocks units", name)
+	}
 }
 
 func TestTokensFollowTheClock(t *testing.T) {
@@ -125,6 +139,14 @@ func TestNoContenderIsOvertaken(t *testing.T) {
 			}
 			require.Equal(t, c.wrong, len(rec.overtaken()) > 0)
 		})
+	}
+	for units, wrong := range map[int]bool{1: false, 2: true} {
+		waits := ofUnits(3, queued(called(1, 12, r, context.Canceled), 3, 1))
+		waits.gaveUp = 10
+		by := held(1, 2, span{4, 8})
+		by.mode, by.units = r, units
+		rec := &recorder{attempts: []*attempt{waits}, contenders: []*contender{by}}
+		require.Equal(t, wrong, len(rec.overtaken()) > 0, "%d units may be granted beside three", units)
 	}
 }
 

@@ -168,12 +168,14 @@ func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 
 func TestABrokenLockIsFound(t *testing.T) {
 	calm := plan{clients: 4, actors: 1, rounds: 8, faults: 20, closes: 5, calm: true}
+	units := plan{clients: 4, actors: 1, rounds: 8, faults: 20, closes: 5, calm: true, units: true}
 	faulty := plan{clients: 4, actors: 1, rounds: 38, faults: 150, closes: 5}
 	for name, c := range map[string]struct {
 		plan  plan
 		spoil spoiler
 	}{
-		"it never waits": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }},
+		"it never waits":           {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }},
+		"it never waits for units": {units, func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }},
 		"it misses its predecessor": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session {
 			return &blind{Session: s, own: map[string]bool{}}
 		}},

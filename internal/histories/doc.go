@@ -59,7 +59,10 @@
 //
 // Clients acquire locks in both modes, wait, try, give up, re-enter with the
 // context of a lock (also while its holder uses it in another goroutine),
-// downgrade, unlock, and are closed at any time. Meanwhile faults happen:
+// downgrade, unlock, and are closed at any time. On a second queue most calls
+// acquire units of a semaphore, and the others take the read-write lock of the
+// same name, which excludes the semaphore. A call within a hold only tries there,
+// because it may be no re-entry. Meanwhile faults happen:
 //
 //   - In memory, sessions expire, are cut off or paused. Requests and replies
 //     are lost. An operator removes nodes and queues.
@@ -77,8 +80,9 @@
 //
 // A logical clock gives every call and every return a tick of its own.
 //
-//   - A grant: a successful Lock, RLock, TryLock or TryRLock, from call to
-//     return, with the token, which tells a re-entry from a grant.
+//   - A grant: a successful Lock, RLock, TryLock, TryRLock, Acquire or
+//     TryAcquire, from call to return, with the units and the token, which
+//     tells a re-entry from a grant.
 //   - Unlock and Downgrade, from call to return, and the close of a client.
 //   - Answers: each holder reads Err and Mode of its lock continuously. A new
 //     holder also reads those of all other holders, which should have learned
@@ -93,15 +97,18 @@
 // # The model
 //
 // The state consists of the Locks held, with their modes, the highest token so
-// far, and the highest exclusive token. Each operation happens at one instant
-// between its call and its return:
+// far, and the highest token of a writer or of units. Each operation happens at
+// one instant between its call and its return:
 //
 //   - An exclusive grant needs a lock that is not held, and a token above all
 //     tokens granted before, because the lock is granted in the order of
 //     arrival.
-//   - A shared grant needs a lock that is not held exclusively, and a token
-//     above all exclusive ones. It does not raise the token that the next
-//     reader needs.
+//   - A grant of units needs as many free units, no holder of the read-write
+//     lock, and a token above all tokens granted before, whatever they want.
+//     Otherwise units count as shared.
+//   - A shared grant needs a lock that is held neither exclusively nor with
+//     units, and a token above those of all writers and units. It does not
+//     raise the token that the next reader needs.
 //   - A re-entry needs its contender to hold the lock, and exclusively if that
 //     is what it asks for. The refusal of an upgrade needs the contender to
 //     hold the lock shared.
@@ -148,12 +155,12 @@
 //   - No contender is granted the lock while a contender ahead of it blocks it,
 //     even one that gives up later.
 //   - A try is refused only if, at some time of the call, the queue may have
-//     held a node that blocks the mode of the try. This rule proves much if no
-//     fault happens, and at the end, when the queue is empty and each client
-//     tries in turn. It proves little while the queue may hold nodes whose
-//     removal is unconfirmed. On an ensemble a server may lag behind, so the
-//     rule applies only to a client that has written before and thus has seen
-//     everything.
+//     held a node that blocks the mode of the try, or nodes that leave fewer
+//     units than it wants. This rule proves much if no fault happens, and at
+//     the end, when the queue is empty and each client tries in turn. It proves
+//     little while the queue may hold nodes whose removal is unconfirmed. On an
+//     ensemble a server may lag behind, so the rule applies only to a client
+//     that has written before and thus has seen everything.
 //   - Every error has its reason. A call times out only if it has a deadline,
 //     and is cancelled only if its context was cancelled. It returns ErrClosed
 //     only if a close has begun. A closed client acquires no lock. A second

@@ -68,6 +68,8 @@ func outcome(a *attempt) string {
 	switch err := a.err; {
 	case a.got != nil && a.got.number > 0:
 		return "re-entries"
+	case a.got != nil && a.units > 0:
+		return "grants of units"
 	case a.got != nil:
 		return "grants"
 	case errors.Is(err, dlock.ErrLocked):

@@ -37,6 +37,7 @@ type plan struct {
 	// share reports whether the actors of a client share nodes. If share is
 	// nil, none do.
 	share func(client int) bool
+	units bool    // whether the only queue is that of the semaphore
 	spoil spoiler // breaks the driver's sessions; nil for a sound driver
 }
 
@@ -96,6 +97,9 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	}
 	if p.calm {
 		w.grace = grace
+	}
+	if p.units {
+		w.queues = []string{semaphore}
 	}
 	var playing sync.WaitGroup
 	var actors []*actor
@@ -319,6 +323,17 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	if *seeds >= 100 {
 		sum.complete(t)
 	}
+}
+
+func TestHistoriesOfSemaphoresAreLinearizable(t *testing.T) {
+	var sum figures
+	for seed := *first; seed < *first+uint64(*seeds) && !t.Failed(); seed++ {
+		p := plan{clients: 2 + int(seed%4), actors: 2, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0, units: true}
+		r, wrong := p.one(t, seed)
+		sum.add(r, check(t, "semaphores", fmt.Sprintf("seed %d (again: -run Semaphores -seeds 1 -seed %d)", seed, seed), r, wrong))
+	}
+	t.Log(&sum)
+	require.NotZero(t, sum.counts["grants of units"])
 }
 
 // In each history, the actors of some clients share nodes, and those of other

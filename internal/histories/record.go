@@ -43,6 +43,7 @@ type attempt struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode
+	units   int // of a semaphore; 0 for a read-write lock
 	try     bool
 	limited bool    // whether the call has a deadline
 	within  *handle // for a re-entry: the Lock whose context the call was given; otherwise nil
@@ -70,6 +71,7 @@ type contender struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode // as granted; a downgrade does not change it
+	units   int        // of a semaphore; 0 for a read-write lock
 	token   int64
 	node    string
 	granted span
@@ -162,8 +164,9 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf returns a node name without its mode, which a downgrade changes.
-func nodeOf(name string) string { return strings.Replace(name, "-W-", "-R-", 1) }
+// nodeOf returns a node name without what changes when the holder of units has
+// waited, and without its mode, which a downgrade changes.
+func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S", "-H").Replace(name) }
 
 // recorder records the calls of all clients of one store and the causes of
 // losses.
@@ -272,7 +275,7 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 		c = a.within.contender
 	} else {
 		c = &contender{
-			id: len(r.contenders) + 1, client: a.client, queue: a.queue, mode: a.mode,
+			id: len(r.contenders) + 1, client: a.client, queue: a.queue, mode: a.mode, units: a.units,
 			token: l.Token(), node: nodeOf(l.Node()), granted: a.span,
 		}
 		r.contenders = append(r.contenders, c)

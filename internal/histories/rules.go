@@ -30,6 +30,10 @@ func (r *recorder) breaches() (all []string) {
 func (a *attempt) String() string {
 	how := "Lock"
 	switch {
+	case a.units > 0 && a.try:
+		how = fmt.Sprintf("TryAcquire(%d)", a.units)
+	case a.units > 0:
+		how = fmt.Sprintf("Acquire(%d)", a.units)
 	case a.try && a.mode == dlock.Shared:
 		how = "TryRLock"
 	case a.try:
@@ -65,20 +69,35 @@ func (a *attempt) wrong() string {
 // context of the Lock may have been cancelled.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
-// idle reports whether a is a try that was refused although no node in the
-// queue can have blocked it.
+// idle reports whether a is a try that was refused although the nodes in the
+// queue cannot have blocked it.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
 		return false
 	}
+	ahead := 0
 	for _, other := range r.attempts {
-		inTheWay := a.mode == dlock.Exclusive || other.mode == dlock.Exclusive
-		if other != a && other.queue == a.queue && inTheWay && other.call < a.ret && r.mayBeThere(other, a) {
-			return false
+		if other != a && other.queue == a.queue && other.call < a.ret && r.mayBeThere(other, a) {
+			ahead += other.takes(a)
 		}
 	}
-	return true
+	return !a.lacks(ahead)
 }
+
+// takes returns how many units a takes from the contender behind it. These are
+// all if only one of them can hold the lock.
+func (a *attempt) takes(behind *attempt) int {
+	switch {
+	case a.units > 0 && behind.units > 0:
+		return a.units
+	case a.mode == dlock.Exclusive, behind.mode == dlock.Exclusive, a.units != behind.units:
+		return Units
+	}
+	return 0
+}
+
+// lacks reports whether a has to wait if contenders ahead take that many units.
+func (a *attempt) lacks(ahead int) bool { return ahead+max(1, a.units) > Units }
 
 // sees returns the tick up to which the client of an attempt has seen all
 // changes of the store, or 0 if unknown.
@@ -154,7 +173,8 @@ func (r *recorder) overtaken() (all []string) {
 		}
 		stood := a.queued[len(a.queued)-1]
 		for _, c := range r.contenders {
-			conflict := a.mode == dlock.Exclusive || c.mode == dlock.Exclusive
+			by := &attempt{mode: c.mode, units: c.units}
+			conflict := by.lacks(a.takes(by))
 			if c.queue == a.queue && conflict && c.token > stood.token && c.granted.ret < a.stood(stood) && !r.disturbed(a, c) {
 				all = append(all, fmt.Sprintf("%v: had token %d and was passed by %d at %d", a, stood.token, c.token, c.granted.ret))
 			}

@@ -87,8 +87,13 @@ func (s Store) withDefaults() Store {
 	return s
 }
 
+// queues are the queues of a history. Each client has an actor for each queue.
+var queues = []string{"q", semaphore}
+
+// semaphore is a queue in which most contenders acquire units.
+const semaphore = "s"
+
 const (
-	queue       = "q"
 	clients     = 4
 	faultPace   = 150 * time.Millisecond // longest time between faults
 	outagePause = 3 * time.Second        // approximate time between outages
@@ -161,16 +166,19 @@ func (h *history) join(i int) {
 		return dlock.NewClient(l, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
 	})
 	h.links, h.slots = append(h.links, l), append(h.slots, s)
-	h.actors = append(h.actors, &actor{
-		recorder: h.recorder, id: i + 1, slot: s, queues: []string{queue}, wrong: &h.wrong, stop: h.stop,
-		nasty: h.nasty(i), rand: rand.New(rand.NewPCG(h.seed, uint64(100+i))), rounds: 1 << 30,
-		unit: 25 * time.Millisecond, long: 2 * h.store.Config.SessionTimeout,
-	})
+	for j, queue := range queues {
+		id := 1 + i + clients*j
+		h.actors = append(h.actors, &actor{
+			recorder: h.recorder, id: id, slot: s, queues: []string{queue}, wrong: &h.wrong, stop: h.stop,
+			nasty: h.nasty(i), rand: rand.New(rand.NewPCG(h.seed, uint64(99+id))), rounds: 1 << 30,
+			unit: 25 * time.Millisecond, long: 2 * h.store.Config.SessionTimeout,
+		})
+	}
 }
 
 // play makes the history: the actors use the lock while faults are injected.
-// Then the faults end, the queue must become empty, and each actor in turn must
-// acquire the lock with TryLock and with TryRLock.
+// Then the faults end, the queues must become empty, and each actor in turn must
+// acquire the locks with TryLock, TryRLock and TryAcquire.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -195,11 +203,13 @@ func (h *history) rest() {
 	for _, a := range h.actors {
 		a.nasty = nasty{}
 	}
-	h.deserted()
-	tryTogether(h.actors, queue)
-	h.deserted()
-	for _, a := range h.actors {
-		a.tryInTurn(queue)
+	for _, queue := range queues {
+		h.deserted(queue)
+		tryTogether(h.actors, queue)
+		h.deserted(queue)
+		for _, a := range h.actors {
+			a.tryInTurn(queue)
+		}
 	}
 }
 
@@ -219,9 +229,9 @@ func (h *history) every(longest time.Duration, play func()) {
 	}
 }
 
-func (h *history) deserted() {
+func (h *history) deserted(queue string) {
 	for until := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
-		nodes, err := h.nodes()
+		nodes, err := h.nodes(queue)
 		if err == nil && len(nodes) == 0 {
 			break
 		}
@@ -233,7 +243,7 @@ func (h *history) deserted() {
 	h.settled(queue)
 }
 
-func (h *history) nodes() ([]driver.Node, error) {
+func (h *history) nodes(queue string) ([]driver.Node, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.store.Config.SessionTimeout)
 	defer cancel()
 	s, err := h.connector.Connect(ctx)
@@ -254,11 +264,12 @@ var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, 
 func (h *history) fault() {
 	i := h.target(h.rand, len(h.slots))
 	c, s := h.store.Config, h.links[i].session()
+	queue := queues[h.rand.IntN(len(queues))]
 	switch n := h.rand.IntN(40); {
 	case n == 0:
-		h.removeQueue()
+		h.removeQueue(queue)
 	case n < 3:
-		h.removeNode()
+		h.removeNode(queue)
 	case n == 3:
 		_ = h.slots[i].replace(h.recorder) // fails if the store cannot be reached
 	case s == nil:
@@ -328,22 +339,22 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes the first or second node of the queue, as an operator may
+// removeNode removes the first or second node of a queue, as an operator may
 // do, so that a holder loses the lock or a waiter its place.
-func (h *history) removeNode() {
-	nodes, err := h.nodes()
+func (h *history) removeNode(queue string) {
+	nodes, err := h.nodes(queue)
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
 		return
 	}
 	name := nodes[h.rand.IntN(min(2, len(nodes)))].Name
-	h.hook(cause{what: "node removed", slot: -1, node: nodeOf(name)}, func() {
+	h.hook(cause{what: "node removed", slot: -1, queue: queue, node: nodeOf(name)}, func() {
 		h.store.Config.RemoveNode(h.T, h.connector, queue, name)
 	})
 }
 
-func (h *history) removeQueue() {
+func (h *history) removeQueue(queue string) {
 	if h.store.Config.RemoveQueue != nil {
-		h.hook(cause{what: "queue removed", slot: -1}, func() { h.store.Config.RemoveQueue(h.T, h.connector, queue) })
+		h.hook(cause{what: "queue removed", slot: -1, queue: queue}, func() { h.store.Config.RemoveQueue(h.T, h.connector, queue) })
 	}
 }
 

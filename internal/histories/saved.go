@@ -25,6 +25,9 @@ const (
 	Clearing
 )
 
+// Units is how many units the semaphores of a history have.
+const Units = 4
+
 // Operation is an operation in the history of a lock, such as a grant or an
 // Unlock. Call and Return are the ticks of the recorder's logical clock at
 // which it began and ended.
@@ -36,6 +39,7 @@ type Operation struct {
 	Hold         int        // number of the grant; its re-entries have the same number
 	Handle       int        `json:",omitempty"` // number of the Lock: 0 for the grant, 1 for its first re-entry, and so on
 	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
+	Units        int        `json:",omitempty"` // granted, of a semaphore; 0 for a read-write lock
 	Token        int64      `json:",omitempty"` // token of a grant, or highest token in a queue that was removed
 	Sharer       int        `json:",omitempty"` // number of the client if its goroutines share nodes, else 0
 	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was lost before

@@ -95,10 +95,13 @@ func (w *zkHistory) join(i int) {
 	})
 	w.Cleanup(func() { _ = s.client().locks.Close() })
 	w.slots = append(w.slots, s)
-	w.actors = append(w.actors, &actor{
-		recorder: w.recorder, id: i + 1, slot: s, queues: []string{queue}, wrong: &w.wrong, stop: w.stop,
-		nasty: w.nasty(i, to), rand: rand.New(rand.NewPCG(w.seed, uint64(100+i))), rounds: 1 << 30, unit: 25 * time.Millisecond, long: 2 * sessionTimeout,
-	})
+	for j, queue := range queues {
+		id := 1 + i + zkClients*j
+		w.actors = append(w.actors, &actor{
+			recorder: w.recorder, id: id, slot: s, queues: []string{queue}, wrong: &w.wrong, stop: w.stop,
+			nasty: w.nasty(i, to), rand: rand.New(rand.NewPCG(w.seed, uint64(99+id))), rounds: 1 << 30, unit: 25 * time.Millisecond, long: 2 * sessionTimeout,
+		})
+	}
 }
 
 // nasty returns functions that inject faults into client i at the moments when
@@ -135,29 +138,33 @@ func (w *zkHistory) start() {
 	}
 }
 
-// end waits for all actors and then checks that the lock still works: the queue
-// must become empty, and each actor must acquire the lock with TryLock and with
-// TryRLock.
+// end waits for all actors and then checks that the locks still work: the queues
+// must become empty, and each actor must acquire the locks with TryLock, TryRLock
+// and TryAcquire.
 func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
 	w.heals.Wait()
-	for i, to := range w.routes {
+	for _, to := range w.routes {
 		to.heal()
-		w.actors[i].nasty = nasty{}
 	}
-	w.deserted()
-	tryTogether(w.actors, queue)
-	w.deserted()
 	for _, a := range w.actors {
-		a.tryInTurn(queue)
+		a.nasty = nasty{}
+	}
+	for _, queue := range queues {
+		w.deserted(queue)
+		tryTogether(w.actors, queue)
+		w.deserted(queue)
+		for _, a := range w.actors {
+			a.tryInTurn(queue)
+		}
 	}
 }
 
-func (w *zkHistory) deserted() {
-	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
+func (w *zkHistory) deserted(queue string) {
+	for until := time.Now().Add(bound); len(w.nodes(queue)) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
-			w.wrong.add("all actors are done, but %v is left", w.nodes())
+			w.wrong.add("all actors are done, but %v is left", w.nodes(queue))
 			break
 		}
 	}
@@ -185,11 +192,12 @@ func (w *zkHistory) fault() {
 	i := w.target(w.rand, len(w.routes))
 	to := w.routes[i]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
+	queue := queues[w.rand.IntN(len(queues))]
 	switch n := w.rand.IntN(40); {
 	case n == 0:
-		w.cause(cause{what: "queue removed", slot: -1}, w.removeQueue)
+		w.cause(cause{what: "queue removed", slot: -1, queue: queue}, func() bool { return w.removeQueue(queue) })
 	case n < 3:
-		w.removeNode()
+		w.removeNode(queue)
 	case n < 5:
 		w.cause(cause{what: "ended by force", slot: i}, func() bool { return to.expire(w) })
 	case n < 9:
@@ -242,7 +250,7 @@ func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.
 	}))
 }
 
-func (w *zkHistory) nodes() []string {
+func (w *zkHistory) nodes(queue string) []string {
 	names, _, err := w.raw.Children(w.root + "/" + queue)
 	if err != nil {
 		return nil
@@ -252,22 +260,22 @@ func (w *zkHistory) nodes() []string {
 	return names
 }
 
-// removeNode removes the first or second node of the queue, as an operator may
+// removeNode removes the first or second node of a queue, as an operator may
 // do, so that a holder loses the lock or a waiter its place.
-func (w *zkHistory) removeNode() {
-	nodes := w.nodes()
+func (w *zkHistory) removeNode(queue string) {
+	nodes := w.nodes(queue)
 	if len(nodes) == 0 {
 		return
 	}
 	name := nodes[w.rand.IntN(min(2, len(nodes)))]
-	w.cause(cause{what: "node removed", slot: -1, node: nodeOf(name)}, func() bool {
+	w.cause(cause{what: "node removed", slot: -1, queue: queue, node: nodeOf(name)}, func() bool {
 		return w.operator(w.raw.Delete(w.root+"/"+queue+"/"+name, -1))
 	})
 }
 
-func (w *zkHistory) removeQueue() bool {
+func (w *zkHistory) removeQueue(queue string) bool {
 	var ops []any
-	for _, name := range w.nodes() {
+	for _, name := range w.nodes(queue) {
 		ops = append(ops, &zk.DeleteRequest{Path: w.root + "/" + queue + "/" + name, Version: -1})
 	}
 	_, err := w.raw.Multi(append(ops, &zk.DeleteRequest{Path: w.root + "/" + queue, Version: -1})...)
@@ -310,6 +318,7 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["lost"])
 	require.NotZero(t, sum.counts["re-entries"])
 	require.NotZero(t, sum.counts["downgrades"])
+	require.NotZero(t, sum.counts["grants of units"])
 }
 
 // play runs several histories on the same servers and checks them. Meanwhile it

@@ -15,13 +15,13 @@ import (
 
 // stores lists the stores that a complete set of records covers.
 var stores = []string{
-	"memory", "shared nodes", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
+	"memory", "shared nodes", "semaphores", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",
 }
 
 // broken is how many deliberately broken locks a complete set of records
 // covers.
-const broken = 22
+const broken = 23
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 

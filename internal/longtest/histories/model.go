@@ -29,6 +29,9 @@ func (o operation) String() string {
 	who := fmt.Sprintf("#%d.%d", o.Hold, o.Handle)
 	switch o.Kind {
 	case histories.Grant:
+		if o.Units > 0 {
+			return fmt.Sprintf("%s %d units, token %d", who, o.Units, o.Token)
+		}
 		return fmt.Sprintf("%s %v, token %d", who, o.Mode, o.Token)
 	case histories.Reentry:
 		return fmt.Sprintf("%s again, %v", who, o.Mode)
@@ -53,6 +56,7 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
+	units        int   // of a semaphore; 0 for a read-write lock
 	token        int64 // of the grant; 0 for a re-entry
 	sharer       int   // number of the client if its actors share nodes; else 0, as for a re-entry
 }
@@ -68,7 +72,7 @@ type state struct {
 	// sharer is the client with the highest token, if its actors share
 	// nodes. That client may be granted the same token again. Otherwise 0.
 	sharer  int
-	fence   int64 // highest exclusive token granted
+	fence   int64 // highest token granted to a writer or with units
 	cleared int64 // highest token removed with its whole queue; later nodes have higher ones
 }
 
@@ -115,8 +119,22 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-func (s state) exclusive() bool {
-	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
+// readable reports whether readers may hold the lock beside its holders.
+func (s state) readable() bool {
+	return !slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive || h.units > 0 })
+}
+
+// free returns how many units of the semaphore are free. There are none while
+// the read-write lock of its name is held.
+func (s state) free() int {
+	n := histories.Units
+	for _, h := range s.holders {
+		if h.units == 0 {
+			return 0
+		}
+		n -= h.units
+	}
+	return n
 }
 
 func (s state) find(o operation) (at int, found bool) {
@@ -125,7 +143,7 @@ func (s state) find(o operation) (at int, found bool) {
 
 func (s state) add(o operation) state {
 	at, _ := s.find(o)
-	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.Hold, o.Handle, o.Mode, o.Token, o.Sharer})
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.Hold, o.Handle, o.Mode, o.Units, o.Token, o.Sharer})
 	return s
 }
 
@@ -170,11 +188,16 @@ func (s state) turn(o operation) bool {
 // grant grants the lock with a new token or, on a shared node, with an old one.
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
-	if s.exclusive() || o.Token <= s.fence && !turn || o.Token <= s.cleared {
+	if o.Token <= s.fence && !turn || o.Token <= s.cleared {
 		return false, s
 	}
-	exclusive := o.Mode == dlock.Exclusive
-	ok := !exclusive || len(s.holders) == 0 && (o.Token > s.top || turn)
+	ok := s.readable()
+	switch {
+	case o.Units > 0:
+		ok = o.Units <= s.free() && o.Token > s.top
+	case o.Mode == dlock.Exclusive:
+		ok = len(s.holders) == 0 && (o.Token > s.top || turn)
+	}
 	return ok, s.granted(o).add(o)
 }
 
@@ -182,7 +205,7 @@ func (s state) granted(o operation) state {
 	if o.Token > s.top {
 		s.top, s.sharer = o.Token, o.Sharer
 	}
-	if o.Mode == dlock.Exclusive {
+	if o.Mode == dlock.Exclusive || o.Units > 0 {
 		s.fence = max(s.fence, o.Token)
 	}
 	return s

@@ -28,6 +28,11 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
+// acquired returns a grant of units of a semaphore.
+func acquired(call, ret int64, hold, units int, token int64) porcupine.Operation {
+	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: r, Units: units, Token: token})
+}
+
 // turn returns a grant on a node that goroutines of one client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
@@ -108,7 +113,12 @@ func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
 		"a reader joins a downgraded shared node": {
 			turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 1), gone(9, 10, 2), gone(11, 12, 1), turn(13, 14, 4, r, 1, 1),
 		},
-		"all of it lost at once": {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
+		"all units held together":         {acquired(1, 2, 1, 1, 1), acquired(3, 4, 2, 3, 2), still(5, 6, 1, r), gone(7, 8, 1), gone(9, 10, 2)},
+		"one who waits for many units":    {acquired(1, 2, 1, 2, 1), acquired(3, 7, 2, 4, 2), gone(5, 6, 1), gone(8, 9, 2)},
+		"waiters for units enter at once": {acquired(1, 2, 1, 4, 1), acquired(3, 10, 2, 1, 2), acquired(4, 8, 3, 1, 3), gone(5, 6, 1)},
+		"units after they were lost":      {acquired(1, 2, 1, 4, 1), lost(3, 4, 1), acquired(5, 6, 2, 4, 2)},
+		"units and a lock in turn":        {acquired(1, 2, 1, 1, 1), gone(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), acquired(9, 10, 3, 4, 3)},
+		"all of it lost at once":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
 	} {
 		t.Run(name, func(t *testing.T) { require.True(t, porcupine.CheckOperations(model, ops)) })
 	}
@@ -150,6 +160,18 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 		"a writer after a reader elsewhere":              {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
 		"a shared node that was released":                {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
 		"another client's downgraded node":               {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
+		"too many units":                                 {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 3, 2), gone(5, 6, 1)},
+		"too many units of three":                        {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 2, 2), acquired(5, 6, 3, 1, 3), gone(7, 8, 2)},
+		"more units than there are":                      {acquired(1, 2, 1, histories.Units+1, 1)},
+		"units that were given back are still held":      {acquired(1, 2, 1, 1, 1), gone(3, 4, 1), still(5, 6, 1, r)},
+		"few units pass a waiter for many":               {acquired(1, 2, 1, 3, 1), acquired(3, 8, 2, 2, 2), acquired(4, 5, 3, 1, 3), gone(6, 7, 1)},
+		"the token of units falls":                       {acquired(1, 2, 1, 1, 2), acquired(3, 4, 2, 1, 1)},
+		"units after their node was removed":             {acquired(1, 2, 1, 4, 1), acquired(1, 8, 2, 1, 2), cleared(3, 3, 2), gone(4, 5, 1)},
+		"units' token below a reader's":                  {won(1, 2, 1, r, 2), gone(3, 4, 1), acquired(5, 6, 2, 1, 1)},
+		"units beside a reader":                          {won(1, 2, 1, r, 1), acquired(3, 4, 2, 1, 2), gone(5, 6, 1)},
+		"a reader beside units":                          {acquired(1, 2, 1, 1, 1), won(3, 4, 2, r, 2), gone(5, 6, 1)},
+		"a writer beside units":                          {acquired(1, 2, 1, 1, 1), won(3, 4, 2, w, 2), gone(5, 6, 1)},
+		"a reader's token below that of units":           {acquired(1, 2, 1, 1, 2), gone(3, 4, 1), won(5, 6, 2, r, 1)},
 		"the other queue does not make up":               {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
 	} {
 		t.Run(name, func(t *testing.T) { require.False(t, porcupine.CheckOperations(model, ops)) })
@@ -165,6 +187,7 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 is shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
+	units := operations{acquired(26, 27, 5, 2, 7), acquired(28, 29, 6, 1, 8), gone(30, 31, 5)} // and here: hold 6 has a unit
 	shared := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
 	for name, c := range map[string]struct {
 		more operations
@@ -174,6 +197,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"exclusive beside a reader":            {operations{still(20, 21, 3, w)}, false},
 		"a token that was passed segments ago": {operations{won(26, 27, 5, w, 4)}, false},
 		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
+		"as many units as are free":            {slices.Concat(units, operations{acquired(32, 33, 7, 3, 9)}), true},
+		"more units than are free":             {slices.Concat(units, operations{acquired(32, 33, 7, 4, 9)}), false},
 		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
 		"a reader on a downgraded shared node": {slices.Concat(shared, operations{turn(32, 33, 7, r, 8, 1)}), true},
