@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -350,6 +351,45 @@ func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 			require.NoError(t, lock.Unlock())
 		}
 		return s.requests()
+	})
+}
+
+// Wanted watches and lists the queue at once, and again after each change until
+// a contender waits.
+func TestEachChangeOfTheQueueTakesTwoRequestsForWanted(t *testing.T) {
+	want := map[faults.Op]int{faults.OpCreate: 3, faults.OpWatchQueue: 3, faults.OpList: 3}
+	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
+		lock, err := s.newClient().RWMutex("stock/42").RLock(t.Context())
+		require.NoError(t, err)
+		s.mu.Lock()
+		proxy := slices.Collect(maps.Values(s.proxies))[0] // the holder's
+		s.mu.Unlock()
+		untilListed := func(f func()) {
+			hold := proxy.HoldReplies(func(op int32) bool { return op == int32(faults.OpList) })
+			f()
+			<-hold.Held()
+			hold.Release()
+		}
+		var wanted <-chan struct{}
+		untilListed(func() { wanted = lock.Wanted() })
+		var beside *dlock.Lock
+		untilListed(func() { beside, err = s.newClient().RWMutex("stock/42").RLock(t.Context()) })
+		require.NoError(t, err)
+		writer := make(chan *dlock.Lock, 1)
+		waits := s.newClient().RWMutex("stock/42")
+		go func() {
+			next, err := waits.Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			writer <- next
+		}()
+		<-wanted
+		made := s.requests()
+		require.NoError(t, lock.Unlock())
+		require.NoError(t, beside.Unlock())
+		require.NoError(t, (<-writer).Unlock())
+		return made
 	})
 }
 
