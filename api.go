@@ -96,6 +96,7 @@ type Client = recipes.Client
 //		f func(ctx context.Context) error) (ran bool, err error)
 //	func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error)
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
+//	func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error]
 //	func (m *RWMutex) Remove(ctx context.Context, c Contender) error
 //	func (m *RWMutex) Name() string
 //	func (m *RWMutex) String() string

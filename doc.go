@@ -63,7 +63,8 @@
 //   - Let readers in: [recipes.Lock.Downgrade]
 //   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
-//   - Show a queue: [recipes.RWMutex.Queue]; names of modes: [ParseMode]
+//   - Show a queue: [recipes.RWMutex.Queue], [recipes.RWMutex.Observe]; names of modes:
+//     [ParseMode]
 //   - Find locks: [recipes.Client.Walk]; free one: [recipes.RWMutex.Remove]
 //   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
 //   - Pass a lock on within a client: [WithRetention], [WithoutRetention]

@@ -116,11 +116,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	if err != nil {
 		return nil, err
 	}
-	since := s.heldSince(queue)
 	contenders := make([]Contender, 0, len(nodes))
-	for i, n := range nodes {
-		c := newContender(nodes, i)
-		c.HeldSince = since[n]
+	for _, c := range listed(nodes, s.heldSince(queue)) {
 		switch err := s.describe(ctx, queue, &c); {
 		case errors.Is(err, driver.ErrGone): // removed since the list
 		case errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
@@ -132,6 +129,16 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		}
 	}
 	return contenders, nil
+}
+
+// listed returns what the list shows of all contenders.
+func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
+	contenders := make([]Contender, len(nodes))
+	for i, n := range nodes {
+		contenders[i] = newContender(nodes, i)
+		contenders[i].HeldSince = since[n]
+	}
+	return contenders
 }
 
 // newContender returns what the list shows of the contender at index i.

@@ -133,7 +133,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 			yield(Contender{}, err)
 			return
 		}
-		o := observer{queue: e.queue, pause: engine.Retries{New: e.queue.options.backOff}}
+		o := observer{observing: newObserving(e.queue)}
 		for o.next(ctx, yield) {
 		}
 	}
@@ -141,12 +141,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 
 // observer is the state of one Observe.
 type observer struct {
-	*queue
-	pause engine.Retries
-	known bool      // whether seen was yielded, and no error since
-	seen  Contender // the latest leader
-	down  bool      // whether the error of this outage was yielded
-	idle  int       // consecutive wake-ups without a change
+	observing
+	seen Contender // the latest leader
 
 	newest int64     // the token of the latest leader
 	behind time.Time // when the store began to show smaller ones; zero if it does not
@@ -180,17 +176,15 @@ func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) 
 	})
 	defer watch.Stop()
 	if err != nil {
-		return o.failed(ctx, err, yield)
+		return o.failed(ctx, err, func(err error) bool { return yield(Contender{}, err) })
 	}
 	o.down = false
 	if o.isOld(leader) {
 		o.client.sleep(ctx, o.pause.NextEndless())
 		return true
 	}
-	o.pause.Succeeded()
-	o.idle++
-	if !o.known || leader.Node != o.seen.Node || leader.Token != o.seen.Token {
-		o.known, o.seen, o.idle = true, leader, 0
+	if changed := leader.Node != o.seen.Node || leader.Token != o.seen.Token; o.answered(changed) {
+		o.seen = leader
 		if leader.Token != 0 {
 			o.newest = leader.Token
 		}
@@ -198,28 +192,7 @@ func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) 
 			return false
 		}
 	}
-	engine.Throttle(o.idle, ctx.Done())
-	select {
-	case <-watch.C:
-	case <-ctx.Done():
-	case <-o.client.draining:
-	}
-	return true
-}
-
-// failed yields the first error of an outage and pauses. It returns false if the
-// error is permanent.
-func (o *observer) failed(ctx context.Context, err error, yield func(Contender, error) bool) (more bool) {
-	o.known = false
-	if ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable) {
-		yield(Contender{}, err)
-		return false
-	}
-	if !o.down && !yield(Contender{}, err) {
-		return false
-	}
-	o.down = true
-	o.client.sleep(ctx, o.pause.NextEndless())
+	o.await(ctx, watch)
 	return true
 }
 

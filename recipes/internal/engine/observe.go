@@ -15,7 +15,7 @@ func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err e
 	idle := 0 // consecutive watches that ended early
 	for ctx.Err() == nil && !e.SessionOver() {
 		began := time.Now()
-		watch, nodes, err := e.watchAndList(ctx)
+		watch, nodes, err := e.session.WatchAndList(ctx, e.queue.Name)
 		if err != nil {
 			see(nil, err)
 			Sleep(pause.NextEndless(), ctx.Done())
@@ -38,16 +38,17 @@ func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err e
 	}
 }
 
-// watchAndList lists the queue. It arms the watch first, so that no change
+// WatchAndList lists the queue. It arms the watch first, so that no change
 // after the list is missed.
-func (e *Entry) watchAndList(ctx context.Context) (driver.Watch, []driver.Node, error) {
-	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
+func (s *Session) WatchAndList(ctx context.Context, queue string) (driver.Watch, []driver.Node, error) {
+	watch, err := s.WatchQueue(ctx, queue)
 	if err != nil {
 		return driver.Watch{}, nil, err
 	}
-	nodes, err := e.session.List(ctx, e.queue.Name)
+	nodes, err := s.List(ctx, queue)
 	if err != nil {
 		watch.Stop()
+		return driver.Watch{}, nil, err
 	}
-	return watch, nodes, err
+	return watch, nodes, nil
 }
