@@ -52,6 +52,7 @@
 //   - Lock several at once: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]
 //   - Take units of a number: [recipes.Client.Semaphore]
 //   - Elect a leader: [recipes.Client.Election]
+//   - Divide work among processes: package [github.com/dlock-go/dlock/shards]
 //   - Hold a lock in more than half of several stores: [NewMajority]
 //   - Give the lock back: [recipes.Lock.Unlock]
 //   - End a hold that hangs: [WithMaxHold]

@@ -1,0 +1,38 @@
+package shards_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync/atomic"
+
+	"github.com/dlock-go/dlock"
+	_ "github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/shards"
+)
+
+// A process that runs alone works on all shards. When another one runs the same
+// name, it gets half of them.
+func ExampleRun() {
+	client, err := dlock.Open("mem", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx, stop := context.WithCancel(context.Background()) // usually signal.NotifyContext
+	var begun atomic.Int32
+	err = shards.Run(ctx, client, "mail", 4, func(ctx context.Context, shard int, lock *dlock.Lock) error {
+		if begun.Add(1) == 4 {
+			fmt.Println("working on all shards")
+			stop()
+		}
+		<-ctx.Done() // work until then, and send lock.Token() with each write
+		return nil
+	})
+	fmt.Println(err)
+
+	// Output:
+	// working on all shards
+	// dlock: mail: context canceled
+}

@@ -1,0 +1,222 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dlock-go/dlock"
+)
+
+// pace is the shortest time between two calls of work for a shard, and between
+// two attempts after the client has stopped to retry.
+const pace = time.Second
+
+// Work works on one shard until ctx ends. The lock is that of the shard; its
+// token rises with each holder, so that resources can refuse late writes.
+type Work func(ctx context.Context, shard int, lock *dlock.Lock) error
+
+// Run divides shards 0 to n-1 among all processes that run this name, and calls
+// work for each shard of this process, each on a goroutine of its own. It returns
+// when ctx has ended or after an error that waiting does not cure, and only when
+// all calls of work have returned.
+//
+// All processes must pass the same n. If they do not, there is still at most one
+// worker on a shard, but some shards may have none.
+//
+// While work runs, its process holds the lock name/<shard>. The context of work
+// is one of [dlock.Lock.Context]. It ends when ctx ends, when the shard moves to
+// another process, and when the lock is lost, in which case its cause matches
+// dlock.ErrLost. Run gives the lock back only when work has returned, and the next
+// process waits for that. So work should wait for all goroutines that it has
+// started, and return soon.
+//
+// What work returns:
+//
+//   - After its context has ended, the result is ignored. If the shard still
+//     belongs to this process, as after a loss, Run takes the lock again and
+//     calls work again.
+//   - With nil before that, Run calls work again with the same lock, at least a
+//     second after the previous call. So work may be one step of a longer job.
+//   - With an error before that, Run ends: it gives up all shards, and returns
+//     the error, which names the shard.
+//
+// If work panics, the lock is given back and the panic goes on, which ends the
+// program.
+//
+// Run outlasts outages of the store. Work on a shard goes on until its lock is
+// lost, which is before another process can have it. If the session ends, Run
+// joins again as a new worker.
+//
+// When ctx ends, Run returns its error. When the client is closed or shut down, it
+// returns dlock.ErrClosed, and Shutdown waits for work. Nothing is left in the
+// store, unless it cannot be reached; the error may then match dlock.ErrUnlock.
+// With n below 1, without work, or with a bad name (dlock.ErrBadName), Run returns
+// an error.
+//
+// The name and the names below it should have no other use. A process that holds
+// the lock of the name exclusively keeps new workers from joining. WithTimeout,
+// WithMaxQueue, WithMaxHold and WithRetention of the client have no effect here.
+// Several calls of Run in one process count as several workers.
+func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) error {
+	switch {
+	case ctx == nil:
+		return errors.New("dlock: shards: nil context")
+	case n < 1:
+		return fmt.Errorf("dlock: shards: %d shards, want 1 or more", n)
+	case work == nil:
+		return errors.New("dlock: shards: nil work")
+	}
+	group, running := errgroup.WithContext(dlock.WithoutReentry(ctx))
+	r := &runner{ctx: running, client: c, name: name, work: work, group: group, shards: make([]shard, n)}
+	group.Go(r.takePart)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return fmt.Errorf("dlock: %v: %w", r.lock(name), ctx.Err())
+}
+
+// runner is the state of one Run.
+type runner struct {
+	ctx    context.Context // ends with that of Run, and after an error
+	client *dlock.Client
+	name   string
+	work   Work
+	group  *errgroup.Group
+	shards []shard // used by takePart only
+}
+
+// shard is a shard as this process sees it.
+type shard struct {
+	stop  context.CancelFunc // nil unless the shard is this process's
+	ended <-chan struct{}    // closed when its last goroutine has returned; nil before the first
+}
+
+func (r *runner) lock(name string) *dlock.RWMutex {
+	return r.client.RWMutex(name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), dlock.WithMaxHold(0), dlock.WithoutRetention())
+}
+
+// takePart makes this process a worker, and again after each loss of its session.
+// At the end it leaves before its work has returned, so that others queue for the
+// shards early.
+func (r *runner) takePart() error {
+	workers := r.lock(r.name)
+	return repeat(r.ctx, func() error {
+		member, err := workers.RLock(r.ctx)
+		if err != nil {
+			return permanent(r.ctx, err)
+		}
+		err = r.follow(workers, member)
+		r.divide(nil, "")
+		return cmp.Or(permanent(r.ctx, err), r.giveBack(member))
+	})
+}
+
+// follow divides the shards after each change of the workers. It returns when
+// the membership is lost, or after an error.
+func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) {
+	for queue, seen := range workers.Observe(member.Context(r.ctx)) {
+		if err = seen; err == nil {
+			r.divide(members(queue), member.Node())
+		}
+	}
+	return err
+}
+
+// divide starts and stops work so that this process has the shards of node self,
+// and none if self is not among the nodes.
+func (r *runner) divide(nodes []string, self string) {
+	owners := assign(nodes, len(r.shards))
+	own := slices.Index(nodes, self)
+	for i := range r.shards {
+		s := &r.shards[i]
+		switch mine := own >= 0 && owners[i] == own; {
+		case mine && s.stop == nil:
+			r.start(i)
+		case !mine && s.stop != nil:
+			s.stop()
+			s.stop = nil
+		}
+	}
+}
+
+// start serves a shard on a new goroutine, once its last one has returned: after
+// a loss, that one no longer has the lock, but may still work.
+func (r *runner) start(i int) {
+	s := &r.shards[i]
+	ctx, stop := context.WithCancel(r.ctx)
+	before, ended := s.ended, make(chan struct{})
+	s.stop, s.ended = stop, ended
+	r.group.Go(func() error {
+		defer close(ended)
+		defer stop()
+		if before != nil {
+			<-before
+		}
+		return r.serve(ctx, i)
+	})
+}
+
+// serve works on a shard until ctx ends.
+func (r *runner) serve(ctx context.Context, i int) error {
+	m := r.lock(fmt.Sprintf("%s/%d", r.name, i))
+	return repeat(ctx, func() error {
+		lock, err := m.Lock(ctx)
+		if err != nil {
+			return permanent(ctx, err)
+		}
+		return r.hold(ctx, i, lock)
+	})
+}
+
+// hold calls work until ctx ends, the lock is lost or work fails.
+func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) {
+	defer func() { err = cmp.Or(err, r.giveBack(lock)) }()
+	ctx = lock.Context(ctx)
+	over := func() bool { return ctx.Err() != nil || lock.Err() != nil }
+	return repeat(ctx, func() error {
+		if err := r.work(ctx, i, lock); err != nil && !over() {
+			return fmt.Errorf("dlock: %s/%d: %w", r.name, i, err)
+		}
+		return nil
+	})
+}
+
+// giveBack returns an error if the lock's node may stay: while Run goes on, only
+// if the store refuses to remove it, because the client keeps trying.
+func (r *runner) giveBack(lock *dlock.Lock) error {
+	err := lock.Unlock()
+	if errors.Is(err, dlock.ErrUnlock) && (r.ctx.Err() != nil || !errors.Is(err, dlock.ErrUnavailable)) {
+		return err
+	}
+	return nil
+}
+
+// permanent returns err, or nil if ctx has ended or waiting may cure the error.
+func permanent(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, dlock.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// repeat calls f until ctx ends or f returns an error.
+func repeat(ctx context.Context, f func() error) error {
+	for ctx.Err() == nil {
+		again := time.NewTimer(pace)
+		if err := f(); err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+	}
+	return nil
+}
