@@ -87,7 +87,7 @@ func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.tellLoss(*loss)()
 	} else if h.isOverstayed() {
-		h.overstayed()
+		h.overstayed()()
 	}
 }
 

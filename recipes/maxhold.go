@@ -43,7 +43,7 @@ func (h *hold) limitTo(d time.Duration) {
 	}
 	h.max = &maxHold{limit: d}
 	left := d - time.Since(h.since)
-	h.max.lose = time.AfterFunc(left, func() { h.queue.client.spawn(h.overstayed) })
+	h.max.lose = time.AfterFunc(left, func() { h.queue.client.spawn(func() { h.overstayed()() }) })
 	h.max.remove = time.AfterFunc(left+d/4, func() { h.queue.client.spawn(h.takeAway) })
 }
 
@@ -58,12 +58,13 @@ func (h *hold) isOverstayed() bool { return h.max != nil && time.Since(h.since) 
 
 // overstayed marks the Locks as lost. The entry stays granted until they are
 // unlocked or taken away.
-func (h *hold) overstayed() {
-	h.tellLoss(engine.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})()
+func (h *hold) overstayed() (report func()) {
+	return h.tellLoss(engine.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
 }
 
 // takeAway gives back the entry of a holder that hangs.
 func (h *hold) takeAway() {
+	defer h.overstayed()() // after a pause of the process, both timers are due at once
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.lost, ErrMaxHold)
 	h.mu.Unlock()

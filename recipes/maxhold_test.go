@@ -263,3 +263,20 @@ func TestNoLimit(t *testing.T) {
 		}
 	})
 }
+
+// After a pause of the process, or a slow hook, both timers are due at once, and
+// either may run first.
+func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
+	for range 20 {
+		inWorld(t, func(w *world) {
+			const limit = time.Second
+			slow := recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) { time.Sleep(2 * limit) }})
+			held := w.client("a", slow).lock(bg, recipes.WithMaxHold(limit))
+			next := w.client("b").lock(bg)
+			until(time.Now(), 2*limit)
+			got := w.won(next)
+			w.overstayed((<-held).lock.Unlock())
+			w.unlock(got)
+		})
+	}
+}
