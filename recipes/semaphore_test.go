@@ -411,3 +411,21 @@ func (s behindSession) Create(ctx context.Context, queue string, n driver.NodeSp
 	j.Behind = true
 	return j, err
 }
+
+// A waiter is woken by each holder that leaves, and none of these wake-ups is
+// spurious.
+func TestManyReleasesDoNotSlowAWaiterDown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("h")
+		var held []*recipes.Lock
+		for range 10 {
+			held = append(held, w.won(c.acquire(bg, 1, 10)))
+		}
+		all := c.acquire(bg, 10, 10)
+		for _, l := range held {
+			w.waits(all)
+			w.unlock(l)
+		}
+		w.unlock(w.won(all))
+	})
+}

@@ -42,8 +42,9 @@ type waiter struct {
 // sight identifies the state of the queue that a waiter last saw. A wake-up
 // that finds the same state was spurious.
 type sight struct {
-	behind string // the node that blocks the entry
-	list   list   // zero unless the whole queue is watched
+	behind   string // the node that blocks the entry
+	position int
+	list     list // zero unless the whole queue is watched
 }
 
 // list identifies a list of a queue cheaply, without keeping its nodes.
@@ -261,7 +262,7 @@ func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 }
 
 func (w *waiter) see(ctx context.Context, v View) {
-	now := sight{behind: v.Behind}
+	now := sight{behind: v.Behind, position: v.Position}
 	if w.queue.Wait.Kind == WatchQueue {
 		now.list = w.listed
 	}
