@@ -106,7 +106,7 @@ func (m *Majority) Lock(ctx context.Context) (*Locks, error) {
 		if over != nil {
 			return nil, over
 		}
-		engine.Sleep(pause, ctx.Done())
+		m.stores[0].queue.client.sleep(ctx, pause)
 	}
 }
 
@@ -210,8 +210,18 @@ func (r *round) run(ctx context.Context) *Locks {
 	if r.taken() >= locks.need && !twins {
 		return locks
 	}
-	_ = locks.Unlock() // nodes that stay for now are removed in the background
+	r.giveBack(locks)
 	return nil
+}
+
+// giveBack does not wait long for a silent store, because ctx may have ended.
+func (r *round) giveBack(locks *Locks) {
+	unlocked := make(chan struct{})
+	go func() {
+		defer close(unlocked)
+		_ = locks.Unlock() // nodes that stay for now are removed in the background
+	}()
+	awaitBriefly(unlocked)
 }
 
 // dropLost gives up the locks that were lost meanwhile. So there is a moment at
@@ -266,9 +276,13 @@ func (c *Client) reach(ctx context.Context) error {
 	if c.current() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	limited, cancel := context.WithTimeout(ctx, reachWithin)
 	defer cancel()
-	return c.Ping(ctx)
+	err := c.Ping(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return unavailable(err) // whatever the last attempt to connect has said
+	}
+	return err
 }
 
 // takeOthers takes the lock in the other stores, all at the same time. The limit
@@ -389,14 +403,13 @@ func (r *round) failed(ctx context.Context) error {
 			why = append(why, fmt.Errorf("store %d: %w", i+1, err))
 		}
 	}
-	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), mask(join(why...), ErrLost)) // the caller never had a lock
+	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(),
+		mask(join(why...), ErrLost, ErrTimeout, context.DeadlineExceeded, context.Canceled)) // the caller never had a lock, and limits are the round's own
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("%w: %w", ErrTimeout, err)
 	case ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", engine.WithCause(ctx, ctx.Err()), err)
-	default:
-		err = mask(err, ErrTimeout, context.DeadlineExceeded, context.Canceled) // limits of the round
 	}
 	return lockError(r.name, err)
 }

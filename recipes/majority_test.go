@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -620,5 +621,91 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 		require.NoError(t, first.Unlock())
 		require.NoError(t, (<-granted).Unlock())
 		require.NoError(t, third.Unlock())
+	})
+}
+
+// denied is a store that refuses all clients.
+type denied struct{ driver.Connector }
+
+func (denied) Connect(context.Context) (driver.Session, error) { return nil, errRefused }
+
+func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		clients := w.clients("web1")
+		clients[0] = recipes.NewClient(denied{})
+		defer clients[0].Close()
+		m := recipes.NewMajority("q", clients)
+		for range 20 { // the pauses before the next Connect get longer than a call waits
+			l, err := m.TryLock(bg)
+			require.NoError(t, err)
+			require.NoError(t, l.Unlock())
+		}
+	})
+}
+
+func TestTheErrorOfACancelledMajorityIsNoTimeout(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		holder, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		clients := w.clients("web2")
+		first := &hanging{Connector: w.all[0]}
+		first.down.Store(true)
+		clients[0] = recipes.NewClient(first)
+		defer clients[0].Close()
+		ctx, cancel := context.WithCancel(bg)
+		time.AfterFunc(3*time.Second, cancel)
+		_, err = recipes.NewMajority("q", clients).Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, recipes.ErrTimeout)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, holder.Unlock())
+		first.down.Store(false)
+	})
+}
+
+func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		holder := w.clients("web1")
+		var others []*recipes.Lock
+		for _, c := range holder[1:] {
+			l, err := c.RWMutex("q").Lock(bg)
+			require.NoError(t, err)
+			others = append(others, l)
+		}
+		const limit = 400 * time.Millisecond
+		m := w.majority("web2", recipes.WithTimeout(limit))
+		var up func()
+		time.AfterFunc(limit/2, func() { up = w.all[0].Faults().Down() }) // the call has this store alone
+		began := time.Now()
+		_, err := m.Lock(bg)
+		require.ErrorIs(t, err, recipes.ErrTimeout)
+		assert.Less(t, time.Since(began), limit+100*time.Millisecond)
+		up()
+		for _, l := range others {
+			require.NoError(t, l.Unlock())
+		}
+		time.Sleep(soon) // until the node in the first store is removed
+		for _, s := range w.all {
+			assert.Zero(t, s.Stats().Nodes)
+		}
+	})
+}
+
+func TestCloseEndsThePauseOfAMajority(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		for _, s := range w.all {
+			defer s.Faults().Down()()
+		}
+		clients := w.clients("web1")
+		time.AfterFunc(10*time.Second, func() {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		})
+		patient := recipes.WithBackOff(func() recipes.BackOff { return backoff.NewConstantBackOff(time.Hour) })
+		began := time.Now()
+		_, err := recipes.NewMajority("q", clients, patient).Lock(bg)
+		require.ErrorIs(t, err, recipes.ErrClosed)
+		assert.Less(t, time.Since(began), time.Minute)
 	})
 }
