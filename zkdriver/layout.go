@@ -139,7 +139,7 @@ func (s *session) checkLayout(made *created, data []byte) error {
 			return err
 		}
 		if i := slices.Index(nodes, made.Node); i >= 0 {
-			made.Ahead, made.Known = nodes[:i], true
+			made.Ahead, made.Behind, made.Known = nodes[:i], i < len(nodes)-1, true
 		}
 	}
 	for _, n := range made.Ahead {
