@@ -36,9 +36,10 @@ const semaphoreRecipe = "semaphore"
 // invalid name or n, every use of the semaphore returns an error.
 //
 // All clients should pass the same n. While they do not, each contender goes by
-// its own n, so that at most the greatest n units are held, and one that passes
-// a small n may have to wait for more holders than others do. The client logs
-// once that it has met another n.
+// its own n, so that at most the greatest n units are held. One that passes a
+// small n may have to wait for more holders than others do, and one behind it
+// may have to wait although its own n would suffice: [Semaphore.Queue] then says
+// that it holds. The client logs once that it has met another n.
 //
 // The options apply to this Semaphore only, after those of the client.
 // [WithRetention] has no effect. To take units again and again without a
