@@ -194,17 +194,25 @@ func (s *sharedEntry) tellHolds(loss engine.Loss) (report func()) {
 	for _, h := range holds {
 		reports = append(reports, h.tellLoss(loss))
 	}
+	s.renew()
 	c.mu.Lock()
 	unused := len(s.holds) == 0
-	if c.shared == s {
-		c.drop()
-		c.contendForAll()
-	}
 	c.mu.Unlock()
 	if unused {
 		s.entry.SeeLoss()
 	}
 	return func() { callAll(reports) }
+}
+
+// renew makes the waiters contend for another entry.
+func (s *sharedEntry) renew() {
+	c := s.cohort
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shared == s {
+		c.drop()
+		c.contendForAll()
+	}
 }
 
 // callAll calls every function, even if one of them panics.

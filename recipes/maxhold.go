@@ -72,6 +72,9 @@ func (h *hold) takeAway() {
 		return
 	}
 	h.queue.options.logger.Warn("dlock: releasing a lock whose holder has not unlocked it", "lock", h.queue.name, "node", h.entry.Place().Name)
+	if h.shared != nil && h.want.exclusive {
+		h.shared.renew() // a token of its own for the next holder
+	}
 	_ = h.giveEntryBack() // after an error the reaper goes on
 }
 
