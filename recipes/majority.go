@@ -259,7 +259,7 @@ func (r *round) lockOnSession(ctx context.Context, m *RWMutex) (*Lock, error) {
 	defer cancel(nil)
 	s := m.queue.client.current()
 	if s == nil {
-		return nil, unavailable(errNoSession)
+		return nil, unavailable(driver.ErrSessionEnded)
 	}
 	go func() {
 		select {
