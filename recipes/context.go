@@ -58,13 +58,19 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return c.handOut(&heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}})
 }
 
-// afterEnd calls f on its own goroutine when the Lock is lost or unlocked. Unlike
-// a child of Lock.Context, it does not keep a dropped Lock from being collected.
-func (l *lockState) afterEnd(f func(cause error)) {
+// afterEnd calls f on its own goroutine when the Lock is lost or unlocked, unless
+// stop is called before. Unlike a child of Lock.Context, it does not keep a
+// dropped Lock from being collected.
+func (l *lockState) afterEnd(f func(cause error)) (stop func()) {
+	key := new(byte)
 	l.hold.mu.Lock()
-	c := l.newContext(new(byte), context.Background())
+	c := l.newContext(key, context.Background())
 	l.hold.mu.Unlock()
-	context.AfterFunc(c.Context, func() { f(context.Cause(c.Context)) })
+	off := context.AfterFunc(c.Context, func() { f(context.Cause(c.Context)) })
+	return func() {
+		off()
+		l.forget(key)
+	}
 }
 
 // FromContext returns the Lock whose [Lock.Context] is ctx or its nearest

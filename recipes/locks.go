@@ -42,7 +42,7 @@ type Locks struct {
 
 	once sync.Once // makes lost
 	lost chan struct{}
-	ends sync.Map // cancels each context of a Majority that has not ended
+	ends *sync.Map // cancels each context of a Majority that has not ended; otherwise nil
 }
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
@@ -218,7 +218,9 @@ func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks
 	}
-	l.endContexts()
+	if l.ends != nil {
+		l.endContexts()
+	}
 	locks := l.taken()
 	var errs []error
 	var last error
@@ -342,21 +344,19 @@ func (l *Locks) Context(parent context.Context) context.Context {
 // are held than are needed.
 func (l *Locks) majorityContext(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(orBackground(parent))
-	locks := l.taken()
+	locks, need, ends := l.taken(), int64(l.need), l.ends
 	var held atomic.Int64
 	held.Store(int64(len(locks)))
-	fewer := func(cause error) {
-		if held.Add(-1) < int64(l.need) {
+	fewer := func(cause error) { // refers to no Lock
+		if held.Add(-1) < need {
 			cancel(cause)
 		}
 	}
 	for _, one := range locks {
-		of := one.Context(context.Background())
-		stop := context.AfterFunc(of, func() { fewer(context.Cause(of)) })
-		context.AfterFunc(ctx, func() { stop() })
+		context.AfterFunc(ctx, one.afterEnd(fewer))
 	}
-	l.ends.Store(ctx, cancel)
-	context.AfterFunc(ctx, func() { l.ends.Delete(ctx) })
+	ends.Store(ctx, cancel)
+	context.AfterFunc(ctx, func() { ends.Delete(ctx) })
 	if err := l.Err(); err != nil {
 		cancel(err)
 	}

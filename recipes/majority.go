@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -203,7 +204,7 @@ func (r *round) run(ctx context.Context) *Locks {
 	r.takeOthers(first.Context(ctx))
 	r.dropLost()
 	twins := r.findTwins(ctx)
-	locks := &Locks{all: r.held, need: r.need()}
+	locks := &Locks{all: r.held, need: r.need(), ends: new(sync.Map)}
 	if slices.Contains(r.held, first) {
 		locks.last = first
 	}

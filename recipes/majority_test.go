@@ -674,13 +674,13 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		}
 		const limit = 400 * time.Millisecond
 		m := w.majority("web2", recipes.WithTimeout(limit))
-		var up func()
-		time.AfterFunc(limit/2, func() { up = w.all[0].Faults().Down() }) // the call has this store alone
+		up := make(chan func(), 1)
+		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the call has this store alone
 		began := time.Now()
 		_, err := m.Lock(bg)
 		require.ErrorIs(t, err, recipes.ErrTimeout)
 		assert.Less(t, time.Since(began), limit+100*time.Millisecond)
-		up()
+		(<-up)()
 		for _, l := range others {
 			require.NoError(t, l.Unlock())
 		}
