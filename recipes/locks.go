@@ -218,9 +218,7 @@ func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks
 	}
-	if l.ends != nil {
-		l.endContexts()
-	}
+	l.endContexts()
 	locks := l.taken()
 	var errs []error
 	var last error
@@ -239,6 +237,9 @@ func (l *Locks) Unlock() error {
 
 // endContexts cancels the contexts of a Majority before others can hold it.
 func (l *Locks) endContexts() {
+	if l.ends == nil {
+		return
+	}
 	cause := cmp.Or(l.Err(), ErrNotHeld)
 	l.ends.Range(func(_, cancel any) bool {
 		cancel.(context.CancelCauseFunc)(cause)

@@ -569,6 +569,13 @@ func TestContextsOfAMajority(t *testing.T) {
 		require.NoError(t, l.Unlock())
 		require.ErrorIs(t, context.Cause(ctx), recipes.ErrNotHeld, "at once")
 		require.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrNotHeld, "at once")
+		for range 50 {
+			l, err = m.Lock(bg)
+			require.NoError(t, err)
+			ctx = l.Context(bg)
+			require.NoError(t, l.Unlock())
+			require.Error(t, ctx.Err(), "at once")
+		}
 		l, err = m.Lock(bg)
 		require.NoError(t, err)
 		w.expire(0)
