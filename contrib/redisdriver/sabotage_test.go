@@ -60,7 +60,7 @@ var planted = []mistakes.Mistake{
 	{"an older value overwrites a newer one", "lua/keep.lua",
 		"> tonumber(seq) then", "< 0 then", "TestConformance/keep/an-older-contender-overwrites-nothing"},
 	{"a kept value expires", "lua/keep.lua",
-		"'value', ARGV[4])", "'value', ARGV[4]) redis.call('PEXPIRE', k, 1)", "TestConformance/keep/every-session-reads"},
+		"'value', ARGV[4])", "'value', ARGV[4]) redis.call('PEXPIRE', k, 0)", "TestConformance/keep/every-session-reads"},
 	{"a read returns the deadline of the session", "lua/read.lua",
 		" - now }", " + 0 }", "TestConformance/read/read-tells-what-is-left-of-the-session"},
 }
