@@ -152,20 +152,26 @@ func TestAMajorityOutlivesOneServer(t *testing.T) {
 	}
 }
 
-// TestAMajorityThatForgets is the limit: two of three servers forget A, so that
-// B gets the lock before A has learned of it. The tokens of Redis follow its
-// clock, so the resource still tells them apart.
+// TestAMajorityThatForgets is the limit: two of three servers forget A, whose
+// network is silent, so that B gets the lock before A has learned of it. The
+// tokens of Redis follow its clock, so the resource still tells them apart.
 func TestAMajorityThatForgets(t *testing.T) {
 	t.Parallel()
 	servers, addrs := forgetful(t, 3)
-	s := useMajority(10*time.Minute, addrs...) // A asks for its sessions long after the test
-	a := start(t, "A", s)
+	networks, behind := make([]*testenv.Proxy, 3), make([]string, 3)
+	for i, addr := range addrs {
+		networks[i] = testenv.NewProxy(t, addr, nil)
+		behind[i] = networks[i].Addr()
+	}
+	a := start(t, "A", useMajority(10*time.Minute, behind...)) // its leases outlast the test
 	var r resource
 	a.lock()
 	require.NoError(t, a.write(&r))
-	forget(servers[0])
-	forget(servers[1])
-	b := start(t, "B", s)
+	for i := range 2 {
+		networks[i].Cut()
+		forget(servers[i])
+	}
+	b := start(t, "B", useMajority(10*time.Minute, addrs...))
 	b.lock()
 	require.NoError(t, a.check(), "two holders")
 	require.NoError(t, b.write(&r))
