@@ -41,8 +41,8 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 		if err == nil {
 			l, err = c.obtain(ctx)
 		}
-		if err == nil {
-			l.hold.limitTo(c.options.maxHold)
+		if limit := c.options.maxHold; err == nil && limit > 0 {
+			l.hold.limitTo(limit)
 		}
 		c.reportFailed(ctx, err)
 	}
@@ -104,7 +104,9 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.warnOfUnits()
+	if c.want.units.of > 0 {
+		c.warnOfUnits()
+	}
 	c.reportGranted(ctx, l)
 	return l, nil
 }
@@ -333,7 +335,9 @@ func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 		h.discharge()
 		return nil, err
 	}
-	c.settle(e)
+	if c.want.settled != "" {
+		c.settle(e)
+	}
 	return l, nil
 }
 

@@ -38,9 +38,6 @@ type maxHold struct {
 
 // limitTo starts the limit. It is called before the first Lock is returned.
 func (h *hold) limitTo(d time.Duration) {
-	if d <= 0 {
-		return
-	}
 	h.max = &maxHold{limit: d}
 	left := d - time.Since(h.since)
 	h.max.lose = time.AfterFunc(left, func() { h.queue.client.spawn(func() { h.overstayed()() }) })

@@ -200,7 +200,7 @@ func (w *want) behindUnits(ahead []driver.Node) []driver.Node {
 // behind it would not learn that it is the first waiter now. If no node was
 // behind when the entry was granted, any later one finds it settled.
 func (c *call) settle(e *engine.Entry) {
-	if c.want.settled == "" || !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
+	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
 		return
 	}
 	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper
