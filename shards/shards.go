@@ -93,8 +93,8 @@ type runner struct {
 
 // shard is a shard as this process sees it.
 type shard struct {
-	stop  context.CancelFunc // nil unless the shard is this process's
-	ended <-chan struct{}    // closed when its last goroutine has returned; nil before the first
+	stop  context.CancelCauseFunc // nil unless the shard is this process's
+	ended <-chan struct{}         // closed when its last goroutine has returned; nil before the first
 }
 
 func (r *runner) lock(name string) *dlock.RWMutex {
@@ -112,7 +112,7 @@ func (r *runner) takePart() error {
 			return permanent(r.ctx, err)
 		}
 		err = r.follow(workers, member)
-		r.divide(nil, "")
+		r.divide(nil, "", member.Err())
 		return cmp.Or(permanent(r.ctx, err), r.giveBack(member))
 	})
 }
@@ -122,15 +122,16 @@ func (r *runner) takePart() error {
 func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) {
 	for queue, seen := range workers.Observe(member.Context(r.ctx)) {
 		if err = seen; err == nil {
-			r.divide(members(queue), member.Node())
+			r.divide(members(queue), member.Node(), nil)
 		}
 	}
 	return err
 }
 
 // divide starts and stops work so that this process has the shards of node self,
-// and none if self is not among the nodes.
-func (r *runner) divide(nodes []string, self string) {
+// and none if self is not among the nodes. The cause is that of the contexts of
+// work that it stops; after the loss of a session, that has lost their locks too.
+func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
 	for i := range r.shards {
@@ -139,7 +140,7 @@ func (r *runner) divide(nodes []string, self string) {
 		case mine && s.stop == nil:
 			r.start(i)
 		case !mine && s.stop != nil:
-			s.stop()
+			s.stop(cause)
 			s.stop = nil
 		}
 	}
@@ -149,12 +150,12 @@ func (r *runner) divide(nodes []string, self string) {
 // a loss, that one no longer has the lock, but may still work.
 func (r *runner) start(i int) {
 	s := &r.shards[i]
-	ctx, stop := context.WithCancel(r.ctx)
+	ctx, stop := context.WithCancelCause(r.ctx)
 	before, ended := s.ended, make(chan struct{})
 	s.stop, s.ended = stop, ended
 	r.group.Go(func() error {
 		defer close(ended)
-		defer stop()
+		defer stop(nil)
 		if before != nil {
 			<-before
 		}

@@ -107,7 +107,7 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 // A worker leaves, dies or loses its session before all others have seen that
 // it came.
 func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(12)
 	if testing.Short() {
 		seeds = 4
 	}
