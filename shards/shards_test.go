@@ -107,9 +107,9 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 // A worker leaves, dies or loses its session before all others have seen that
 // it came.
 func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
-	seeds := uint64(12)
+	seeds := uint64(60)
 	if testing.Short() {
-		seeds = 4
+		seeds = 12
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 // that all shards are served.
 func (f *fleet) storm(r *rand.Rand) {
 	var workers []*worker
-	for round := range 8 {
+	for round := range 2 {
 		var heal []func()
 		for step := range 6 {
 			switch k := r.IntN(max(1, len(workers))); {
@@ -237,7 +237,7 @@ func TestRunOutlastsAnOutage(t *testing.T) {
 		for _, err := range lost {
 			require.ErrorIs(f, err, dlock.ErrLost)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		up()
 		time.Sleep(time.Minute)
 		f.divided(2)
