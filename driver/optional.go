@@ -221,4 +221,11 @@ type SessionInfo struct {
 	// Margin is how much less than Timeout the term of the lease is; zero means
 	// a quarter of Timeout.
 	Margin time.Duration
+	// Generation identifies the state of a store that notices when it loses
+	// data. It changes with each loss, which ends all sessions. It is empty if
+	// the store cannot lose data, or does not notice it.
+	Generation string
+	// Grace is how long Connect waited for leases of an earlier generation to
+	// end.
+	Grace time.Duration
 }
