@@ -1,15 +1,14 @@
 package endtoend_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 func TestFreeUnitsAreTwoRequestsAndThreeBesideHolders(t *testing.T) {
@@ -45,9 +44,9 @@ func TestFreeUnitsAreTwoRequestsAndThreeBesideHolders(t *testing.T) {
 	w.unlock(held)
 }
 
-// A hand-over is the delete, three requests of the waiter that is granted, for a
-// list and its mark, and the list of the next one, which then watches every
-// holder. All other waiters sleep.
+// A hand-over costs the waiters the mark of the one that is granted and two lists,
+// by it and by the next one, which then watches every holder. All other waiters
+// sleep.
 func TestAReleaseOfUnitsWakesTwoWaitersHoweverManyWait(t *testing.T) {
 	for _, n := range []int{8, 32} {
 		t.Run(fmt.Sprintf("%d units", n), func(t *testing.T) { handOverUnits(t, n) })
@@ -64,32 +63,43 @@ func handOverUnits(t *testing.T, n int) {
 		require.NoError(t, err)
 		holders = append(holders, l)
 	}
-	var waits atomic.Int64 // how often a waiter has begun to wait
+	proxy := zktest.NewProxy(w, w.server.Addr())
+	dsn := w.dsn(proxy.Addr(), "session_timeout="+quiet.String())
 	granted := make(chan *dlock.Lock, waiters)
-	counting := dlock.WithTrace(&dlock.Trace{Waiting: func(context.Context, dlock.WaitingInfo) { waits.Add(1) }})
+	watches := 0 // requests that watch nodes
+	watching := func(more int) {
+		watches += more
+		w.eventually(func() bool { return proxy.Frames(zktest.OpGetData) >= watches }, func() string {
+			return fmt.Sprintf("%d watches, and not %d", proxy.Frames(zktest.OpGetData), watches)
+		})
+	}
 	for i := range waiters {
-		s := w.client(fmt.Sprint("web", 1+i), counting).Semaphore("q", n)
+		s := w.open(dsn, fmt.Sprint("web", 1+i)).Semaphore("q", n)
 		go func() {
 			l, err := s.Acquire(w.soon(), 1)
 			if err == nil {
 				granted <- l
 			}
 		}()
-		w.eventually(func() bool { return waits.Load() == int64(1+i) }, func() string { return "the waiter does not wait" })
-	}
-	var before int64
-	for i := range 2 + counted {
-		if i == 2 {
-			before = w.server.Requests(t)
+		ahead := 1
+		if i == 0 {
+			ahead = n
 		}
+		watching(2 + ahead)
+	}
+	counts := func() [3]int {
+		return [3]int{proxy.Frames(zktest.OpMulti), proxy.Frames(zktest.OpGetChildren2), proxy.Frames(zktest.OpGetData)}
+	}
+	before := counts()
+	for i := range counted {
 		w.unlock(holders[i%n])
 		holders[i%n] = <-granted
-		w.eventually(func() bool { return waits.Load() == int64(waiters+1+i) }, func() string { return "the next waiter does not wait" })
+		watching(n + 1) // its own node, and those of the holders
 	}
-	cost := float64(w.server.Requests(t)-before) / counted
-	t.Logf("%.2f requests for each hand-over of one of %d units", cost, n)
-	require.InDelta(t, float64(n)+5, cost, 2)
-	for range waiters - counted - 2 {
+	after := counts()
+	require.Equal(t, [3]int{counted, 2 * counted, (n + 1) * counted},
+		[3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]})
+	for range waiters - counted {
 		w.unlock(holders[0])
 		holders = append(holders[1:], <-granted)
 	}
