@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -250,6 +252,28 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	eventually(t, func() bool { return s.beat(within(t)) == nil })
 	require.NoError(t, s.Err())
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+}
+
+// A copy of a stopped server's files is a backup that is restored without a
+// bumped revision.
+func TestARestoredBackupEndsTheSession(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=1m")
+	server.Kill()
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(server.DataDir())))
+	server.Restart()
+	eventually(t, func() bool { return s.beat(within(t)) == nil })
+	j := create(t, s, "q", "h-W-")
+	eventually(t, func() bool { return s.beat(within(t)) == nil }) // so that it knows the revision
+	server.Kill()
+	require.NoError(t, os.RemoveAll(server.DataDir()))
+	require.NoError(t, os.Rename(backup, server.DataDir()))
+	server.Restart()
+	eventually(t, func() bool { return s.beat(within(t)) != nil && s.Err() != nil })
+	require.ErrorIs(t, s.Err(), errRestored)
+	require.Error(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
 // Each of two servers dies once, so at least one of them dies while it serves

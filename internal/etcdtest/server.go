@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -103,6 +104,9 @@ func (s *Server) Addr() string { return s.client }
 
 // URL returns the URL for clients.
 func (s *Server) URL() string { return s.settings.scheme + "://" + s.client }
+
+// DataDir returns the directory of the server's files.
+func (s *Server) DataDir() string { return filepath.Join(s.proc.Dir(), "data") }
 
 // Metric returns the sum of a metric over all lines whose labels contain label,
 // which may be empty.
