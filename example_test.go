@@ -237,9 +237,8 @@ func ExampleLock_lost() {
 	// true
 }
 
-// A function that locks and unlocks by itself returns the error of Unlock, too.
-// Here an operator removes the node of the lock, so the result matches ErrLost,
-// which the error of the context alone does not.
+// Join the error of Unlock to that of the work: it tells whether the lock was
+// lost meanwhile, here because an operator has removed its node.
 func ExampleLock_unlock() {
 	store := memdriver.New()
 	client := dlock.NewClient(store)

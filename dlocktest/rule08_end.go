@@ -104,8 +104,8 @@ func endWithMargin(c *check) {
 // wantMargin checks that a session that is cut off ends at least a twentieth of
 // the session timeout before its node disappears.
 //
-// It polls Err and counts from the last call that returned nil, so that a slow
-// machine causes no failure.
+// It measures from the last time that Err returned nil, so a test process that
+// gets no CPU time fails no driver.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)

@@ -277,7 +277,8 @@ type guarded struct {
 	grants atomic.Int32
 }
 
-// enter requires that the caller is alone, and that no token is below its mark.
+// enter fails the test if there is another holder, or if a token is lower than
+// that of an earlier holder.
 func (g *guarded) enter(t *testing.T, tokens []int64) {
 	assert.EqualValues(t, 1, g.inside.Add(1), "holders at the same time")
 	g.grants.Add(1)
@@ -290,8 +291,7 @@ func (g *guarded) write(tokens []int64) error {
 
 func (g *guarded) leave() { g.inside.Add(-1) }
 
-// Each worker takes and gives back the lock while stores come and go, and what
-// each earlier holder would still write is refused.
+// Late writes of earlier holders must be refused, too.
 func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	seeds := 60
 	if testing.Short() {

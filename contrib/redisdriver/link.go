@@ -138,8 +138,8 @@ type line struct {
 	refused error
 }
 
-// begin prepares the line for a request. Until done is called, the end of ctx
-// makes the request fail at once.
+// begin returns the client for one request, which is interrupted if ctx ends
+// before done is called.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

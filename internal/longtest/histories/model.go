@@ -69,8 +69,8 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // sorted by contender and then by Lock
 	top     int64    // highest token granted
-	// sharer is the client with the highest token, if its actors share
-	// nodes. That client may be granted the same token again. Otherwise 0.
+	// sharer is the client that was granted top, if its actors share nodes
+	// and may therefore be granted the same token again; otherwise 0.
 	sharer  int
 	fence   int64 // highest token granted to a writer or with units
 	cleared int64 // highest token removed with its whole queue; later nodes have higher ones

@@ -34,7 +34,7 @@ func TestOnlyADifferenceThatStaysIsADivergence(t *testing.T) {
 	last := func(s Survey, n int, last Survey) []Survey {
 		return append(slices.Repeat([]Survey{s}, n-1), last)
 	}
-	var busy []Survey // each shows a different node on one server only
+	var busy []Survey // in each, one server shows a node that no other shows
 	for i := range int64(Count) {
 		busy = append(busy, views(view(), view(i), view()))
 	}

@@ -12,14 +12,13 @@ import (
 // abandonTimeout is how long a failing call waits for the removal of its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the entry's node. It may be called only once, and takes no
-// context, because the call's own may have ended. If the store does not confirm
-// the removal within the limit, Remove returns an error, and the reaper
-// continues.
+// Remove removes the entry's node. It must be called only once. If the store
+// does not confirm the removal within the limit, Remove returns an error that
+// matches driver.ErrUnavailable, and the reaper continues in the background. If
+// the entry was lost before, the error is a *[Loss]. Any other error means that
+// the store refuses to remove the node.
 //
-// The error is a *[Loss] if the entry was lost before. With any other error the
-// node may stay for a while; it matches driver.ErrUnavailable, unless the store
-// refuses the removal for good.
+// It takes no context, because that of the call may have ended.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
