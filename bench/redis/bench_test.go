@@ -31,7 +31,7 @@ const lockTerm = 10 * time.Second
 
 var lockers = []locker{
 	{"dlock", func(b *testing.B, addr string) func(context.Context, func()) error {
-		client, err := dlock.Open("redis", "redis://"+addr)
+		client, err := dlock.Open("redis", "redis://"+addr+"?empty_is_new=true")
 		require.NoError(b, err)
 		b.Cleanup(func() { client.Close() })
 		require.NoError(b, client.Ping(b.Context()))

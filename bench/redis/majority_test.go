@@ -26,7 +26,7 @@ var majorityLockers = []struct {
 	{"dlock", func(b *testing.B, addrs []string) func(context.Context, func()) error {
 		var clients []*dlock.Client
 		for _, addr := range addrs {
-			client, err := dlock.Open("redis", "redis://"+addr)
+			client, err := dlock.Open("redis", "redis://"+addr+"?empty_is_new=true")
 			require.NoError(b, err)
 			b.Cleanup(func() { client.Close() })
 			require.NoError(b, client.Ping(b.Context()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +22,14 @@ type Options struct {
 	SessionTimeout time.Duration
 	// Namespace is the prefix of all keys, "dlock" by default.
 	Namespace string
+	// Grace is how long no lock is granted after a fail-over or restart: 100 ms
+	// to 24 h, and at least SessionTimeout, which is the default. See the
+	// package documentation.
+	Grace time.Duration
+	// Replicas is how many replicas have to confirm each heartbeat.
+	Replicas int
+	// EmptyIsNew skips the grace if the store has no data of the namespace.
+	EmptyIsNew bool
 	// PoolSize limits the calls that a session may have in flight. Zero means 8.
 	PoolSize int
 }
@@ -47,7 +56,7 @@ type Options struct {
 // other's locks, and clients of redis.NewFailoverClusterClient, whose reads may
 // go to replicas.
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
-	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace}
+	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace, emptyNew: options.EmptyIsNew}
 	own := s.parameters()
 	if options.SessionTimeout != 0 {
 		if err := own["session_timeout"](options.SessionTimeout.String()); err != nil {
@@ -58,6 +67,17 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 		if err := own["namespace"](options.Namespace); err != nil {
 			return nil, fmt.Errorf("redisdriver: Options.Namespace: %w", err)
 		}
+	}
+	if options.Grace != 0 {
+		if err := own["grace"](options.Grace.String()); err != nil {
+			return nil, fmt.Errorf("redisdriver: Options.Grace: %w", err)
+		}
+		if s.grace < s.timeout {
+			return nil, errors.New("redisdriver: Options.Grace is less than SessionTimeout: leases have to end before it does")
+		}
+	}
+	if err := own["replicas"](strconv.Itoa(options.Replicas)); err != nil {
+		return nil, fmt.Errorf("redisdriver: Options.Replicas: %w", err)
 	}
 	if options.PoolSize < 0 || options.PoolSize > maxPool {
 		return nil, fmt.Errorf("redisdriver: Options.PoolSize is not between 1 and %d", maxPool)

@@ -20,6 +20,7 @@ import (
 
 func lockedWith(t *testing.T, client redis.UniversalClient, o Options) (*dlock.Client, *dlock.Lock) {
 	t.Helper()
+	o.EmptyIsNew = true
 	c, err := NewConnector(client, o)
 	require.NoError(t, err)
 	d := dlock.NewClient(c)
@@ -65,7 +66,7 @@ func TestAnExistingClusterClientIsFollowedToItsMasters(t *testing.T) {
 	defer client.Close()
 	servers := make(map[string]bool)
 	for range 6 {
-		c, err := NewConnector(client, Options{Namespace: newNamespace()})
+		c, err := NewConnector(client, Options{EmptyIsNew: true, Namespace: newNamespace()})
 		require.NoError(t, err)
 		session, err := c.Connect(t.Context())
 		require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestAnExistingClientWithLoginAndTLS(t *testing.T) {
 			redis.NewClient(&redis.Options{Addr: server.SecureAddr(), TLSConfig: config, CredentialsProviderContext: provider}),
 			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.SecureAddr()}, TLSConfig: config, Password: "hunter2"}),
 		} {
-			c, err := NewConnector(client, Options{Namespace: newNamespace()})
+			c, err := NewConnector(client, Options{EmptyIsNew: true, Namespace: newNamespace()})
 			require.NoError(t, err)
 			session, err := c.Connect(t.Context())
 			if want == nil {
@@ -119,7 +120,7 @@ func TestUnusableClientsAndOptionsAreRefused(t *testing.T) {
 		"redis.NewFailoverClient":             cluster,
 		"the client is a redisdriver.wrapper": wrapper{client},
 	} {
-		c, err := NewConnector(client, Options{})
+		c, err := NewConnector(client, Options{EmptyIsNew: true})
 		assert.ErrorContains(t, err, want)
 		assert.Nil(t, c)
 	}
@@ -153,7 +154,7 @@ func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 		return conn, err
 	}})
 	defer client.Close()
-	c, err := NewConnector(client, Options{Namespace: newNamespace(), SessionTimeout: time.Hour})
+	c, err := NewConnector(client, Options{EmptyIsNew: true, Namespace: newNamespace(), SessionTimeout: time.Hour})
 	require.NoError(t, err)
 	made, err := c.Connect(t.Context())
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ import (
 
 func lockOnce(t *testing.T, dsn string) error {
 	t.Helper()
-	client, err := dlock.Open("redis", dsn)
+	client, err := dlock.Open("redis", asNew(dsn))
 	require.NoError(t, err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -45,8 +45,8 @@ func lockOnce(t *testing.T, dsn string) error {
 
 func TestUserAndPassword(t *testing.T) {
 	server := redistest.Start(t, redistest.With("requirepass hunter2",
-		"user app on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe +config|get",
-		"user quiet on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe",
+		"user app on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +info +time +publish +subscribe +config|get",
+		"user quiet on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +info +time +publish +subscribe",
 		"user weak on >hunter3 ~other:* +@all"))
 	for _, login := range []string{":hunter2", "app:hunter3", "quiet:hunter3"} {
 		assert.NoError(t, lockOnce(t, "redis://"+login+"@"+server.Addr()), login)
@@ -231,7 +231,7 @@ func TestAConnectToAPausedServerEndsWithItsContext(t *testing.T) {
 	server := redistest.Start(t)
 	server.Pause()
 	defer server.Resume()
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr())
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -294,20 +294,10 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	text := func(login string) string {
 		return logged(func() { require.NoError(t, lockOnce(t, "redis://"+login+server.Addr())) })
 	}
-	require.Contains(t, text(""), "appendonly no")
+	require.Empty(t, text(""), "no persistence is needed")
 	require.Contains(t, text("quiet:x@"), "does not show its settings")
-	server.Do("CONFIG", "SET", "appendonly", "yes")
-	require.Contains(t, text(""), "appendfsync everysec")
-	server.Do("CONFIG", "SET", "appendfsync", "always")
-	require.Empty(t, text(""))
-	server.Do("CONFIG", "SET", "no-appendfsync-on-rewrite", "yes")
-	require.Contains(t, text(""), "no-appendfsync-on-rewrite yes")
-	server.Do("CONFIG", "SET", "no-appendfsync-on-rewrite", "no")
-	server.Do("CONFIG", "SET", "maxmemory", "1gb")
-	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	require.Contains(t, text(""), "maxmemory-policy allkeys-lru")
 
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr())
+	c, err := Driver{}.OpenConnector("redis://quiet:x@" + server.Addr() + "?empty_is_new=true")
 	require.NoError(t, err)
 	twice := logged(func() {
 		for range 2 {
@@ -317,6 +307,17 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 		}
 	})
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
+}
+
+func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do("CONFIG", "SET", "maxmemory", "1gb")
+	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	err := lockOnce(t, "redis://"+server.Addr())
+	require.ErrorContains(t, err, "the server has maxmemory-policy allkeys-lru: if its memory is full, it removes locks that are held: set maxmemory-policy noeviction")
+	require.NotErrorIs(t, err, dlock.ErrUnavailable)
+	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	require.NoError(t, lockOnce(t, "redis://"+server.Addr()))
 }
 
 // Heartbeats have their own connections, so a session survives even if callers
@@ -378,7 +379,7 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	logged := dialsLogged.Load()
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true&session_timeout=10m&pool_size=1")
 	require.NoError(t, err)
 	made, err := c.Connect(t.Context())
 	require.NoError(t, err)
@@ -394,7 +395,7 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 		require.ErrorIs(t, list(), driver.ErrUnavailable)
 	}
 	server.Restart()
-	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(list(), driver.ErrSessionEnded) }, 10*time.Second, time.Millisecond)
 	// go-redis logs failed dials only when it dials in the background
 	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
@@ -501,7 +502,7 @@ func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 		_, err := connect(dsn)
 		check(dsn, err)
 	}
-	made, err := connect("redis://" + server.Addr() + "?dial_timeout=3s&session_timeout=10m&namespace=" + newNamespace())
+	made, err := connect("redis://" + server.Addr() + "?dial_timeout=3s&empty_is_new=true&session_timeout=10m&namespace=" + newNamespace())
 	require.NoError(t, err)
 	s := made.(*session)
 	s.link.mu.Lock()
@@ -527,7 +528,7 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	})
 	hold := p.HoldReplies(func(op int32) bool { return op == opSubscribe })
 	defer hold.Release()
-	c, err := Driver{}.OpenConnector("redis://" + p.Addr() + "?read_timeout=1s")
+	c, err := Driver{}.OpenConnector("redis://" + p.Addr() + "?empty_is_new=true&read_timeout=1s")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -617,7 +618,7 @@ func TestNothingWaitsForASilentSentinel(t *testing.T) {
 func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=2s")
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true&session_timeout=2s")
 	require.NoError(t, err)
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)

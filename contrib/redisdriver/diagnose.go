@@ -77,14 +77,17 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 		if lines["valkey_version"] != "" {
 			version = "Valkey " + lines["valkey_version"]
 		}
-		if n := lines["connected_slaves"]; n != "" && n != "0" || s.settings.sentinel != nil {
+		replicas, _ := strconv.Atoi(lines["connected_slaves"])
+		if k := s.settings.replicas; 2*k < replicas {
 			found = append(found, driver.Finding{Check: driver.CheckSettings, Level: driver.Warning,
-				Text:   "the server has replicas: if one is promoted, it may lack the latest locks, and grant them again",
-				Advice: "let no replica take over, or check fencing tokens in everything that the locks protect"})
+				Text: fmt.Sprintf("the server has %d replicas, and %d confirm each heartbeat: if one is promoted while this server still answers its clients, "+
+					"a lock may have two holders", replicas, k),
+				Advice: "set the parameter replicas to half the number of replicas at least"})
 		}
+		version += fmt.Sprintf(", a master with %d replicas; generation %s, grace %v", replicas, s.generation, s.settings.graceTime())
 	}
 	if len(found) == 0 {
-		found = []driver.Finding{{Check: driver.CheckSettings, Text: version + ", a master without replicas, which saves every change before it answers"}}
+		found = []driver.Finding{{Check: driver.CheckSettings, Text: version}}
 	}
 	for _, f := range found {
 		report(f)

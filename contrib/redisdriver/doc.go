@@ -11,18 +11,18 @@
 // Sessions, and with them locks, have deadlines that are kept in the store. The
 // driver keeps all rules of package driver under these conditions:
 //
-//   - There is a single master, with appendonly yes, appendfsync always and
-//     no-appendfsync-on-rewrite no. With any other setting, a crash may lose
-//     locks that are held and grant them again, or bring back locks that were
-//     released: see "Fail-over" below. Before a connector's first session, the
-//     driver checks these settings and logs with log/slog what they don't
-//     protect.
-//   - No replica is promoted to master. Redis replicates asynchronously, so the
-//     new master may lack the latest locks: see "Fail-over" below.
+//   - All clients of a namespace have the same grace, which is at least the
+//     longest session timeout of any of them. The default is the session
+//     timeout. See "Fail-over" below.
+//   - A master that was replaced answers no client, or enough replicas confirm
+//     each heartbeat: see the parameter replicas below.
 //   - The clock of the master is not set forward while locks are held: see "The
 //     clock of the master" below.
-//   - The server has enough memory, or maxmemory-policy is noeviction or one of
-//     the volatile policies. None of the driver's keys expires.
+//   - maxmemory-policy is noeviction or one of the volatile policies. None of
+//     the driver's keys expires. With an allkeys policy and a limit on memory,
+//     Redis removes locks that are held, so Connect fails.
+//   - No key of the namespace is restored from an older copy while the server
+//     runs (RESTORE, DEBUG RELOAD NOSAVE).
 //   - No other program writes to the keys of the namespace or publishes to its
 //     channels, except with the operator commands below.
 //
@@ -45,6 +45,14 @@
 //	                 from 100ms to 24h (10s)
 //	namespace        prefix of all keys; locks in different namespaces are
 //	                 independent (dlock)
+//	grace            how long no lock is granted after a fail-over or restart,
+//	                 up to 24h (session_timeout)
+//	replicas         how many replicas have to confirm each heartbeat, up to
+//	                 16 (0)
+//	empty_is_new     true: a namespace without data needs no grace, because it
+//	                 is new (false). For tests. If all data are lost, there
+//	                 may be two holders until the leases of earlier holders
+//	                 are over
 //	addr             host:port of another server of a cluster; may be repeated
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
@@ -90,8 +98,7 @@
 //	1 order       one script assigns the sequence and appends the node
 //	2 names       sequences never start over: see rule 3
 //	3 tokens      token = sequence = max(last + 1, server time in
-//	              microseconds). It increases even if the server loses all
-//	              data, as long as its clock is right
+//	              microseconds), also after a loss of data: see "Fail-over"
 //	4 all or      a create carries the number of an operation. If the reply is
 //	  nothing     lost, the driver cancels the operation, which removes the node
 //	              or leaves a mark that rejects a create that arrives later
@@ -120,26 +127,46 @@
 // the waiter waits for the last node in the queue, as a writer does. A reader
 // waiting behind another reader takes one more request.
 //
-// Redis cannot provide locks that survive a fail-over or the loss of the
-// master's disk.
-//
 // # Fail-over
 //
-// A replica may lack the latest writes when it is promoted. If it lacks a
-// holder's node, it grants the lock to the next contender while the old holder
-// still believes that it holds the lock. The old holder learns of its loss from
-// its next heartbeat, within an eighth of the session timeout if it reaches the
-// new master. The new holder's token is higher, unless the new master's clock
-// is behind, so resources that compare tokens stay safe. A test of this package
-// shows both. If two holders are unacceptable without such a resource, use a
-// store with consensus, such as ZooKeeper or etcd.
+// A promoted replica may lack the latest locks, and a restarted server may lack
+// all of them, because Redis replicates and saves its data after it has
+// answered. The driver therefore notices every loss of data, and lets nobody
+// have a lock until all leases of earlier holders are over. This is the grace
+// period of NFSv4 (RFC 8881) and Chubby.
 //
-// The replica may also lack a value that was kept, so that a job which has run
-// runs again, and the release of a lock. The node then blocks other
-// contenders until its session ends or an operator removes it.
+// The data belong to a generation, which is identified by the replication ID of
+// the master that runs a script. A server takes a new ID when it starts and
+// when it becomes a master. If the IDs differ, as they do after
 //
-// The setting min-replicas-to-write does not help: it rejects writes only once
-// replicas have lagged for seconds.
+//   - the promotion of a replica, also of one that was the master before,
+//   - a restart, whether or not the server saves its data,
+//   - FLUSHALL, the restore of a dump, or the loss of the disk,
+//   - the move of the namespace to another server of a cluster,
+//
+// then every request ends its session, so holders lose their locks, and Connect
+// waits for the grace. It logs that with log/slog. Calls of Lock wait
+// meanwhile. What is left of the grace is in the store, so it runs once for all
+// clients. Kept values stay if the data have them.
+//
+// Two events begin a generation without a loss: the first replica ever, and an
+// hour without replicas (repl-backlog-ttl; 0 turns that off). The first session
+// ever in a namespace also waits for the grace, because a new store looks like
+// one that has lost everything.
+//
+// Tokens rise after all of this, except if the clock of the new master is
+// behind by more than the grace and the data either are lost completely or lack
+// more than ten minutes.
+//
+// A master that is cut off from its replicas, but not from its clients, does
+// not know that a replica was promoted, and would go on to renew leases. With
+// replicas=k, no lease is renewed or begun unless k replicas confirm it (WAIT).
+// Choose k as half the number of replicas, rounded up: one for a master with
+// one or two replicas. If a replica is missing then, no lock is granted. The
+// replicas must follow one master at a time, as those of Sentinel and Cluster
+// do. Without the parameter, there may be two holders while such a master is
+// reachable. The setting min-replicas-to-write does not help, because it
+// rejects writes only once replicas have lagged for seconds.
 //
 // # The clock of the master
 //
@@ -176,6 +203,12 @@
 // All keys begin with the namespace in braces. For the namespace dlock:
 //
 //	{dlock}:seq        string: the latest sequence, in decimal
+//	{dlock}:gen        hash: "id", the generation of the data, and "grace", the
+//	                   longest grace of any client, in microseconds. During a
+//	                   grace: "next", the generation that begins; "rest", what
+//	                   is left; "at", the time to which it was counted down
+//	{dlock}:floor      string: the server time, or the latest sequence if that is
+//	                   higher, at the latest heartbeat
 //	{dlock}:sessions   sorted set: SESSION -> deadline, in microseconds since
 //	                   1970 by the server's clock
 //	{dlock}:q:QUEUE    sorted set: NAME/SESSION/OPERATION/DATA -> sequence
@@ -210,21 +243,23 @@
 // with DLOCKENDED, DLOCKGONE, DLOCKSTALE or DLOCKCANCELLED.
 //
 // With an access control list, the user needs these permissions: ~{dlock}:*
-// &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time
-// +publish +subscribe and, for checking the settings, +config|get. The command
-// dlock doctor also uses +info.
+// &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +info
+// +time +publish +subscribe, for checking the settings +config|get, and with
+// the parameter replicas +wait.
 //
 // # A client in another language
 //
 // Clients in other languages take part by running the same scripts. A test of
 // this package runs the following shell commands alongside Go clients. SEQ
-// stands for the sequence, which create prints first. The other lines printed
-// by create, and those printed by list, are members of the queue.
+// stands for the sequence, which create prints first. The last line printed by
+// create is the time. Its other lines, and those printed by list, are members
+// of the queue.
 //
 //	# make the texts of the scripts
 //	for f in lua/*.lua; do cat lua/common.lua $f >$(basename $f); done
-//	# begin a session that the store keeps for 10 s
-//	redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000
+//	# begin a session that the store keeps for 10 s, with a grace of 10 s. If
+//	# the first line is not 0, repeat this after that many microseconds
+//	redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000 10000000 0 1
 //	# renew the session, every eighth of its timeout
 //	redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000
 //	# join the queue of stock/42 as a writer, with operation 1 of this session

@@ -36,8 +36,9 @@ type connector struct {
 	quiet    bool // do not log warnings
 
 	mu     sync.Mutex
-	warned bool     // the server's settings have been checked
-	addrs  []string // in the order that the next Connect tries them
+	told   map[string]bool // what was logged: see tellOnce
+	warned bool            // the server's settings have been checked
+	addrs  []string        // in the order that the next Connect tries them
 }
 
 // Connect begins a session. The first call also checks the server's persistence
@@ -93,9 +94,5 @@ func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error
 	if err != nil {
 		return subscription, err
 	}
-	err = s.lease.Begin(func() error {
-		_, err := s.link.eval(ctx, s.link.upkeep, openScript, s.id, s.settings.timeout.Microseconds())
-		return err
-	})
-	return subscription, cmp.Or(err, ctx.Err())
+	return subscription, cmp.Or(c.awaitGrace(ctx, s), ctx.Err())
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -23,7 +24,10 @@ type settings struct {
 	options   func() *redis.Options
 	timeout   time.Duration
 	namespace string
-	addrs     []string // in the order to try them
+	grace     time.Duration // zero means timeout
+	replicas  int           // that have to confirm heartbeats
+	emptyNew  bool          // a store without data counts as new
+	addrs     []string      // in the order to try them
 	tls       *tlsFiles
 	sentinel  *sentinel
 
@@ -47,7 +51,12 @@ const (
 	maxTimeout       = 24 * time.Hour
 	defaultNamespace = "dlock"
 	maxNamespace     = 64
+	maxReplicas      = 16
 )
+
+// graceTime returns how long a new generation waits for the leases of the
+// earlier one.
+func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
 
 // key returns the Redis key for name. The braces are a hash tag: they make a
 // cluster keep all keys of a namespace on the same server.
@@ -168,6 +177,9 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 			q.Del(name)
 		}
 	}
+	if s.grace != 0 && s.grace < s.timeout {
+		return errors.New("grace is less than session_timeout: leases have to end before it does")
+	}
 	secure := u.Scheme == "rediss"
 	if !secure && q.Has("skip_verify") {
 		return errors.New("parameter skip_verify needs the scheme rediss://")
@@ -182,6 +194,19 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 func (s *settings) parameters() dsn.Parameters {
 	return dsn.Parameters{
 		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
+		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
+		"replicas": func(v string) (err error) {
+			if s.replicas, err = strconv.Atoi(v); err != nil || s.replicas < 0 || s.replicas > maxReplicas {
+				return fmt.Errorf("not a number from 0 to %d", maxReplicas)
+			}
+			return nil
+		},
+		"empty_is_new": func(v string) (err error) {
+			if s.emptyNew, err = strconv.ParseBool(v); err != nil {
+				return errors.New("not true or false")
+			}
+			return nil
+		},
 		"namespace": func(v string) error {
 			if s.namespace = v; !goodNamespace(v) {
 				return fmt.Errorf("not of 1 to %d printable characters without braces and spaces", maxNamespace)

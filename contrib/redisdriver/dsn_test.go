@@ -32,22 +32,22 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 		"redis://localhost?sesion_timeout=10s":                    "unknown parameter sesion_timeout;",
 		"redis://:hunter2@localhost?namespace=a&Timeout=10s":      "unknown parameter Timeout;",
 		"redis://s?master_name=m&password=hunt&hunter2=":          "write & as %26",
-		"redis://localhost?session_timeout=10":                    "parameter session_timeout: not a duration",
-		"redis://localhost?session_timeout=9ms":                   "parameter session_timeout: not a duration",
-		"redis://localhost?session_timeout=1s&session_timeout=2s": "parameter session_timeout is there twice",
-		"redis://localhost?namespace=":                            "parameter namespace",
-		"redis://localhost?namespace={a}":                         "parameter namespace",
-		"redis://localhost?read_timeout=hunter2":                  "parameter read_timeout has a bad value",
-		"redis://localhost?read_timeout=-1":                       "parameter read_timeout is not positive",
-		"redis://localhost?pool_size=many":                        "parameter pool_size has a bad value",
-		"redis://localhost?protocol=4":                            "protocol is out of range",
-		"redis://localhost?db=-1":                                 "parameter db",
-		"redis://localhost?tls_ca=ca.pem":                         "a tls_ parameter without the scheme rediss://",
-		"rediss://localhost?tls_cert=cert.pem":                    "tls_cert and tls_key go together",
-		"redis://localhost?addr=hunter2":                          "parameter addr, number 1",
-		"redis://localhost?password=hunter2":                      "parameter password is only for Sentinel",
-		"redis://localhost?master_name=":                          "master_name is empty",
-		"redis://localhost?master_name=m&addr=hunter2":            "parameter addr has a bad value",
+		"redis://localhost?empty_is_new=true&session_timeout=10":  "parameter session_timeout: not a duration",
+		"redis://localhost?empty_is_new=true&session_timeout=9ms": "parameter session_timeout: not a duration",
+		"redis://localhost?empty_is_new=true&session_timeout=1s&session_timeout=2s": "parameter session_timeout is there twice",
+		"redis://localhost?namespace=":                                              "parameter namespace",
+		"redis://localhost?namespace={a}":                                           "parameter namespace",
+		"redis://localhost?read_timeout=hunter2":                                    "parameter read_timeout has a bad value",
+		"redis://localhost?read_timeout=-1":                                         "parameter read_timeout is not positive",
+		"redis://localhost?pool_size=many":                                          "parameter pool_size has a bad value",
+		"redis://localhost?protocol=4":                                              "protocol is out of range",
+		"redis://localhost?db=-1":                                                   "parameter db",
+		"redis://localhost?tls_ca=ca.pem":                                           "a tls_ parameter without the scheme rediss://",
+		"rediss://localhost?tls_cert=cert.pem":                                      "tls_cert and tls_key go together",
+		"redis://localhost?addr=hunter2":                                            "parameter addr, number 1",
+		"redis://localhost?password=hunter2":                                        "parameter password is only for Sentinel",
+		"redis://localhost?master_name=":                                            "master_name is empty",
+		"redis://localhost?master_name=m&addr=hunter2":                              "parameter addr has a bad value",
 		"unix://":                             "the host, the path",
 		"redis://localhost?client_name=a%0ab": "control character",
 	} {
@@ -76,7 +76,7 @@ func TestAnUnknownParameterThatMayBeOfAPasswordIsNotNamed(t *testing.T) {
 }
 
 func TestADataSourceNameIsReadAsGoRedisDoes(t *testing.T) {
-	s, err := parseDSN("rediss://app:p%40ss@[::1]:7000/3?session_timeout=2s&namespace=shop&pool_size=4&read_timeout=1s&addr=other:7001&skip_verify=true&max_retries=9")
+	s, err := parseDSN("rediss://app:p%40ss@[::1]:7000/3?empty_is_new=true&session_timeout=2s&namespace=shop&pool_size=4&read_timeout=1s&addr=other:7001&skip_verify=true&max_retries=9")
 	require.NoError(t, err)
 	o := s.options()
 	require.Equal(t, []string{"[::1]:7000", "other:7001"}, s.addrs)
@@ -115,7 +115,7 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 		return err
 	},
 		"redis://shop:PASSWORD@db",
-		"redis://shop:PASSWORD@db:6379/1?session_timeout=3s",
+		"redis://shop:PASSWORD@db:6379/1?empty_is_new=true&session_timeout=3s",
 		"redis://:PASSWORD@db",
 		"redis://shop:PASSWORD@",
 		"redis://shop:12/PASSWORD@db",
@@ -129,7 +129,7 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 // FuzzDSN checks that each data source name is either rejected or yields usable
 // settings.
 func FuzzDSN(f *testing.F) {
-	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
+	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?empty_is_new=true&session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, dsn string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,15 @@ func (silent) Printf(_ context.Context, format string, _ ...any) {
 var namespaces atomic.Int64
 
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
+
+// asNew adds a parameter that skips the grace of an empty store.
+func asNew(dsn string) string {
+	separator := "?"
+	if strings.Contains(dsn, "?") {
+		separator = "&"
+	}
+	return dsn + separator + "empty_is_new=true"
+}
 
 var scriptOps = newScriptOps()
 
@@ -94,6 +104,9 @@ type store struct {
 	// data source name.
 	existing bool
 
+	// graced does not skip the grace of an empty store.
+	graced bool
+
 	// keepProxies prevents the reuse of proxies whose sessions have ended.
 	keepProxies bool
 
@@ -117,7 +130,7 @@ func loadScripts(server *redistest.Server) {
 }
 
 func (s *store) dsn(addr string) string {
-	return "redis://" + addr + "?namespace=" + s.namespace + "&" + s.params
+	return "redis://" + addr + "?empty_is_new=" + strconv.FormatBool(!s.graced) + "&namespace=" + s.namespace + "&" + s.params
 }
 
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
@@ -155,7 +168,7 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close() // each session opens its own connections
-	return NewConnector(client, Options{SessionTimeout: conformanceTimeout, Namespace: s.namespace})
+	return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
 // freeProxy reuses the proxy of a closed session if there is one. Fewer proxies

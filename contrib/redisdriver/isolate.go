@@ -15,8 +15,9 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 	s := *c.settings
 	s.part += i.Name + ":"
 	s.dial = i.Dial
+	s.emptyNew = true // no other client knows these keys
 	if i.SessionTimeout > 0 {
-		s.timeout = i.SessionTimeout
+		s.timeout, s.grace = i.SessionTimeout, 0
 	}
 	plain := s
 	plain.dial = c.settings.dial

@@ -23,7 +23,7 @@ func TestANoticeMayStopInTheMiddle(t *testing.T) {
 		for _, first := range []string{"*3\r\n$7\r\nmess", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/"} {
 			t.Run(fmt.Sprintf("%s/%d", protocol, len(first)), func(t *testing.T) {
 				t.Parallel()
-				settings, err := parseDSN("redis://" + serveNotice(t, first, strings.TrimPrefix(notice, first)) + "?session_timeout=2s&protocol=" + protocol)
+				settings, err := parseDSN("redis://" + serveNotice(t, first, strings.TrimPrefix(notice, first)) + "?empty_is_new=true&session_timeout=2s&protocol=" + protocol)
 				require.NoError(t, err)
 				s := &session{settings: settings, lease: driver.NewLease(time.Minute, 0), link: newLink(settings)}
 				defer s.link.close()

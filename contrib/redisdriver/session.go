@@ -27,8 +27,12 @@ type session struct {
 	calls    calls.Gate // the session's goroutines
 	watches  watches.Set
 	notices  notices
-	early    atomic.Bool   // an extra heartbeat is scheduled
-	news     chan struct{} // wakes checkWatches; has capacity 1
+
+	generation string        // set by Connect
+	graced     time.Duration // how long Connect waited for the generation to begin
+
+	early atomic.Bool   // an extra heartbeat is scheduled
+	news  chan struct{} // wakes checkWatches; has capacity 1
 
 	operations atomic.Int64 // number of Creates so far
 	orphans    orphans
@@ -96,20 +100,21 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return driver.Joined{}, err
 }
 
-// joined parses the reply to a create: the new node's sequence, and the members
-// that were in the queue before.
+// joined parses the reply to a create: the new node's sequence, the members that
+// were in the queue before, and the store's time.
 func joined(reply any, prefix string) (j driver.Joined, err error) {
 	parts, _ := reply.([]any)
-	if len(parts) != 2 {
+	if len(parts) != 3 {
 		return j, errReply
 	}
 	text, _ := parts[0].(string)
+	now, _ := parts[2].(int64)
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return j, errReply
 	}
 	j.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(prefix, seq), Seq: seq}, Token: seq}
-	j.Created = time.UnixMicro(seq)
+	j.Created = time.UnixMicro(now)
 	all, err := members(parts[1])
 	if err != nil {
 		return j, err
@@ -234,16 +239,17 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 		return driver.NodeInfo{}, err
 	}
 	parts, _ := reply.([]any)
-	if len(parts) != 2 {
+	if len(parts) != 3 {
 		return driver.NodeInfo{}, errReply
 	}
 	text, _ := parts[0].(string)
 	left, _ := parts[1].(int64)
+	now, _ := parts[2].(int64)
 	m := parseMember(text)
 	c, _ := m.contender()
 	info := driver.NodeInfo{Node: c.Node, Owner: m.owner, Data: []byte(m.data), Foreign: m.owner != s.id}
 	if m.owner != "" {
-		info.Token, info.Created = c.Seq, time.UnixMicro(c.Seq)
+		info.Token, info.Created = c.Seq, time.UnixMicro(min(c.Seq, now)) // sequences may be ahead of the clock
 		info.SessionLeft = time.Duration(left) * time.Microsecond
 	}
 	return info, nil
@@ -334,7 +340,7 @@ func (s *session) Err() error            { return s.lease.Err() }
 
 // Describe implements [driver.Describer].
 func (s *session) Describe() driver.SessionInfo {
-	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout}
+	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout, Generation: s.generation, Grace: s.graced}
 }
 
 // OnHeartbeat implements [driver.HeartbeatReporter].
@@ -347,7 +353,7 @@ func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 // request, so beat schedules an extra heartbeat if another session is due to
 // expire before the next one.
 func (s *session) beat(ctx context.Context) error {
-	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
+	reply, err := s.link.evalConfirmed(ctx, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
 	if err != nil {
 		return err

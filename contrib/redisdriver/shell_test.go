@@ -39,7 +39,9 @@ func newShell(t *testing.T, options ...redistest.Option) *shell {
 	return sh
 }
 
-func (sh *shell) dsn() string { return "redis://" + sh.server.Addr() + "?session_timeout=2h" }
+func (sh *shell) dsn() string {
+	return "redis://" + sh.server.Addr() + "?empty_is_new=true&session_timeout=2h"
+}
 
 func (sh *shell) client() *dlock.Client {
 	client, err := dlock.Open("redis", sh.dsn())
@@ -80,7 +82,7 @@ func (sh *shell) operator(statement string) (lines []string) {
 }
 
 const (
-	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000"
+	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000 10000000 0 1"
 	shellBeat   = "redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000"
 	shellCreate = "redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0"
 	shellList   = "redis-cli -e --eval list.lua {dlock}:seq , shell-1 stock/42"
@@ -94,7 +96,10 @@ const (
 // microseconds, because 10 s is too short for tests on a slow machine.
 var tenMinutes = []string{"10000000", "600000000"}
 
-func (sh *shell) begin() { sh.run(shellOpen, tenMinutes...) }
+// begin begins a session in an empty store, without its grace.
+func (sh *shell) begin() {
+	require.Equal(sh.t, "0", sh.run(shellOpen, append(tenMinutes, " 0 1", " 1 1")...)[0])
+}
 
 func node(member string) string {
 	name, _, _ := strings.Cut(member, "/")
@@ -109,7 +114,7 @@ func TestAShellTakesPart(t *testing.T) {
 
 	sh.begin()
 	reply := sh.run(shellCreate)
-	require.Len(t, reply, 2, "%s", reply)
+	require.Len(t, reply, 3, "%s", reply)
 	token, err := strconv.ParseInt(reply[0], 10, 64)
 	require.NoError(t, err)
 	require.Greater(t, token, holder.Token())

@@ -46,7 +46,7 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	},
 	"postgres": func(t *testing.T) string { return pgtest.Start(t).DSN("session_timeout=5s") },
 	"redis": func(t *testing.T) string {
-		return "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=5s"
+		return "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?empty_is_new=true&session_timeout=5s"
 	},
 	"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") },
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },

@@ -47,8 +47,8 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	first, second := redistest.Start(t, redistest.Durable()), redistest.Start(t, redistest.Durable())
 	pg, etcd, zk := pgtest.Start(t), etcdtest.Start(t), zktest.Start(t)
 	stores := []string{
-		"redis redis://" + first.Addr() + "?session_timeout=5s",
-		"redis redis://" + second.Addr() + "?session_timeout=5s",
+		"redis redis://" + first.Addr() + "?empty_is_new=true&session_timeout=5s",
+		"redis redis://" + second.Addr() + "?empty_is_new=true&session_timeout=5s",
 		"postgres " + pg.DSN("session_timeout=5s"),
 		"etcd etcd://" + etcd.Addr() + "?session_timeout=5s",
 		"zk zk://" + zk.Addr() + "/?session_timeout=5s",
@@ -114,7 +114,7 @@ func TestRequestsOfAMajority(t *testing.T) {
 		"redis": func(t *testing.T) (string, func() int) {
 			server := redistest.Start(t, redistest.Durable())
 			proxy := redistest.NewProxy(t, server.Addr(), func([]string) int32 { return 0 })
-			return "redis redis://" + proxy.Addr() + "?session_timeout=10m&read_timeout=1m", func() int { return proxy.Frames(0) }
+			return "redis redis://" + proxy.Addr() + "?empty_is_new=true&session_timeout=10m&read_timeout=1m", func() int { return proxy.Frames(0) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,4 +2,5 @@
 -- in microseconds.   ARGV: session, timeout in microseconds
 if not alive() then return ended end
 redis.call('ZADD', sessions, now + ARGV[2], self)
+note()
 return redis.call('ZRANGE', sessions, 0, 0, 'WITHSCORES')[2] - now

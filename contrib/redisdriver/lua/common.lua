@@ -7,6 +7,21 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds since 1970
 local sessions = P .. 'sessions'
 
+-- The generation of the store: a server takes a new ID when it starts, and when it
+-- becomes a master. The data of a replica may be old.
+local replication = redis.call('INFO', 'replication')
+if not string.find(replication, 'role:master', 1, true) then return { err = 'READONLY the server is a replica' } end
+local generation = string.match(replication, 'master_replid:(%x+)')
+local gen = P .. 'gen'
+
+local function exact(n) return string.format('%.0f', n) end
+
+-- note stores the latest time or sequence, by which a later generation knows that the
+-- clock of its server is behind.
+local function note()
+  redis.call('SET', P .. 'floor', exact(math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)))
+end
+
 -- find returns the member of a queue for the node of that name, and its score. A node
 -- whose score is not its sequence was made by another program. It is found by a search.
 local function find(queue, name)
@@ -133,9 +148,8 @@ end
 
 -- expire drops the sessions whose deadlines have passed. It reports whether there was
 -- one. Each script that looks for nodes of other sessions calls it first. It begins
--- with a change that does nothing. A replica, whose data may be old, refuses that. If
--- its memory is full, the server ends a script whose first change may need memory, as
--- ZADD does.
+-- with a change that does nothing, because if its memory is full, the server ends a
+-- script whose first change may need memory, as ZADD does.
 local function expire()
   redis.call('ZREM', sessions, '')
   local passed = redis.call('ZRANGEBYSCORE', sessions, '-inf', now)
@@ -143,8 +157,13 @@ local function expire()
   return #passed > 0
 end
 
+-- current reports whether the data are of this generation. If not, the sessions in them
+-- have ended, and open has not begun the generation yet.
+local function current() return redis.call('HGET', gen, 'id') == generation end
+
 -- alive reports whether the store knows the session. It calls expire first.
 local function alive()
+  if not current() then return nil end
   expire()
   return redis.call('ZSCORE', sessions, self)
 end

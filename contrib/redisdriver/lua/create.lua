@@ -1,5 +1,6 @@
--- create appends a node. It returns the sequence and the members that were in the queue
--- before.   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
+-- create appends a node. It returns the sequence, the members that were in the queue
+-- before, and the time.   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
+if not current() then return ended end
 local deadline = redis.call('ZSCORE', sessions, self)
 if not deadline or tonumber(deadline) <= now then
   expire()
@@ -33,4 +34,4 @@ end
 if ARGV[6] == '1' and #before > 0 then
   watch(queue, string.match(before[#before], '^[^/]*'), self .. '/' .. name)
 end
-return { seq, before }
+return { seq, before, now }

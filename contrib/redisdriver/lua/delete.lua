@@ -1,5 +1,6 @@
 -- delete removes a node of the session. A node that is there belongs to a session that no
 -- script has dropped.   ARGV: session, queue, sequence, 'r' or 'c'
+if not current() then return ended end
 local queue = ARGV[2]
 local member, name, op = owned(queue, self, ARGV[3])
 if not member then

@@ -1,4 +1,38 @@
--- open begins a session.   ARGV: session, timeout in microseconds
+-- open begins a session. If the data are of another generation, no session begins before
+-- all leases of that one are over. What is left of this grace is counted down at each
+-- attempt, and not stored as a time, because a machine that has just started may get its
+-- clock set.
+-- open returns the microseconds until the next attempt, or 0 if the session has begun, the
+-- generation, its grace, what is left of it, and the time.
+--   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
+--   the time of an attempt that enough replicas have received, or 0
+local grace = math.max(tonumber(ARGV[3]), tonumber(redis.call('HGET', gen, 'grace') or 0))
+if not current() then
+  local rest, at = grace, now
+  if ARGV[4] == '1' and redis.call('EXISTS', gen, KEYS[1], sessions) == 0 then
+    rest = 0
+  elseif redis.call('HGET', gen, 'next') == generation then
+    rest, at = unpack(redis.call('HMGET', gen, 'rest', 'at'))
+    rest, at = tonumber(rest), tonumber(at)
+    local received = tonumber(ARGV[5])
+    if received > 0 then
+      rest = rest - math.max(math.min(now - math.max(at, received), grace / 4), 0)
+      at = now
+    end
+  end
+  for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
+  if rest > 0 or redis.call('ZCARD', sessions) > 0 then
+    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at))
+    return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now }
+  end
+  redis.call('HDEL', gen, 'next', 'rest', 'at')
+  redis.call('HSET', gen, 'id', generation)
+  -- The clock is behind, and the data may lack the sequences of the last minutes.
+  local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
+  if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
+  note()
+end
+redis.call('HSET', gen, 'grace', exact(grace))
 expire()
 redis.call('ZADD', sessions, now + ARGV[2], self)
-return 1
+return { 0, generation, grace, 0, now }

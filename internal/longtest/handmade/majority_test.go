@@ -64,7 +64,7 @@ func tokens(l locker) string {
 func useMajority(timeout time.Duration, addrs ...string) setting {
 	s := setting{Lock: "dlock, majority"}
 	for _, addr := range addrs {
-		s.Servers = append(s.Servers, "redis redis://"+addr+"?session_timeout="+timeout.String())
+		s.Servers = append(s.Servers, "redis redis://"+addr+"?empty_is_new=true&session_timeout="+timeout.String())
 	}
 	return s
 }
@@ -152,9 +152,10 @@ func TestAMajorityOutlivesOneServer(t *testing.T) {
 	}
 }
 
-// TestAMajorityThatForgets is the limit: two of three servers forget A, whose
-// network is silent, so that B gets the lock before A has learned of it. The
-// tokens of Redis follow its clock, so the resource still tells them apart.
+// TestAMajorityThatForgets is the limit: two of three servers forget A unnoticed,
+// because of empty_is_new. A's network is silent, so B gets the lock before A has
+// learned of it. The tokens of Redis follow its clock, so the resource still
+// tells them apart.
 func TestAMajorityThatForgets(t *testing.T) {
 	t.Parallel()
 	servers, addrs := forgetful(t, 3)

@@ -225,7 +225,7 @@ func useRedis(server *redistest.Server, lock string, expiry time.Duration) setti
 }
 
 func dlockOnRedis(server *redistest.Server) setting {
-	return useDlock("redis", "redis://"+server.Addr()+"?session_timeout="+sessionTimeout.String())
+	return useDlock("redis", "redis://"+server.Addr()+"?empty_is_new=true&session_timeout="+sessionTimeout.String())
 }
 
 const (
@@ -346,7 +346,7 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 		b.granted()
 	})
 	t.Run("dlock", func(t *testing.T) {
-		const long = "?session_timeout=10m" // A's session must not end
+		const long = "?empty_is_new=true&session_timeout=10m" // A's session must not end
 		a := start(t, "A", useDlock("redis", "redis://"+proxy.Addr()+long))
 		b := start(t, "B", useDlock("redis", "redis://"+server.Addr()+long))
 		first := a.lock()

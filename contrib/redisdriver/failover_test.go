@@ -1,0 +1,286 @@
+package redisdriver
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+var losses = flag.Int("losses", 4, "how often the store loses data under load")
+
+// loss is a store that loses data while a lock is held.
+type loss struct {
+	*store
+	successor *store // of the next contender
+}
+
+func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
+	t.Parallel()
+	s := newStore(t, redistest.Start(t, options...), "session_timeout=2s&"+params)
+	return &loss{store: s, successor: s}
+}
+
+// replica starts a replica that has the data of a lock that was released, and
+// nothing later.
+func (l *loss) replica(options ...redistest.Option) *redistest.Server {
+	replica, replication := newReplica(l.t, l.server, options...)
+	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
+	require.NoError(l.t, err)
+	require.NoError(l.t, early.Unlock())
+	waitForSequence(l.t, replica, l.key("seq"), early.Token())
+	replication.Cut()
+	return replica
+}
+
+func (l *loss) movesTo(server *redistest.Server) {
+	l.successor = newStore(l.t, server, l.params)
+	l.successor.namespace, l.successor.graced = l.namespace, true
+}
+
+// hold takes the lock, and cuts the holder off, so that nobody tells it of its
+// loss.
+func (l *loss) hold() *dlock.Lock {
+	lock := l.holdReachable()
+	l.t.Cleanup(l.cutFirst())
+	return lock
+}
+
+func (l *loss) holdReachable() *dlock.Lock {
+	lock, err := l.newClient().RWMutex("stock/42").Lock(l.t.Context())
+	require.NoError(l.t, err)
+	l.graced = true
+	return lock
+}
+
+// grantsLater checks that the next contender is granted the lock only when the
+// holder knows of its loss.
+func (l *loss) grantsLater(holder *dlock.Lock) {
+	l.t.Helper()
+	require.NoError(l.t, holder.Err())
+	next, err := l.successor.newClient().RWMutex("stock/42").Lock(l.t.Context())
+	require.NoError(l.t, err)
+	require.Error(l.t, holder.Err(), "there are two holders")
+	require.Greater(l.t, next.Token(), holder.Token())
+	require.NoError(l.t, next.Unlock())
+}
+
+func promote(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }
+
+func follow(t *testing.T, replica, master *redistest.Server) {
+	t.Helper()
+	replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
+	require.Eventually(t, func() bool {
+		role, _ := replica.Do("ROLE").([]any)
+		return len(role) > 3 && role[3] == "connected"
+	}, time.Minute, 5*time.Millisecond)
+}
+
+func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
+	l := newLoss(t, "")
+	replica := l.replica()
+	holder := l.hold()
+	l.server.Kill()
+	promote(replica)
+	l.movesTo(replica)
+	l.grantsLater(holder)
+}
+
+// In the end the master has the replica's data, which name the master.
+func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
+	l := newLoss(t, "")
+	replica := l.replica()
+	holder := l.hold()
+	promote(replica)
+	follow(t, l.server, replica)
+	promote(l.server)
+	l.grantsLater(holder)
+}
+
+func TestNoTwoHoldersIfAServerStartsWithoutData(t *testing.T) {
+	l := newLoss(t, "")
+	holder := l.hold()
+	l.server.Kill()
+	l.server.Restart()
+	l.grantsLater(holder)
+}
+
+func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
+	l := newLoss(t, "")
+	holder := l.hold()
+	l.server.Do("FLUSHALL")
+	l.grantsLater(holder)
+}
+
+func TestNoTwoHoldersIfAnOldDumpIsRestored(t *testing.T) {
+	l := newLoss(t, "")
+	old, err := l.Connect(t.Context())
+	require.NoError(t, err)
+	l.server.Do("SAVE")
+	holder := l.hold()
+	l.server.Kill()
+	l.server.Restart()
+	require.Eventually(t, func() bool { // the dump has this session
+		_, err := old.Create(t.Context(), "stock/43", spec())
+		require.Error(t, err)
+		return old.Err() != nil
+	}, time.Minute, time.Millisecond)
+	l.grantsLater(holder)
+	require.Zero(t, l.server.Do("EXISTS", l.key("q:stock/43")))
+}
+
+func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
+	redistest.RequireClock(t)
+	l := newLoss(t, "", redistest.WithClock())
+	holder := l.hold()
+	l.server.Kill()
+	l.server.Restart()
+	stepped := make(chan struct{})
+	go func() {
+		defer close(stepped)
+		assert.Eventually(t, func() bool { return l.server.Do("HEXISTS", l.key("gen"), "rest") == int64(1) }, time.Minute, time.Millisecond)
+		l.server.SetClock(time.Minute)
+	}()
+	l.grantsLater(holder)
+	<-stepped
+}
+
+// The holder's session is longer than the grace of the next client.
+func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
+	l := newLoss(t, "")
+	l.params = "session_timeout=6s"
+	holder := l.hold()
+	l.server.Do("SAVE")
+	l.server.Kill()
+	l.server.Restart()
+	l.params = "session_timeout=1s"
+	l.grantsLater(holder)
+}
+
+func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
+	redistest.RequireClock(t)
+	l := newLoss(t, "")
+	replica := l.replica(redistest.WithClock())
+	replica.SetClock(-time.Minute)
+	holder := l.hold()
+	l.server.Kill()
+	promote(replica)
+	l.movesTo(replica)
+	l.grantsLater(holder)
+}
+
+// The sequences of a generation must not be ahead of the clock, or those after a
+// loss of all data would be behind them.
+func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
+	l := newLoss(t, "")
+	replica := l.replica()
+	l.server.Kill()
+	promote(replica)
+	l.movesTo(replica)
+	holder, err := l.successor.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	replica.Kill()
+	replica.Restart()
+	l.successor.graced = false // what counts is the token
+	next, err := l.successor.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, next.Token(), holder.Token())
+	require.NoError(t, next.Unlock())
+}
+
+// The old master still answers the holder, but no replica confirms its
+// heartbeats.
+func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
+	l := newLoss(t, "replicas=1")
+	replica, replication := newReplica(t, l.server)
+	holder := l.holdReachable()
+	replication.Cut()
+	promote(replica)
+	follow(t, redistest.Start(t), replica)
+	l.movesTo(replica)
+	l.grantsLater(holder)
+	require.ErrorContains(t, holder.Err(), "0 of 1 replicas have confirmed the heartbeat")
+}
+
+// The old master has kept a replica, which confirms its heartbeats, so the grace
+// of the new master must not be counted down.
+func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
+	l := newLoss(t, "replicas=1")
+	loyal, _ := newReplica(t, l.server)
+	promoted, replication := newReplica(t, l.server)
+	holder := l.holdReachable()
+	replication.Cut()
+	promote(promoted)
+	l.movesTo(promoted)
+	for range 10 {
+		_, err := l.successor.Connect(t.Context())
+		require.ErrorContains(t, err, "0 of 1 replicas have confirmed")
+	}
+	require.Equal(t, strconv.Itoa(int(2*time.Second/time.Microsecond)), promoted.Do("HGET", l.key("gen"), "rest"))
+	require.NoError(t, holder.Err())
+	follow(t, loyal, promoted)
+	l.grantsLater(holder)
+}
+
+// Whatever happens to two servers, one of which is the master, there is one
+// holder.
+func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for several graces")
+	}
+	t.Parallel()
+	master, replica := redistest.Start(t), redistest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var w witness
+	var clients sync.WaitGroup
+	for range 8 {
+		client, err := dlock.Open("redis", "redis://"+master.Addr()+"?addr="+replica.Addr()+"&session_timeout=2s&read_timeout=500ms&dial_timeout=2s")
+		require.NoError(t, err)
+		defer client.Close()
+		clients.Go(func() { assert.NoError(t, w.contend(ctx, client.RWMutex("stock/42"))) })
+	}
+	more := func() {
+		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
+			require.NoError(t, t.Context().Err())
+		}
+	}
+	for i := range *losses {
+		lag := testenv.NewProxy(t, master.Addr(), nil)
+		replica.Do("REPLICAOF", "127.0.0.1", lag.Port())
+		more()
+		lag.Cut()
+		more()
+		switch kind := (i + rand.N(2)) % 4; kind {
+		case 0, 1: // the replica is promoted, and the master follows it
+			master.Kill()
+			promote(replica)
+			master.Restart()
+			master.Do("REPLICAOF", "127.0.0.1", portOf(replica))
+			master, replica = replica, master
+		case 2: // demoted and promoted again
+			promote(replica)
+			follow(t, master, replica)
+			replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
+			promote(master)
+		case 3:
+			master.Kill()
+			master.Restart()
+		}
+		more()
+	}
+	cancel()
+	clients.Wait()
+	require.Empty(t, w.faults)
+	t.Logf("%d grants", w.count())
+}

@@ -1,0 +1,152 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errGrace means that a session cannot begin yet.
+var errGrace = errors.New("leases of an earlier generation may not be over")
+
+// awaitGrace begins the session in the store. If the store's data are of an
+// earlier generation, it first waits until the leases of that generation are
+// over.
+func (c *connector) awaitGrace(ctx context.Context, s *session) error {
+	began := time.Now()
+	received := int64(1) // by the store's clock, when enough replicas have received an attempt
+	if s.settings.replicas > 0 {
+		received = 0
+	}
+	for waited := false; ; waited = true {
+		var o opened
+		err := s.lease.Begin(func() (err error) {
+			if o, err = s.open(ctx, received); err == nil && o.wait > 0 {
+				err = errGrace
+			}
+			return err
+		})
+		if err == nil {
+			s.generation = o.generation
+			if waited {
+				s.graced = time.Since(began)
+			}
+			c.compareGrace(ctx, o)
+		}
+		if !errors.Is(err, errGrace) {
+			return err
+		}
+		received = o.now
+		c.tellOnce(ctx, o.generation, "redisdriver: the store is new or has lost data: no lock is granted until all leases of earlier holders are over",
+			"left", o.left, "generation", o.generation)
+		if err := s.sleep(ctx, o); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) sleep(ctx context.Context, o opened) error {
+	t := time.NewTimer(o.wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the store is new or has lost data: no lock is granted for another %v, until all leases of earlier holders are over",
+			cutShort(ctx), o.left.Round(100*time.Millisecond))
+	}
+}
+
+// compareGrace warns if another client has a longer grace. If all data were
+// lost, this client would wait too short a time for that client's lease.
+func (c *connector) compareGrace(ctx context.Context, o opened) {
+	if own := c.settings.graceTime(); own < o.grace {
+		c.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
+			"at least their longest session_timeout", "own", own, "longest", o.grace)
+	}
+}
+
+func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet || c.told[key] {
+		return
+	}
+	if c.told == nil {
+		c.told = make(map[string]bool)
+	}
+	c.told[key] = true
+	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
+}
+
+// opened is the reply of open.lua.
+type opened struct {
+	wait       time.Duration // until the next attempt; zero if the session has begun
+	generation string
+	grace      time.Duration // the longest of all clients
+	left       time.Duration // of the grace
+	now        int64         // the store's time, in microseconds
+}
+
+// open tries to begin the session in the store.
+func (s *session) open(ctx context.Context, received int64) (o opened, err error) {
+	empty := "0"
+	if s.settings.emptyNew {
+		empty = "1"
+	}
+	reply, err := s.link.evalConfirmed(ctx, openScript, s.id, s.settings.timeout.Microseconds(), s.settings.graceTime().Microseconds(), empty, received)
+	if err != nil {
+		return o, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 5 {
+		return o, errReply
+	}
+	micros := func(i int) time.Duration {
+		n, _ := parts[i].(int64)
+		return time.Duration(n) * time.Microsecond
+	}
+	o.generation, _ = parts[1].(string)
+	o.wait, o.grace, o.left = micros(0), micros(2), micros(3)
+	o.now, _ = parts[4].(int64)
+	return o, nil
+}
+
+// evalConfirmed runs a script for upkeep, and fails unless enough replicas
+// confirm that they have received its changes. Both commands go over one
+// connection, because WAIT covers only the changes made by its own.
+func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
+	if l.settings.replicas == 0 {
+		return l.eval(ctx, l.upkeep, script, args...)
+	}
+	return do(ctx, l, l.upkeep, func(client *redis.Client) (any, error) {
+		reply, err := l.runConfirmed(ctx, client, script.EvalSha, args)
+		if replied(err, "NOSCRIPT") {
+			reply, err = l.runConfirmed(ctx, client, script.Eval, args)
+		}
+		return reply, err
+	})
+}
+
+type runScript func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
+
+func (l *link) runConfirmed(ctx context.Context, client *redis.Client, run runScript, args []any) (any, error) {
+	within := min(l.settings.timeout/8, client.Options().ReadTimeout/2)
+	p := client.Pipeline()
+	reply := run(ctx, p, []string{l.settings.key("seq")}, args...)
+	confirmed := p.Do(ctx, "WAIT", l.settings.replicas, within.Milliseconds())
+	_, _ = p.Exec(ctx) // both commands have their own errors
+	if reply.Err() != nil {
+		return nil, reply.Err()
+	}
+	if n, err := confirmed.Int64(); err != nil {
+		return nil, err
+	} else if n < int64(l.settings.replicas) {
+		return nil, fmt.Errorf("%d of %d replicas have confirmed the heartbeat within %v", n, l.settings.replicas, within)
+	}
+	return reply.Val(), nil
+}
