@@ -21,7 +21,7 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 	quiet := &connector{settings: s, quiet: true, addrs: s.addrs}
 	o := s.options()
 	st := diagnose.Store{
-		Connector: quiet, Timeout: s.timeout, Hosts: s.addrs, Explain: explainDiagnosis,
+		Connector: quiet, Timeout: s.timeout, Grace: s.graceTime(), Hosts: s.addrs, Explain: explainDiagnosis,
 		Password: o.Password != "" || s.sentinel != nil && s.sentinel.options().Password != "",
 		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
 			ds.(*session).inspect(ctx, report)
@@ -84,7 +84,7 @@ func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 					"a lock may have two holders", replicas, k),
 				Advice: "set the parameter replicas to half the number of replicas at least"})
 		}
-		version += fmt.Sprintf(", a master with %d replicas; generation %s, grace %v", replicas, s.generation, s.settings.graceTime())
+		version += fmt.Sprintf(", a master with %d replicas; grace %v", replicas, s.settings.graceTime())
 	}
 	if len(found) == 0 {
 		found = []driver.Finding{{Check: driver.CheckSettings, Text: version}}

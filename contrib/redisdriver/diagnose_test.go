@@ -98,13 +98,26 @@ func TestDiagnoseOfSentinels(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	sentinel := redistest.StartSentinel(t, "locks", master, redistest.With("requirepass geheim"))
 	at := "redis://:geheim@" + sentinel.Addr() + "?session_timeout=5s"
-	diagnosed(t, at+"&master_name=locks").Has(t, driver.CheckSettings, driver.OK, "a master with 0 replicas; generation ", "")
+	diagnosed(t, at+"&master_name=locks").Has(t, driver.CheckSettings, driver.OK, "a master with 0 replicas; grace 5s", "")
 	diagnosed(t, at+"&master_name=others").Ends(t, driver.CheckLogin, `no Sentinel knows the master "others"`, "correct master_name")
 	diagnosed(t, strings.Replace(at, "geheim", "geheimer", 1)+"&master_name=locks").Ends(t, driver.CheckLogin, "WRONGPASS", "the user and the password")
 	diagnosed(t, at).Ends(t, driver.CheckLogin, "unknown command", "add master_name")
 	diagnosed(t, "redis://"+master.Addr()+"?session_timeout=5s&master_name=locks").Ends(t, driver.CheckLogin, "unknown command", "no Sentinel")
 	master.Kill()
 	diagnosed(t, at+"&master_name=locks").Ends(t, driver.CheckLogin, master.Addr()+": connect: connection refused", "is the store")
+}
+
+// Most who run dlock doctor have a new store.
+func TestDiagnoseOfANewServerWaitsForItsGrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a grace")
+	}
+	t.Parallel()
+	c, err := Driver{}.OpenConnector("redis://" + redistest.Start(t).Addr() + "?session_timeout=12s")
+	require.NoError(t, err)
+	found := doctortest.Run(t, c)
+	found.Healthy(t)
+	found.Has(t, driver.CheckLogin, driver.OK, "after a grace of 12", "")
 }
 
 func TestIsolate(t *testing.T) {

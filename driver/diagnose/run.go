@@ -53,7 +53,7 @@ func (r *run) ok(check driver.Check, format string, args ...any) {
 
 // session makes the checks that need a session.
 func (r *run) session(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, r.limit)
+	limited, cancel := context.WithTimeout(ctx, r.limit+2*r.Grace)
 	defer cancel()
 	s, err := r.Connector.Connect(limited)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *run) session(ctx context.Context) {
 	}
 	defer r.close(s)
 	info := driver.Describe(s)
-	r.ok(driver.CheckLogin, "began session %s at %s", cmp.Or(info.ID, "without an id"), cmp.Or(info.Server, r.Local, "the store"))
+	r.ok(driver.CheckLogin, "began session %s at %s%s", cmp.Or(info.ID, "without an id"), cmp.Or(info.Server, r.Local, "the store"), generation(info))
 	made, ok := r.lock(ctx, s)
 	if !ok {
 		return
@@ -81,6 +81,17 @@ func (r *run) session(ctx context.Context) {
 				Advice: "compare the server with the package documentation of the driver"})
 		}
 	}
+}
+
+func generation(info driver.SessionInfo) string {
+	switch {
+	case info.Generation == "":
+		return ""
+	case info.Grace > 0:
+		return fmt.Sprintf(", after a grace of %v, because the store is new or has lost data; generation %s",
+			info.Grace.Round(100*time.Millisecond), info.Generation)
+	}
+	return ", generation " + info.Generation
 }
 
 func (r *run) close(s driver.Session) {

@@ -17,6 +17,9 @@ type Store struct {
 	// Timeout is the session timeout that the connector asks for. Zero means
 	// that it is not known.
 	Timeout time.Duration
+	// Grace is how long Connect may wait for leases of an earlier generation
+	// of the store to end.
+	Grace time.Duration
 
 	// Hosts are the servers, as host:port. A store without any is not reached
 	// over a network.

@@ -277,9 +277,9 @@ func account(ctx context.Context, conn *sql.Conn) string {
 }
 
 // Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) error {
+func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (session.Begun, error) {
 	_, err := s.status(ctx, "dlock_begin", id, timeout.Microseconds())
-	return err
+	return session.Begun{}, err
 }
 
 // Beat implements session.Store.

@@ -24,7 +24,7 @@ import (
 // Diagnose implements [driver.Diagnoser].
 func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	st := diagnose.Store{
-		Connector: c, Timeout: c.options.timeout, Local: "the *sql.DB of this program", Explain: explainDiagnosis,
+		Connector: c, Timeout: c.options.timeout, Grace: max(c.options.timeout, c.options.grace), Local: "the *sql.DB of this program", Explain: explainDiagnosis,
 		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
 			ds.(*session.Session).Store().(*store).inspect(ctx, report)
 		},
@@ -169,11 +169,8 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	switch {
 	case v.standbys == 0:
 	case v.synchronous == "":
-		warn("the server has asynchronous standbys: if one takes over, it may lack the latest locks, and grant them again",
-			"set synchronous_standby_names, and let only a synchronous standby take over")
-	case v.commit == "local":
-		warn("the server has synchronous_commit local, which does not wait for standbys: if one takes over, it may grant locks again that are held",
-			"set synchronous_commit=on for this user")
+		warn("the server has asynchronous standbys: if one is promoted while this server still answers its clients, a lock may have two holders",
+			"set synchronous_standby_names, or stop this server before another one is promoted")
 	}
 	if v.connections < fewConnections {
 		warn(fmt.Sprintf("the server accepts %d more connections", max(v.connections, 0)),

@@ -44,7 +44,7 @@ func TestDiagnoseOfADatabaseOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	c, err := NewConnector(db, Options{Schema: server.Schema()})
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +127,13 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 	for text, advice := range map[string]string{"fsync off": "fsync=on", "full_page_writes off": "full_page_writes=on", "asynchronous standbys": "synchronous_standby_names", "3 more connections": "max_connections"} {
 		doctortest.Findings(found).Has(t, driver.CheckSettings, driver.Warning, text, advice)
 	}
-	found = serverSettings{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local", connections: 100}.weaknesses()
-	doctortest.Findings(found).Has(t, driver.CheckSettings, driver.Warning, "synchronous_commit local", "synchronous_commit=on")
-	if found := (serverSettings{fsync: "on", fullPages: "on", commit: "on", connections: 100}).weaknesses(); len(found) > 0 {
-		t.Errorf("%v", found)
+	for _, s := range []serverSettings{
+		{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local", connections: 100}, // heartbeats wait nevertheless
+		{fsync: "on", fullPages: "on", commit: "on", connections: 100},
+	} {
+		if found := s.weaknesses(); len(found) > 0 {
+			t.Errorf("%v", found)
+		}
 	}
 }
 

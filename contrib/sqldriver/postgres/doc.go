@@ -25,6 +25,11 @@
 //	schema           the schema of the tables, "dlock" if missing
 //	max_connections  at least 3, 8 if missing: the connections of a session
 //	notify           false: look for changes, do not LISTEN
+//	grace            how long no lock is granted after a fail-over, session_timeout
+//	                 if missing, up to 1h
+//	empty_is_new     true: a schema that has had no session needs no grace. For
+//	                 tests. If all data are lost, there may be two holders until
+//	                 the leases of earlier holders are over
 //
 // # How it works
 //
@@ -45,7 +50,8 @@
 //
 //	 1 order         the row of the queue is locked before the token is drawn
 //	 2 names         the sequence is the token, which no other node ever gets
-//	 3 tokens        one counter for all queues, which is never set back
+//	 3 tokens        one counter for all queues, which is never set back; each
+//	                 generation of the data begins at the clock or higher
 //	 4 all or none   changes carry a generation; clearing up after a lost reply raises
 //	                 it, so that a change that arrives later is refused
 //	 5 ahead         the statement after the insert reads the queue, with its row locked
@@ -75,13 +81,14 @@
 //   - One primary server. fsync and full_page_writes must be on. If
 //     synchronous_commit is off, the functions set it to on for their
 //     transactions.
-//   - After a failover to an asynchronous standby, the latest changes may be
-//     lost. Then two sessions may hold one lock, and tokens may come again. Use
-//     a synchronous standby, and synchronous_commit=on or remote_apply.
+//   - After the promotion of a standby, the old primary answers no client, or
+//     the standby was synchronous: see "Fail-over".
+//   - All clients have the same grace, at least the longest session timeout of
+//     any of them.
 //   - The clock of the server must not be set forward: see "The clock of the
 //     server".
-//   - The schema stays. If it is dropped, tokens begin at 1 again. If locks are
-//     held at that time, two sessions may hold one lock.
+//   - No older copy of the data directory is started without recovery, as after
+//     the revert of a virtual machine: that looks like a restart.
 //   - The isolation level read committed, which is the default. Any other is
 //     refused.
 //   - The encoding UTF8 is best, because other databases refuse names with
@@ -96,6 +103,31 @@
 // waits for the disk. All queues of a cluster together thus get about as many
 // contended hand-overs a second as the disk completes consecutive syncs. Free
 // locks send no notices.
+//
+// # Fail-over
+//
+// A standby that is promoted may lack the latest changes, and so may a restored
+// backup or dump. The driver notices that, and lets nobody have a lock until
+// all leases of earlier holders are over. The data belong to a generation,
+// which is named by the database, the table of sessions and the timeline of the
+// server. It changes with every promotion, also of a synchronous standby, with
+// a recovery to a point in time, and if the schema is restored from a dump,
+// copied with its database, or dropped. Every request then ends its session,
+// and Connect waits for the grace, which it logs with log/slog. Calls of Lock
+// wait meanwhile. A restart of the same server, also after a crash, keeps all
+// locks.
+//
+// The first session ever in a schema waits for the grace, too, because a new
+// schema looks like one that was lost.
+//
+// Tokens rise, except if the clock of the new server is behind by more than the
+// grace and the schema was lost completely.
+//
+// A primary that was replaced but still answers its clients would go on to
+// renew leases. With synchronous_standby_names, it can not: heartbeats wait for
+// a standby, even if synchronous_commit is local. Promote a synchronous standby
+// then. Without synchronous standbys, make sure that the old primary is stopped
+// before another server is promoted, or a lock may have two holders.
 //
 // # The clock of the server
 //
@@ -112,8 +144,8 @@
 //	                session timeout. If it is cut off from the server, its lease ends by
 //	                its own clock. Until then there are two holders.
 //
-// After a promotion or a restart the clock may differ, so each session gets its
-// full timeout by the new clock before it can be ended.
+// After a restart the clock may differ, so each session gets its full timeout
+// by the new clock before it can be ended.
 //
 // A step forward by less than a quarter of the session timeout is harmless,
 // because a lease ends that much earlier than the session in the database. Let
@@ -149,9 +181,10 @@
 //	DELETE FROM dlock.kept WHERE queue = 'nightly';
 //
 // A client in another language can take part by these statements. Each one is a
-// transaction of its own. Begin a session, whose id no other session has:
+// transaction of its own. Begin a session, whose id no other session has. If
+// the column wait is not 0, repeat this after that many milliseconds:
 //
-//	SELECT dlock.begin_session('A7', interval '10 seconds');
+//	SELECT * FROM dlock.begin_session('A7', interval '10 seconds');
 //
 // Move its deadline every 1.25 seconds. The statement returns null if the
 // session has ended. The client has lost its locks 7.5 seconds after it sent

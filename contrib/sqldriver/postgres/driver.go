@@ -39,6 +39,12 @@ type Options struct {
 	SessionTimeout time.Duration
 	// Schema is the schema of the tables, "dlock" by default.
 	Schema string
+	// Grace is how long no lock is granted after a fail-over: 500 ms to one
+	// hour, and at least SessionTimeout, which is the default. See the package
+	// documentation.
+	Grace time.Duration
+	// EmptyIsNew skips the grace if the schema has had no sessions.
+	EmptyIsNew bool
 	// NoNotify makes sessions poll instead of using LISTEN.
 	NoNotify bool
 }
@@ -55,7 +61,7 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.notify = !options.NoNotify
+	o.notify, o.emptyNew = !options.NoNotify, options.EmptyIsNew
 	if db == nil {
 		return nil, errors.New("postgres: the database is nil")
 	}
@@ -67,6 +73,14 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	if options.SessionTimeout != 0 {
 		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
 			return nil, fmt.Errorf("postgres: Options.SessionTimeout: %w", err)
+		}
+	}
+	if options.Grace != 0 {
+		if err := o.parameters()["grace"](options.Grace.String()); err != nil {
+			return nil, fmt.Errorf("postgres: Options.Grace: %w", err)
+		}
+		if o.grace < o.timeout {
+			return nil, errors.New("postgres: Options.Grace is less than SessionTimeout: leases have to end before it does")
 		}
 	}
 	return &connector{db: db, options: o}, nil

@@ -18,6 +18,8 @@ import (
 // source name.
 type options struct {
 	timeout     time.Duration
+	grace       time.Duration // zero means timeout
+	emptyNew    bool          // a schema without data counts as new
 	schema      string
 	connections int
 	notify      bool
@@ -64,6 +66,9 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 		} else if !pgxParameters[name] {
 			return nil, o, unknownParameter(name, hidden)
 		}
+	}
+	if o.grace != 0 && o.grace < o.timeout {
+		return nil, o, errors.New("postgres: dsn: grace is less than session_timeout: leases have to end before it does")
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
 	config, err := pgx.ParseConfig(u.String())
@@ -129,6 +134,8 @@ var pgxParameters = map[string]bool{
 func (o *options) parameters() dsn.Parameters {
 	return dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
+		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
+		"empty_is_new":    dsn.Bool(&o.emptyNew),
 		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
 		"notify":          dsn.Bool(&o.notify),
 		"schema": func(value string) error {

@@ -26,6 +26,7 @@ var temporary = []string{
 	"40",    // a deadlock, or a conflict with another transaction
 	"53",    // too many connections, or a full disk
 	"54000", // the queue of notices is full
+	"55000", // the server is a standby
 	"55P03", // a lock that was not available
 	"57014", // a statement that was cancelled or took too long
 	"57P",   // the server stops or starts

@@ -53,7 +53,7 @@ func newDeadSessions(t *testing.T) *caseStore {
 	c := newCaseWith(t, "session_timeout=1h")
 	newSession(t, c) // creates the tables
 	for _, text := range []string{
-		"SELECT dlock.begin_session('A7', interval '0')", "SELECT dlock.begin_session('B7', interval '0')",
+		"SELECT dlock.begin_session('A7', interval '0', NULL, true)", "SELECT dlock.begin_session('B7', interval '0')",
 		"SELECT dlock.append('A7', 1, 'a', 'a-W-', '1')", "SELECT dlock.append('A7', 1, 'q', 'a-W-', '2')",
 		"SELECT dlock.append('B7', 1, 'q', 'a-W-', '3')",
 	} {

@@ -48,8 +48,20 @@ var planted = []mistakes.Mistake{
 		"TestDeadSessionWithALockedRowIsPassedOver"},
 	{"a dead session takes no turn in a busy queue", "schema.sql", "FOR round IN 1..2 LOOP", "FOR round IN 1..1 LOOP",
 		"TestDeadSessionInABusyQueueEnds"},
-	{"a heartbeat does not move the deadline", "schema.sql", "SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time() WHERE id = p_session", "SET deadline = deadline WHERE id = p_session",
+	{"a heartbeat does not move the deadline", "schema.sql", "SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time()\n        WHERE id = p_session", "SET deadline = deadline WHERE id = p_session",
 		"TestConformance/rule08/an-idle-session-lives-on"},
+	{"a promoted standby goes on with the era", "schema.sql", "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)", "''",
+		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
+	{"a session of an earlier era makes a node", "schema.sql", "AND era = dlock.here() FOR KEY SHARE", "FOR KEY SHARE",
+		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
+	{"the tokens of an era begin at the clock alone", "schema.sql", "(SELECT last_value + 1000000000 FROM dlock.counter)", "0",
+		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
+	{"the tokens of an era go on from the counter alone", "schema.sql", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint));\n            e.name", "0));\n            e.name",
+		"TestNoTwoHoldersIfTheSchemaIsLost"},
+	{"the grace ends at a time", "schema.sql", "least(clock_timestamp() - e.seen, longest / 4)", "clock_timestamp() - e.seen",
+		"TestAClockStepDoesNotEndTheGrace"},
+	{"heartbeats wait for no standby", "schema.sql", "'synchronous_commit', 'remote_write'", "'synchronous_commit', 'local'",
+		"TestNoTwoHoldersIfAPrimaryIsIsolated"},
 }
 
 // caseTimeout returns the timeout of one conformance case. It is short if a

@@ -24,7 +24,7 @@ func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
-	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: time.Hour})
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

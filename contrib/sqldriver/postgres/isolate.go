@@ -10,9 +10,9 @@ import (
 // must be allowed to create.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	part := &connector{db: c.db, options: c.options}
-	part.options.schema = "dlock_" + i.Name
+	part.options.schema, part.options.emptyNew = "dlock_"+i.Name, true
 	if i.SessionTimeout > 0 {
-		part.options.timeout = i.SessionTimeout
+		part.options.timeout, part.options.grace = i.SessionTimeout, 0
 	}
 	if c.config != nil {
 		part.config = c.config.Copy()

@@ -38,7 +38,7 @@ const (
 	showQueue    = "SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;"
 	showSessions = "SELECT id, deadline - now() AS rest FROM dlock.session ORDER BY rest;"
 	removeNode   = "DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';"
-	beginSession = "SELECT dlock.begin_session('A7', interval '10 seconds');"
+	beginSession = "SELECT * FROM dlock.begin_session('A7', interval '10 seconds');"
 	moveDeadline = "SELECT dlock.beat('A7');"
 	appendNode   = "SELECT * FROM dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1');"
 	countAhead   = "SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;"

@@ -21,8 +21,28 @@ CREATE TABLE IF NOT EXISTS dlock.session (
     -- The start of the server whose clock the deadline is from. After a promotion or a
     -- restart the clock may be another one, so expire first renews the deadline.
     server timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
-    generation bigint NOT NULL DEFAULT 1   -- changes with a lower generation are refused
+    generation bigint NOT NULL DEFAULT 1,  -- changes with a lower generation are refused
+    era text NOT NULL DEFAULT ''           -- in which the session has begun
 ) WITH (fillfactor = 50);
+
+-- The era of the data. Data that are copied, restored or promoted may lack the latest
+-- changes, so they begin another era, which ends all sessions: see begin_session.
+CREATE TABLE IF NOT EXISTS dlock.era (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    name text NOT NULL DEFAULT '',         -- as here() returned it; empty before the first session
+    grace interval NOT NULL DEFAULT '0',   -- the longest of all clients
+    next text NOT NULL DEFAULT '',         -- the era that begins after its grace
+    rest interval NOT NULL DEFAULT '0',    -- what was left of the grace when it was seen last
+    seen timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The name of the era of this server: the database, the table, and the timeline, which
+-- changes when a standby is promoted or a backup is restored.
+CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT oid || '.' || 'dlock.session'::regclass::oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+    FROM pg_database WHERE datname = current_database()
+$$;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
 CREATE TABLE IF NOT EXISTS dlock.queue (
@@ -104,7 +124,7 @@ DECLARE
     present bigint;
 BEGIN
     PERFORM dlock.prepare();
-    SELECT generation INTO present FROM dlock.session WHERE id = p_session FOR KEY SHARE;
+    SELECT generation INTO present FROM dlock.session WHERE id = p_session AND era = dlock.here() FOR KEY SHARE;
     RETURN CASE WHEN present IS NULL THEN 'unknown' WHEN p_generation < present THEN 'stale' ELSE 'ok' END;
 END $$;
 
@@ -124,12 +144,63 @@ BEGIN
     RETURN removed >= 1000;
 END $$;
 
--- Begins a session.
-CREATE OR REPLACE FUNCTION dlock.begin_session(p_session text, p_timeout interval) RETURNS void
+-- Lets standbys confirm the changes of this transaction if synchronous_standby_names
+-- names any. A primary that was replaced can then renew no session.
+CREATE OR REPLACE FUNCTION dlock.confirm() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM dlock.prepare();
-    INSERT INTO dlock.session (id, timeout, deadline) VALUES (p_session, p_timeout, clock_timestamp() + p_timeout);
+    IF current_setting('synchronous_commit') = 'local' THEN
+        PERFORM set_config('synchronous_commit', 'remote_write', true);
+    END IF;
+END $$;
+
+-- Begins a session, and returns 0. If the data are of another era, no session begins
+-- before all leases of that one are over, that is, for the longest grace of any client.
+-- Until then, returns the milliseconds to wait before the next attempt, and those that
+-- are left in all. These are counted down at each attempt, and not stored as a time,
+-- because a machine that has just started may get its clock set.
+-- The tokens of an era begin at the clock, or above those that a standby may lack.
+CREATE OR REPLACE FUNCTION dlock.begin_session(p_session text, p_timeout interval,
+    p_grace interval DEFAULT NULL, p_empty_is_new boolean DEFAULT false)
+RETURNS TABLE (wait bigint, rest bigint, era text, grace bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    e dlock.era;
+    longest interval;
+BEGIN
+    PERFORM dlock.confirm();
+    INSERT INTO dlock.era DEFAULT VALUES ON CONFLICT DO NOTHING;
+    SELECT * INTO e FROM dlock.era FOR UPDATE;
+    begin_session.era := dlock.here();
+    longest := greatest(coalesce(p_grace, p_timeout), p_timeout, e.grace);
+    IF e.name <> begin_session.era THEN
+        e.rest := CASE
+            WHEN p_empty_is_new AND e.name || e.next = '' THEN '0'
+            WHEN e.next = begin_session.era THEN e.rest - greatest(least(clock_timestamp() - e.seen, longest / 4), '0')
+            ELSE longest END;
+        IF e.rest <= '0' THEN
+            DELETE FROM dlock.node WHERE session IS NOT NULL;
+            DELETE FROM dlock.session;
+            PERFORM setval('dlock.counter', greatest((SELECT last_value + 1000000000 FROM dlock.counter),
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
+            e.name := begin_session.era;
+        END IF;
+    END IF;
+    UPDATE dlock.era SET name = e.name, grace = longest, next = begin_session.era, rest = e.rest, seen = clock_timestamp()
+        WHERE (name, grace) IS DISTINCT FROM (e.name, longest) OR e.name <> begin_session.era;
+    IF e.name <> begin_session.era THEN
+        wait := greatest(ceil(extract(epoch FROM least(e.rest, longest / 5)) * 1000), 1);
+        rest := ceil(extract(epoch FROM e.rest) * 1000);
+    ELSE
+        INSERT INTO dlock.session (id, timeout, deadline, era)
+            VALUES (p_session, p_timeout, clock_timestamp() + p_timeout, begin_session.era);
+        wait := 0;
+        rest := 0;
+    END IF;
+    grace := extract(epoch FROM longest) * 1000;
+    RETURN NEXT;
 END $$;
 
 -- Moves the deadline of a session. Returns null if the session is unknown, and
@@ -139,8 +210,9 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.beat(p_session text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM dlock.prepare();
-    UPDATE dlock.session SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time() WHERE id = p_session;
+    PERFORM dlock.confirm();
+    UPDATE dlock.session SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time()
+        WHERE id = p_session AND era = dlock.here();
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -264,7 +336,7 @@ DECLARE
 BEGIN
     PERFORM dlock.prepare();
     SELECT least(timeout / 8, current_setting('lock_timeout')::interval) INTO patience
-        FROM dlock.session WHERE id = p_session FOR UPDATE;
+        FROM dlock.session WHERE id = p_session AND era = dlock.here() FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;

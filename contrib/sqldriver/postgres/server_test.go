@@ -69,7 +69,7 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := pgtest.Start(t, pgtest.WithTLS(certs.Server))
 	verified := func(ca string) string {
-		dsn := strings.Replace(server.DSN("sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
+		dsn := strings.Replace(server.DSN("empty_is_new=true", "sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
 		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
 	}
 	if _, err := sqltest.Connect(t, Driver{}, verified(certs.CA)); err != nil {
@@ -134,7 +134,7 @@ func TestExistingDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: 2 * time.Second})
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestExistingDatabaseWithoutAFreeConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: time.Hour})
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

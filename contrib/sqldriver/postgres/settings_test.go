@@ -60,7 +60,7 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	c, err := NewConnector(db, Options{Schema: schema})
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}

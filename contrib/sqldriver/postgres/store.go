@@ -36,7 +36,7 @@ type texts struct {
 func newTexts(schema string) *texts {
 	t := &texts{
 		version:   `SELECT version, current_setting('client_encoding'), current_setting('server_encoding') FROM dlock.meta`,
-		begin:     `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
+		begin:     `SELECT * FROM dlock.begin_session($1, make_interval(secs => $2), make_interval(secs => $3), $4)`,
 		beat:      `SELECT dlock.beat($1)`,
 		expire:    `SELECT dlock.expire()`,
 		tidy:      `SELECT dlock.tidy()`,
@@ -48,22 +48,22 @@ func newTexts(schema string) *texts {
 		keep:      `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
 		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2`,
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2`,
 		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(q.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM unnest($2::text[], $3::bigint[]) AS w (queue, known)
-			LEFT JOIN dlock.session s ON s.id = $1
+			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.queue q ON q.name = w.queue
 			LEFT JOIN dlock.node n ON n.queue = w.queue AND q.version IS DISTINCT FROM w.known`,
 		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
 				(extract(epoch FROM n.created) * 1000000)::bigint,
 				(extract(epoch FROM CASE WHEN o.server = pg_postmaster_start_time() AND isfinite(o.deadline)
 					THEN o.deadline - clock_timestamp() END) * 1000000)::bigint
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
 			LEFT JOIN dlock.session o ON o.id = n.session`,
 		kept: `SELECT s.id IS NOT NULL, k.token, encode(k.value, 'hex')
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.kept k ON k.queue = $2`,
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.kept k ON k.queue = $2`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
 	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.keep, &t.cancel, &t.list, &t.look, &t.read, &t.kept, &t.walk} {
@@ -159,8 +159,15 @@ func (s *store) user() string {
 }
 
 // Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) error {
-	return s.query(ctx, s.texts.begin, []any{id, timeout.Seconds()}, ignore)
+func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b session.Begun, err error) {
+	o := s.connector.options
+	var wait, rest, grace int64
+	err = s.query(ctx, s.texts.begin, []any{id, timeout.Seconds(), o.grace.Seconds(), o.emptyNew}, func(scan func(...any) error) error {
+		return scan(&wait, &rest, &b.Generation, &grace)
+	})
+	b.Wait, b.Rest = time.Duration(wait)*time.Millisecond, time.Duration(rest)*time.Millisecond
+	b.Grace = time.Duration(grace) * time.Millisecond
+	return b, err
 }
 
 func ignore(func(...any) error) error { return nil }

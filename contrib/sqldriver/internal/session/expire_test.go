@@ -23,9 +23,9 @@ type dyingStore struct {
 	ended time.Duration // when the other session was ended; zero until then
 }
 
-func (s *dyingStore) Begin(context.Context, string, time.Duration) error {
+func (s *dyingStore) Begin(context.Context, string, time.Duration) (Begun, error) {
 	s.began, s.version = time.Now(), 1
-	return nil
+	return Begun{}, nil
 }
 
 func (s *dyingStore) Beat(context.Context, string) (time.Duration, error) {

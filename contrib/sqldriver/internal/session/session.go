@@ -28,6 +28,9 @@ type Session struct {
 	watches watches.Set
 	calls   calls.Gate // calls in flight and goroutines of the session
 
+	begun  Begun         // set by Connect
+	graced time.Duration // how long Connect waited for a new generation of the data
+
 	generation atomic.Int64
 	orphans    orphans
 	notices    notices
@@ -62,7 +65,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	err := store.Open(ctx)
 	if err == nil {
 		s.tidyOnce(ctx)
-		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
+		err = s.begin(ctx)
 	}
 	err = ifBusy(ctx, err)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // the driver's timeout, not the caller's deadline
@@ -116,7 +119,7 @@ func (s *Session) Store() Store { return s.store }
 
 // Describe implements driver.Describer.
 func (s *Session) Describe() driver.SessionInfo {
-	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout}
+	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout, Generation: s.begun.Generation, Grace: s.graced}
 }
 
 // OnHeartbeat implements driver.HeartbeatReporter.

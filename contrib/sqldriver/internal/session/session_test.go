@@ -19,7 +19,7 @@ type quietStore struct{ Store }
 
 func (quietStore) Open(context.Context) error { return nil }
 
-func (quietStore) Begin(context.Context, string, time.Duration) error { return nil }
+func (quietStore) Begin(context.Context, string, time.Duration) (Begun, error) { return Begun{}, nil }
 
 func (quietStore) Beat(context.Context, string) (time.Duration, error) { return time.Hour, nil }
 
@@ -33,9 +33,9 @@ func (quietStore) Close() error { return nil }
 
 type slowStore struct{ quietStore }
 
-func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error {
+func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) (Begun, error) {
 	time.Sleep(2 * timeout)
-	return nil
+	return Begun{}, nil
 }
 
 // If the database is slow to answer, Connect must fail with a temporary error.

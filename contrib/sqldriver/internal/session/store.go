@@ -24,8 +24,10 @@ type Store interface {
 	// Open connects, and creates the tables if they are missing.
 	Open(ctx context.Context) error
 	// Begin adds the session to the database. Its deadline is one timeout from
-	// now by the clock of the database.
-	Begin(ctx context.Context, id string, timeout time.Duration) error
+	// now by the clock of the database. If the data are of an earlier
+	// generation, Begin may return a wait instead, after which to call it
+	// again.
+	Begin(ctx context.Context, id string, timeout time.Duration) (Begun, error)
 	// Beat moves the deadline of the session to one timeout from now, without
 	// waiting for other changes. It returns the time until the earliest
 	// deadline of any session.
@@ -105,6 +107,14 @@ type Listener interface {
 	// number. It calls lost when notices cease, after Line has begun to return
 	// zero. Calls of gone and renewed are never concurrent.
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
+}
+
+// Begun is the result of [Store.Begin].
+type Begun struct {
+	Wait       time.Duration // zero if the session has begun
+	Rest       time.Duration // how long no session begins, in all
+	Generation string
+	Grace      time.Duration // the longest of all clients
 }
 
 // Op identifies the session that makes a change, and the generation of the

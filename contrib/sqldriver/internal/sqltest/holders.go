@@ -105,16 +105,13 @@ type Server interface {
 	Restart()
 }
 
-// KilledUnderLoad kills and restarts the server repeatedly while four sessions
-// lock and unlock, and checks with [Holders] that the lock has one holder.
-func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
+// Load lets n sessions lock and unlock until stop is called, and checks with h
+// that the lock has one holder.
+func (h *Holders) Load(t testing.TB, n int, driverName, dsn string) (stop func()) {
 	t.Helper()
-	var holders Holders
 	var all sync.WaitGroup
-	defer all.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for range 4 {
+	for range n {
 		client, err := dlock.Open(driverName, dsn)
 		if err != nil {
 			t.Fatal(err)
@@ -126,11 +123,23 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 				if err != nil {
 					continue // the session has ended; the next Lock begins another one
 				}
-				holders.Work(t, l)
+				h.Work(t, l)
 				_ = l.Unlock() // fails if the lock was lost
 			}
 		})
 	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// KilledUnderLoad kills and restarts the server repeatedly while four sessions
+// lock and unlock.
+func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
+	t.Helper()
+	var holders Holders
+	defer holders.Load(t, 4, driverName, dsn)()
 	for range 3 {
 		holders.Await(t, 20)
 		server.Kill()

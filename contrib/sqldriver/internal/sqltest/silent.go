@@ -189,7 +189,7 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
 		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
 			silence.Begin("expire")
-			if err := s.Store().Begin(ctx, "dead", 0); err != nil {
+			if _, err := s.Store().Begin(ctx, "dead", 0); err != nil {
 				return err
 			}
 			_, _, err := s.Store().Create(ctx, session.Op{Session: "dead", Generation: 1}, "queue", "a-W-", []byte("dead"))

@@ -1,0 +1,55 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// errGrace means that the session cannot begin yet.
+var errGrace = errors.New("leases of an earlier generation may not be over")
+
+// begin begins the session in the database. If the data are of an earlier
+// generation, it first waits until the leases of that generation are over.
+func (s *Session) begin(ctx context.Context) error {
+	began := time.Now()
+	for waited := false; ; waited = true {
+		err := s.lease.Begin(func() (err error) {
+			if s.begun, err = s.store.Begin(ctx, s.id, s.timeout); err == nil && s.begun.Wait > 0 {
+				err = errGrace
+			}
+			return err
+		})
+		if !errors.Is(err, errGrace) {
+			if waited {
+				s.graced = time.Since(began)
+			}
+			return err
+		}
+		if !waited {
+			slog.Default().WarnContext(ctx, s.name+": "+lostData+" until all leases of earlier holders are over",
+				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.store.Server())
+		}
+		if err := s.awaitGrace(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+const lostData = "the store is new or has lost data: no lock is granted"
+
+func (s *Session) awaitGrace(ctx context.Context) error {
+	t := time.NewTimer(s.begun.Wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w: %s for another %v, until all leases of earlier holders are over",
+			driver.ErrUnavailable, context.Cause(ctx), lostData, s.begun.Rest.Round(100*time.Millisecond))
+	}
+}

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// loss is a database that loses data while a lock is held.
+type loss struct {
+	*testing.T
+	server *pgtest.Server
+	client *dlock.Client // of the holder
+	holder *dlock.Lock
+	cut    func() // cuts the holder off, so that nobody tells it of its loss
+}
+
+func opened(t *testing.T, dsn string) *dlock.Client {
+	t.Helper()
+	c, err := dlock.Open("postgres", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func newLoss(t *testing.T, server *pgtest.Server) *loss {
+	proxy := testenv.NewProxy(t, server.Addr(), nil)
+	l := &loss{T: t, server: server, client: opened(t, server.DSNAt(proxy.Addr(), "session_timeout=2s")), cut: proxy.Cut}
+	early := mustLock(t, l.client) // so that standbys have a session
+	require.NoError(t, early.Unlock())
+	return l
+}
+
+func (l *loss) hold() { l.holder = mustLock(l.T, l.client) }
+
+// graced returns a data source name with the grace of an empty schema.
+func graced(server *pgtest.Server) string {
+	return strings.Replace(server.DSN("session_timeout=2s"), "&empty_is_new=true", "", 1)
+}
+
+// grantsLater checks that the next contender is granted the lock only when the
+// holder knows of its loss.
+func (l *loss) grantsLater(successor *pgtest.Server) {
+	l.Helper()
+	require.NoError(l, l.holder.Err())
+	next := mustLock(l.T, opened(l.T, graced(successor)))
+	require.Error(l, l.holder.Err(), "there are two holders")
+	require.Greater(l, next.Token(), l.holder.Token())
+	require.NoError(l, next.Unlock())
+}
+
+// lagging starts a standby that has the sessions so far, and nothing later.
+func (l *loss) lagging(options ...pgtest.Option) *pgtest.Server {
+	l.Helper()
+	standby := l.server.Standby(l, options...)
+	stopReplication(l.T, standby)
+	return standby
+}
+
+func stopReplication(t *testing.T, standby *pgtest.Server) {
+	t.Helper()
+	standby.SQL(t, "ALTER SYSTEM SET primary_conninfo = ''")
+	standby.SQL(t, "SELECT pg_reload_conf()")
+	require.Eventually(t, func() bool { return standby.SQL(t, "SELECT count(*) FROM pg_stat_wal_receiver") == "0" }, time.Minute, 10*time.Millisecond)
+}
+
+// The clock of the standby may be another one.
+func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
+	pgtest.RequireClock(t)
+	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLoss(t, pgtest.Start(t))
+			standby := l.lagging(pgtest.WithClock())
+			standby.SetClock(skew)
+			l.hold()
+			l.cut()
+			l.server.Kill()
+			standby.Promote(t)
+			known := standby.SQL(t, "SELECT min(id) FROM dlock.session")
+			require.Equal(t, "unknown", standby.SQL(t, "SELECT status FROM dlock.append('"+known+"', 1, 'q', 'a-W-', '')"))
+			l.grantsLater(standby)
+		})
+	}
+}
+
+func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
+	t.Parallel()
+	l := newLoss(t, pgtest.Start(t))
+	l.hold()
+	l.cut()
+	l.server.SQL(t, "DROP SCHEMA dlock CASCADE")
+	l.grantsLater(l.server)
+}
+
+func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
+	pgtest.RequireClock(t)
+	t.Parallel()
+	l := newLoss(t, pgtest.Start(t, pgtest.WithClock()))
+	l.hold()
+	l.cut()
+	l.server.SQL(t, "DROP SCHEMA dlock CASCADE")
+	stepped := make(chan struct{})
+	go func() {
+		defer close(stepped)
+		for l.server.SQL(t, "SELECT to_regclass('dlock.era') IS NOT NULL") != "t" || l.server.SQL(t, "SELECT next <> '' FROM dlock.era") != "t" {
+			time.Sleep(time.Millisecond)
+		}
+		l.server.SetClock(time.Minute)
+	}()
+	l.grantsLater(l.server)
+	<-stepped
+}
+
+// The old primary still answers the holder, but no standby confirms its
+// heartbeats.
+func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
+	t.Parallel()
+	l := newLoss(t, pgtest.Start(t))
+	standby := l.server.Standby(t)
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait nevertheless
+	l.server.SQL(t, "SELECT pg_reload_conf()")
+	require.Eventually(t, func() bool {
+		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
+	}, time.Minute, 10*time.Millisecond)
+	l.hold()
+	stopReplication(t, standby)
+	standby.Promote(t)
+	l.grantsLater(standby)
+}
+
+func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for graces")
+	}
+	t.Parallel()
+	primary := pgtest.Start(t)
+	var holders sqltest.Holders
+	opened(t, primary.DSN("session_timeout=3s")).Ping(t.Context())
+	for range 2 {
+		standby := primary.Standby(t)
+		stop := holders.Load(t, 8, "postgres", primary.DSNAt(primary.Addr()+","+standby.Addr(), "session_timeout=3s"))
+		holders.Await(t, 20)
+		stopReplication(t, standby)
+		holders.Await(t, 20)
+		primary.Kill()
+		standby.Promote(t)
+		holders.Await(t, 20)
+		stop()
+		primary = standby
+	}
+}
