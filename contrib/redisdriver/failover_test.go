@@ -167,6 +167,19 @@ func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l.grantsLater(holder)
 }
 
+func TestALongerGraceProlongsTheOneThatRuns(t *testing.T) {
+	l := newLoss(t, "")
+	l.params = "session_timeout=6s"
+	holder := l.hold()
+	l.server.Kill()
+	l.server.Restart()
+	l.params = "session_timeout=1s"
+	_, err := l.Connect(short(t))
+	require.ErrorContains(t, err, "no lock is granted for another")
+	l.params = "session_timeout=6s"
+	l.grantsLater(holder)
+}
+
 func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	redistest.RequireClock(t)
 	l := newLoss(t, "")

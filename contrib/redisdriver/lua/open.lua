@@ -6,14 +6,15 @@
 -- generation, its grace, what is left of it, and the time.
 --   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
 --   the time of an attempt that enough replicas have received, or 0
-local grace = math.max(tonumber(ARGV[3]), tonumber(redis.call('HGET', gen, 'grace') or 0))
+local known = tonumber(redis.call('HGET', gen, 'grace') or 0)
+local grace = math.max(tonumber(ARGV[3]), known)
 if not current() then
   local rest, at = grace, now
   if ARGV[4] == '1' and redis.call('EXISTS', gen, KEYS[1], sessions) == 0 then
     rest = 0
   elseif redis.call('HGET', gen, 'next') == generation then
     rest, at = unpack(redis.call('HMGET', gen, 'rest', 'at'))
-    rest, at = tonumber(rest), tonumber(at)
+    rest, at = rest + grace - known, tonumber(at)
     local received = tonumber(ARGV[5])
     if received > 0 then
       rest = rest - math.max(math.min(now - math.max(at, received), grace / 4), 0)
@@ -22,7 +23,7 @@ if not current() then
   end
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
-    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at))
+    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace))
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at')

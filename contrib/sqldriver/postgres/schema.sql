@@ -178,7 +178,8 @@ BEGIN
     IF e.name <> begin_session.era THEN
         e.rest := CASE
             WHEN p_empty_is_new AND e.name || e.next = '' THEN '0'
-            WHEN e.next = begin_session.era THEN e.rest - greatest(least(clock_timestamp() - e.seen, longest / 4), '0')
+            WHEN e.next = begin_session.era THEN
+                e.rest + longest - e.grace - greatest(least(clock_timestamp() - e.seen, longest / 4), '0')
             ELSE longest END;
         IF e.rest <= '0' THEN
             DELETE FROM dlock.node WHERE session IS NOT NULL;
