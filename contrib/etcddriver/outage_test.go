@@ -269,7 +269,7 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	eventually(t, func() bool { return s.beat(within(t)) == nil }) // so that it knows the revision
 	server.Kill()
 	require.NoError(t, os.RemoveAll(server.DataDir()))
-	require.NoError(t, os.Rename(backup, server.DataDir()))
+	require.NoError(t, os.CopyFS(server.DataDir(), os.DirFS(backup)))
 	server.Restart()
 	eventually(t, func() bool { return s.beat(within(t)) != nil && s.Err() != nil })
 	require.ErrorIs(t, s.Err(), errRestored)

@@ -170,7 +170,7 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	case v.standbys == 0:
 	case v.synchronous == "":
 		warn("the server has asynchronous standbys: if one is promoted while this server still answers its clients, a lock may have two holders",
-			"set synchronous_standby_names, or stop this server before another one is promoted")
+			"let synchronous_standby_names wait for all standbys, or stop this server before another one is promoted")
 	}
 	if v.connections < fewConnections {
 		warn(fmt.Sprintf("the server accepts %d more connections", max(v.connections, 0)),

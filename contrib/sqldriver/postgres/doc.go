@@ -123,11 +123,17 @@
 // Tokens rise, except if the clock of the new server is behind by more than the
 // grace and the schema was lost completely.
 //
-// A primary that was replaced but still answers its clients would go on to
-// renew leases. With synchronous_standby_names, it can not: heartbeats wait for
-// a standby, even if synchronous_commit is local. Promote a synchronous standby
-// then. Without synchronous standbys, make sure that the old primary is stopped
-// before another server is promoted, or a lock may have two holders.
+// A primary that was replaced but still answers its clients would go on to renew
+// leases. It can not if heartbeats have to wait for every standby, as with
+// synchronous_standby_names = 'FIRST 2 (s1, s2)' for two: none confirms them
+// once it is promoted or follows another server. They wait even if
+// synchronous_commit is local. If fewer standbys have to confirm, or if a tool
+// shortens the list, stop the old primary before another server is promoted, or
+// a lock may have two holders.
+//
+// The same server must not come back as it was after another one was promoted:
+// its timeline has not changed. Let it follow the new primary (pg_rewind), and
+// promote it again if you have to.
 //
 // # The clock of the server
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,6 +93,7 @@ type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
 	options options
+	graces  sync.Once // warns of clients with a longer grace
 }
 
 // Connect implements driver.Connector.

@@ -144,8 +144,8 @@ BEGIN
     RETURN removed >= 1000;
 END $$;
 
--- Lets standbys confirm the changes of this transaction if synchronous_standby_names
--- names any. A primary that was replaced can then renew no session.
+-- Lets the standbys that synchronous_standby_names names confirm the changes of this
+-- transaction. If these are all standbys, a primary that was replaced renews no session.
 CREATE OR REPLACE FUNCTION dlock.confirm() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -177,7 +177,7 @@ BEGIN
     longest := greatest(coalesce(p_grace, p_timeout), p_timeout, e.grace);
     IF e.name <> begin_session.era THEN
         e.rest := CASE
-            WHEN p_empty_is_new AND e.name || e.next = '' THEN '0'
+            WHEN p_empty_is_new AND e.name || e.next = '' AND NOT EXISTS (SELECT FROM dlock.session) THEN '0'
             WHEN e.next = begin_session.era THEN
                 e.rest + longest - e.grace - greatest(least(clock_timestamp() - e.seen, longest / 4), '0')
             ELSE longest END;

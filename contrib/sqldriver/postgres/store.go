@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
@@ -167,6 +168,12 @@ func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b 
 	})
 	b.Wait, b.Rest = time.Duration(wait)*time.Millisecond, time.Duration(rest)*time.Millisecond
 	b.Grace = time.Duration(grace) * time.Millisecond
+	if own := max(o.grace, timeout); err == nil && own < b.Grace {
+		s.connector.graces.Do(func() {
+			slog.Default().WarnContext(ctx, "postgres: other clients of the schema have a longer grace: give all clients the same parameter grace, "+
+				"at least their longest session_timeout", "own", own, "longest", b.Grace)
+		})
+	}
 	return b, err
 }
 

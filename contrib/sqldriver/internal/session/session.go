@@ -88,6 +88,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 // pick them.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
+	if err == nil {
+		err = ctx.Err() // a server may answer a heartbeat that was cancelled before standbys had it
+	}
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
 	}

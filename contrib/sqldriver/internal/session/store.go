@@ -114,7 +114,7 @@ type Begun struct {
 	Wait       time.Duration // zero if the session has begun
 	Rest       time.Duration // how long no session begins, in all
 	Generation string
-	Grace      time.Duration // the longest of all clients
+	Grace      time.Duration // the longest of all clients, of which the store warns
 }
 
 // Op identifies the session that makes a change, and the generation of the
