@@ -21,8 +21,9 @@ func WithLeakLog() Option {
 	return func(o *options) { o.leakLog = true }
 }
 
-// handle detects a dropped Lock. It is referenced only by the copies of the Lock
-// and by its contexts, so its cleanup runs once the program has dropped those.
+// handle detects a dropped Lock. It is referenced only by the copies of the
+// Lock and by its contexts, so its cleanup runs once the program has dropped
+// those.
 type handle struct{ state *lockState }
 
 // site is a position in the source code.

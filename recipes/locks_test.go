@@ -335,8 +335,8 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// With two clients of one store, LockAll would wait for itself. Locks of the same
-// name in different stores are different locks.
+// With two clients of one store, LockAll would wait for itself. Locks of the
+// same name in different stores are different locks.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

@@ -363,8 +363,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer is the prefix of the mode of a server that did not answer in time. It
-// may still be the leader, for example if it is busy.
+// noAnswer is the prefix of the mode of a server that did not answer in time.
+// It may still be the leader, for example if it is busy.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

@@ -12,13 +12,14 @@ import (
 // abandonTimeout is how long a failing call waits for the removal of its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the entry's node. It must be called only once. If the store
-// does not confirm the removal within the limit, Remove returns an error that
-// matches driver.ErrUnavailable, and the reaper continues in the background. If
-// the entry was lost before, the error is a *[Loss]. Any other error means that
-// the store refuses to remove the node.
+// Remove removes the entry's node. It must be called only once, and takes no
+// context, because that of the call may have ended.
 //
-// It takes no context, because that of the call may have ended.
+// If the entry was lost, even if only the removal finds that out, the error is a
+// *[Loss]. If the store does not confirm the removal within the limit, the error
+// matches driver.ErrUnavailable, and the reaper continues in the background; so
+// it does if the session has ended, which removes the node. Any other error
+// means that the store refuses to remove it.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
