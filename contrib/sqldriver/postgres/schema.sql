@@ -39,10 +39,11 @@ CREATE TABLE IF NOT EXISTS dlock.era (
 -- The name of the era of this server: the database, the table, and the timeline, which
 -- changes when a standby is promoted or a backup is restored.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
-LANGUAGE sql STABLE AS $$
-    SELECT oid || '.' || 'dlock.session'::regclass::oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
-    FROM pg_database WHERE datname = current_database()
-$$;
+LANGUAGE plpgsql STABLE AS $$ -- a connection plans it once, unlike LANGUAGE sql
+BEGIN
+    RETURN (SELECT oid FROM pg_database WHERE datname = current_database())
+        || '.' || 'dlock.session'::regclass::oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+END $$;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
 CREATE TABLE IF NOT EXISTS dlock.queue (
