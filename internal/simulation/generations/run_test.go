@@ -1,0 +1,177 @@
+package generations
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// run is one history, in virtual time.
+type run struct {
+	rules    *rules
+	rand     *rand.Rand
+	now      time.Duration
+	events   events
+	order    int
+	ids      int
+	servers  []*server
+	clients  []*client
+	official *server // what the operator wants to be the master
+	calm     bool    // no further trouble
+
+	top     time.Duration // the token of the next grant has to be higher
+	latest  time.Duration // latest clock by which tokens may have been given out
+	grants  int
+	failure string
+	tracing bool
+	trace   []string
+}
+
+const (
+	start   = 10 * time.Minute
+	trouble = 4 * timeout
+)
+
+// play runs the history of a seed and returns it.
+func play(rules *rules, seed uint64, tracing bool) *run {
+	r := &run{rules: rules, rand: rand.New(rand.NewPCG(seed, 1)), now: start, tracing: tracing}
+	for i := range 1 + r.rand.IntN(5) {
+		s := &server{run: r, number: i, follows: r.official}
+		r.servers = append(r.servers, s)
+		if i == 0 {
+			r.official = s
+			s.boots()
+			s.promote()
+			s.data.sessions = map[int]time.Duration{}
+			s.begin(rules.generation(s, s.replID))
+		}
+		s.saved = r.official.data.clone()
+		s.data = r.official.data.clone()
+		r.after(0, s.replicate)
+	}
+	for i := range 3 {
+		c := &client{run: r, number: i}
+		r.clients = append(r.clients, c)
+		r.after(r.span(timeout/4), c.connect)
+	}
+	r.after(timeout/4+r.span(timeout/2), r.disturb)
+	r.goOn(start+trouble, func() bool { return false })
+	r.calmDown()
+	before := r.grants
+	r.goOn(r.now+20*timeout, func() bool { return r.grants > before+2 })
+	if r.failure == "" && r.grants <= before+2 {
+		r.fail("nobody gets the lock although all servers are well")
+	}
+	return r
+}
+
+func (r *run) goOn(until time.Duration, enough func() bool) {
+	for r.failure == "" && r.now < until && !enough() {
+		e := heap.Pop(&r.events).(event)
+		r.now = e.at
+		e.happen()
+	}
+}
+
+func (r *run) judge(c *client, token time.Duration) {
+	r.grants++
+	r.note("client %d is granted token %v by server %d", c.number, token, c.server.number)
+	for _, other := range r.clients {
+		if other != c && other.believes() {
+			r.fail("clients %d and %d hold the lock, with tokens %v and %v", other.number, c.number, other.holds, token)
+		}
+	}
+	if token <= r.top {
+		r.fail("token %v after %v", token, r.top)
+	}
+	r.top = max(r.top, token)
+}
+
+func (r *run) fail(format string, args ...any) {
+	r.note(format, args...)
+	r.failure = fmt.Sprintf(format, args...)
+}
+
+func (r *run) note(format string, args ...any) {
+	if r.tracing {
+		r.trace = append(r.trace, fmt.Sprintf("%8.3f ", (r.now-start).Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *run) chance(percent int) bool { return r.rand.IntN(100) < percent }
+func (r *run) span(limit time.Duration) time.Duration {
+	return time.Duration(r.rand.Int64N(int64(limit)))
+}
+
+func (r *run) fresh() int {
+	r.ids++
+	return r.ids
+}
+
+// latency is how long a message takes: sometimes longer than any lease.
+func (r *run) latency() time.Duration {
+	switch {
+	case r.calm || r.chance(85):
+		return r.span(timeout / 200)
+	case r.chance(85):
+		return r.span(timeout / 4)
+	}
+	return r.span(2 * timeout)
+}
+
+// send delivers a message, unless it gets lost.
+func (r *run) send(deliver func()) {
+	if r.calm || !r.chance(2) {
+		r.after(r.latency(), deliver)
+	}
+}
+
+// confirm tells whether enough replicas have received all changes of s in time.
+func (r *run) confirm(s *server, tell func(bool)) {
+	version, id, until := s.data.version, s.replID, r.now+within
+	var look func()
+	look = func() {
+		n := 0
+		for _, v := range s.acked {
+			if v >= version {
+				n++
+			}
+		}
+		switch {
+		case s.replID != id || s.down || r.now > until:
+			tell(false)
+		case n >= r.rules.confirms(len(r.servers)):
+			tell(true)
+		default:
+			r.after(timeout/100, look)
+		}
+	}
+	look()
+}
+
+func (r *run) after(d time.Duration, happen func()) {
+	r.order++
+	heap.Push(&r.events, event{r.now + d, r.order, happen})
+}
+
+type event struct {
+	at     time.Duration
+	order  int
+	happen func()
+}
+
+type events []event
+
+func (e events) Len() int      { return len(e) }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
+}
+
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
