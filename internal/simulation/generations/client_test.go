@@ -175,7 +175,7 @@ func (c *client) granted(session int, token time.Duration) {
 	}
 	c.run.judge(c, token)
 	c.waits, c.holds = 0, token
-	c.run.after(c.run.span(timeout), func() { c.release(session) })
+	c.run.after(c.run.span(2*timeout), func() { c.release(session) })
 }
 
 func (c *client) release(session int) {

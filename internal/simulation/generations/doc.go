@@ -3,8 +3,8 @@
 // new one begins only after a grace (see docs/operate/fail-over.md).
 //
 // It is a model: a small copy of the rules of contrib/redisdriver, without
-// Redis. Keep [rules] and the scripts of type server in step with its lua
-// directory.
+// Redis. Keep type rules and the scripts of type server in step with
+// its lua directory.
 //
 // # A history
 //
@@ -23,13 +23,14 @@
 //
 // A history fails if two clients hold the lock by their own clocks, if the
 // tokens of grants fall, or if nobody gets the lock after all trouble has ended.
-// Tokens may fall in two cases: see [server.begin].
+// Tokens may fall if a clock is behind and the data are too old: see
+// server.begin.
 //
 // # What it sees
 //
 // TestAttacks leaves out one rule at a time, and fails if no seed shows that.
 //
 //	go test .                                 20,000 seeds
-//	go test . -run=Rules -seeds=1000000       any number
-//	go test . -run=Rules -seeds=1 -seed=44    one seed again
+//	go test -run=Rules . -seeds=1000000       any number
+//	go test -run=Rules . -seeds=1 -seed=44    one seed again
 package generations

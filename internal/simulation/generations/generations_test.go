@@ -40,7 +40,7 @@ func TestAttacks(t *testing.T) {
 		"the end of the grace is stored as a time": {func(r *rules) {
 			r.count = func(rest, advance time.Duration) time.Duration { return rest - advance }
 		}, two},
-		"a grace shorter than a lease": {func(r *rules) { r.grace = timeout / 2 }, two},
+		"a grace shorter than a lease": {func(r *rules) { r.grace = timeout / 3 }, two},
 		"the generation is the run_id": {func(r *rules) {
 			r.generation = func(s *server, _ int) int { return s.runID }
 		}, two},

@@ -1,9 +1,10 @@
 package generations
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sort"
 	"time"
 )
 
@@ -12,8 +13,7 @@ type run struct {
 	rules    *rules
 	rand     *rand.Rand
 	now      time.Duration
-	events   events
-	order    int
+	events   []event // the next one is last
 	ids      int
 	servers  []*server
 	clients  []*client
@@ -68,7 +68,8 @@ func play(rules *rules, seed uint64, tracing bool) *run {
 
 func (r *run) goOn(until time.Duration, enough func() bool) {
 	for r.failure == "" && r.now < until && !enough() {
-		e := heap.Pop(&r.events).(event)
+		e := r.events[len(r.events)-1]
+		r.events = r.events[:len(r.events)-1]
 		r.now = e.at
 		e.happen()
 	}
@@ -151,27 +152,12 @@ func (r *run) confirm(s *server, tell func(bool)) {
 }
 
 func (r *run) after(d time.Duration, happen func()) {
-	r.order++
-	heap.Push(&r.events, event{r.now + d, r.order, happen})
+	at := r.now + d
+	i := sort.Search(len(r.events), func(i int) bool { return r.events[i].at <= at })
+	r.events = slices.Insert(r.events, i, event{at, happen})
 }
 
 type event struct {
 	at     time.Duration
-	order  int
 	happen func()
-}
-
-type events []event
-
-func (e events) Len() int      { return len(e) }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
-}
-
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
 }

@@ -95,6 +95,9 @@ func (s *server) open(session, learnt int, from receipt) reply {
 	return reply{now: now, generation: generation}
 }
 
+// begin begins a generation. Its tokens may be lower than earlier ones if the
+// clock is behind, and the data lack as much time as the clock does, or the
+// begin of a generation that has put its tokens ahead of the clock.
 func (s *server) begin(generation int) {
 	s.run.note("server %d begins generation %d", s.number, generation)
 	d, now := &s.data, s.clock()
@@ -102,7 +105,7 @@ func (s *server) begin(generation int) {
 	if d.floor > now {
 		begins = d.floor + ahead
 	}
-	if begins <= s.run.latest { // the clock is behind, and the data are too old to make up for it
+	if begins <= s.run.latest {
 		s.run.top = 0
 	}
 	s.run.latest = max(s.run.latest, begins)

@@ -5,7 +5,7 @@ import "time"
 // replicate copies the data of the server that s follows, again and again.
 func (s *server) replicate() {
 	r, m := s.run, s.follows
-	r.after(r.span(timeout/20), s.replicate)
+	r.after(r.span(timeout/8), s.replicate)
 	if s.down || m == nil || m.down || r.now < s.stalled {
 		return
 	}
@@ -45,7 +45,7 @@ func (r *run) disturb() {
 	if r.calm {
 		return
 	}
-	r.after(r.span(timeout), r.disturb)
+	r.after(r.span(timeout/2), r.disturb)
 	s := r.servers[r.rand.IntN(len(r.servers))]
 	switch n := r.rand.IntN(100); {
 	case n < 30:
@@ -57,9 +57,9 @@ func (r *run) disturb() {
 	case n < 60:
 		r.note("server %d is emptied", r.official.number)
 		r.official.data = data{version: r.official.data.version + 1, sessions: map[int]time.Duration{}}
-	case n < 70:
+	case n < 65:
 		s.saved = s.data.clone()
-	case n < 85:
+	case n < 72:
 		s.stalled = r.now + r.span(timeout)
 	default:
 		s.stepInGrace()
