@@ -155,8 +155,10 @@
 // one that has lost everything.
 //
 // Tokens rise after all of this, except if the clock of the new master is
-// behind by more than the grace and the data either are lost completely or lack
-// more than ten minutes.
+// behind that of an earlier one by more than the grace, and the data lack about
+// as much time as the clock does, or more than ten minutes. A generation that
+// begins with a clock that is behind puts its tokens up to ten minutes ahead, so
+// they also fall after the loss of such a begin.
 //
 // A master that is cut off from its replicas, but not from its clients, does
 // not know that a replica was promoted, and would go on to renew leases. With

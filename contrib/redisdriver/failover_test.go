@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -243,6 +244,84 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	require.NoError(t, holder.Err())
 	follow(t, loyal, promoted)
 	l.grantsLater(holder)
+}
+
+// A client whose attempt was received by replicas of an earlier master must not
+// count down the grace of the next one.
+func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
+	l := newLoss(t, "")
+	open := func(generation string) string {
+		attempt := []string{"EVAL", text("common") + text("open"), "1", l.key("seq"), "session", "3600000000", "3600000000", "0", "1", generation}
+		require.Len(t, l.server.Do(attempt...), 5)
+		return l.server.Do("HGET", l.key("gen"), "rest").(string)
+	}
+	require.Equal(t, "3600000000", open(""))
+	require.Equal(t, "3600000000", open("that of an earlier master"))
+	replication, _ := l.server.Do("INFO", "replication").(string)
+	_, after, _ := strings.Cut(replication, "master_replid:")
+	require.NotEqual(t, "3600000000", open(after[:40]))
+}
+
+// Until a replica receives an attempt, it may confirm heartbeats of another
+// master, so the grace must not count from the attempt itself.
+func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
+	s.graced = true
+	_, replication := newReplica(t, s.server)
+	proxy := redistest.NewProxy(t, s.server.Addr(), classify)
+	proxy.Keep()
+	for before, received := 0, 0; received == 0; { // a slow machine misses the time limit of WAIT
+		replication.Cut()
+		ctx, cancel := context.WithCancel(t.Context())
+		connected := make(chan error, 1)
+		go func() { connected <- s.connectOver(ctx, proxy) }()
+		require.Eventually(t, func() bool {
+			return strings.Contains(s.server.Do("INFO", "clients").(string), "blocked_clients:1") || len(connected) > 0
+		}, time.Minute, time.Millisecond)
+		before = micros(t, s.server.Do("TIME"))
+		replication.Heal()
+		require.Eventually(t, func() bool {
+			received = receivedAt(t, proxy)
+			return received > 0 || len(connected) > 0
+		}, time.Minute, time.Millisecond)
+		cancel()
+		require.Error(t, <-connected)
+		if received > 0 {
+			require.Greater(t, received, before)
+		}
+	}
+}
+
+func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
+	c, err := s.connector(p.Addr())
+	if err != nil {
+		return err
+	}
+	_, err = c.Connect(ctx)
+	return err
+}
+
+// receivedAt returns the time in the first attempt that follows a confirmed
+// one, or 0 if there is none.
+func receivedAt(t *testing.T, p *redistest.Proxy) int {
+	for _, c := range p.Commands() {
+		if len(c) == 10 && c[1] == openScript.Hash() && c[9] != "" {
+			at, err := strconv.Atoi(c[8])
+			require.NoError(t, err)
+			return at
+		}
+	}
+	return 0
+}
+
+func micros(t *testing.T, reply any) int {
+	parts := reply.([]any)
+	seconds, err := strconv.Atoi(parts[0].(string))
+	require.NoError(t, err)
+	rest, err := strconv.Atoi(parts[1].(string))
+	require.NoError(t, err)
+	return seconds*1_000_000 + rest
 }
 
 // Whatever happens to two servers, one of which is the master, there is one

@@ -13,17 +13,25 @@ import (
 // errGrace means that a session cannot begin yet.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
+// receipt tells that enough replicas had received an attempt to begin a
+// session. The zero value means that this is not known.
+type receipt struct {
+	at         int64  // by the store's clock, in microseconds
+	generation string // "*" if no replica has to receive anything
+}
+
 // awaitGrace begins the session in the store. If the store's data are of an
 // earlier generation, it first waits until the leases of that generation are
 // over.
 func (c *connector) awaitGrace(ctx context.Context, s *session) error {
 	began := time.Now()
-	received := int64(1) // by the store's clock, when enough replicas have received an attempt
-	if s.settings.replicas > 0 {
-		received = 0
+	var received receipt
+	if s.settings.replicas == 0 {
+		received.generation = "*"
 	}
 	for waited := false; ; waited = true {
 		var o opened
+		sent := time.Now()
 		err := s.lease.Begin(func() (err error) {
 			if o, err = s.open(ctx, received); err == nil && o.wait > 0 {
 				err = errGrace
@@ -40,7 +48,10 @@ func (c *connector) awaitGrace(ctx context.Context, s *session) error {
 		if !errors.Is(err, errGrace) {
 			return err
 		}
-		received = o.now
+		if s.settings.replicas > 0 {
+			// The replicas may have followed another master until just now.
+			received = receipt{at: o.now + time.Since(sent).Microseconds(), generation: o.generation}
+		}
 		c.tellOnce(ctx, o.generation, "redisdriver: the store is new or has lost data: no lock is granted until all leases of earlier holders are over",
 			"left", o.left, "generation", o.generation)
 		if err := s.sleep(ctx, o); err != nil {
@@ -93,12 +104,12 @@ type opened struct {
 }
 
 // open tries to begin the session in the store.
-func (s *session) open(ctx context.Context, received int64) (o opened, err error) {
+func (s *session) open(ctx context.Context, received receipt) (o opened, err error) {
 	empty := "0"
 	if s.settings.emptyNew {
 		empty = "1"
 	}
-	reply, err := s.link.evalConfirmed(ctx, openScript, s.id, s.settings.timeout.Microseconds(), s.settings.graceTime().Microseconds(), empty, received)
+	reply, err := s.link.evalConfirmed(ctx, openScript, s.id, s.settings.timeout.Microseconds(), s.settings.graceTime().Microseconds(), empty, received.at, received.generation)
 	if err != nil {
 		return o, err
 	}

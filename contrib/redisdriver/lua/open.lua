@@ -5,7 +5,8 @@
 -- open returns the microseconds until the next attempt, or 0 if the session has begun, the
 -- generation, its grace, what is left of it, and the time.
 --   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
---   the time of an attempt that enough replicas have received, or 0
+--   the time by which enough replicas had received an attempt, and its generation, or '*'
+--   if no replica has to
 local known = tonumber(redis.call('HGET', gen, 'grace') or 0)
 local grace = math.max(tonumber(ARGV[3]), known)
 if not current() then
@@ -15,9 +16,8 @@ if not current() then
   elseif redis.call('HGET', gen, 'next') == generation then
     rest, at = unpack(redis.call('HMGET', gen, 'rest', 'at'))
     rest, at = rest + grace - known, tonumber(at)
-    local received = tonumber(ARGV[5])
-    if received > 0 then
-      rest = rest - math.max(math.min(now - math.max(at, received), grace / 4), 0)
+    if ARGV[6] == generation or ARGV[6] == '*' then
+      rest = rest - math.max(math.min(now - math.max(at, tonumber(ARGV[5])), grace / 4), 0)
       at = now
     end
   end
