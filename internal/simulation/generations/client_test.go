@@ -98,7 +98,8 @@ func (c *client) open(from receipt) {
 			r.after(timeout/4, func() { c.beat(session) })
 			c.contend(session)
 		case p.status == waits:
-			r.after(p.wait, func() { c.open(r.rules.received(p)) })
+			from := r.rules.received(p, r.now-sent)
+			r.after(p.wait, func() { c.open(from) })
 		default:
 			r.after(r.span(timeout/8), c.connect)
 		}

@@ -57,7 +57,7 @@ func TestAttacks(t *testing.T) {
 			r.confirms = func(servers int) int { return min(servers/2, 1) }
 		}, two},
 		"the grace begins before replicas follow": {func(r *rules) {
-			r.accepts = func(receipt, int) bool { return true }
+			r.accepts = func(receipt, int, int) bool { return true }
 		}, two},
 		"tokens are not raised": {func(r *rules) {
 			r.raise = func(*data, time.Duration) {}

@@ -23,12 +23,12 @@ type rules struct {
 	// count returns the rest of the grace after the server's clock has advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the server's time from which the grace may count after
-	// the attempt to begin a session that was answered with p.
-	received func(p reply) receipt
+	// received returns the receipt of an attempt to begin a session that was
+	// answered with p after some time.
+	received func(p reply, after time.Duration) receipt
 
 	// accepts reports whether a receipt counts in this generation.
-	accepts func(from receipt, generation int) bool
+	accepts func(from receipt, generation, servers int) bool
 
 	// admits reports whether s may append a node although the generation of its
 	// data is another one.
@@ -41,7 +41,7 @@ type rules struct {
 // receipt tells that enough replicas had received an attempt to begin a
 // session. The zero value means that this is not known.
 type receipt struct {
-	at         time.Duration // by the clock of the server
+	at         time.Duration // by the server's clock, or later
 	generation int
 }
 
@@ -50,14 +50,16 @@ func asBuilt() *rules {
 		grace:      timeout,
 		confirms:   func(servers int) int { return servers / 2 }, // half of the replicas, rounded up
 		generation: func(s *server, _ int) int { return s.replID },
-		received:   func(p reply) receipt { return receipt{p.now, p.generation} },
-		accepts:    func(from receipt, _ int) bool { return from.at > 0 },
+		received:   func(p reply, after time.Duration) receipt { return receipt{p.now + after, p.generation} },
 		admits:     func(*server) bool { return false },
 		raise: func(d *data, now time.Duration) {
 			if d.floor > now {
 				d.last = d.floor + ahead
 			}
 		},
+	}
+	r.accepts = func(from receipt, generation, servers int) bool {
+		return from.generation == generation || r.confirms(servers) == 0
 	}
 	r.count = func(rest, advance time.Duration) time.Duration {
 		return rest - max(min(advance, r.grace/4), 0)

@@ -79,7 +79,7 @@ func (s *server) open(session, learnt int, from receipt) reply {
 		rest, at := rules.grace, now
 		if d.next == generation {
 			rest, at = d.rest, d.at
-			if rules.accepts(from, generation) {
+			if rules.accepts(from, generation, len(s.run.servers)) {
 				rest, at = rules.count(rest, now-max(at, from.at)), now
 			}
 		}
