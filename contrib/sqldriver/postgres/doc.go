@@ -109,19 +109,21 @@
 // A standby that is promoted may lack the latest changes, and so may a restored
 // backup or dump. The driver notices that, and lets nobody have a lock until
 // all leases of earlier holders are over. The data belong to a generation,
-// which is named by the database, the table of sessions and the timeline of the
-// server. It changes with every promotion, also of a synchronous standby, with
-// a recovery to a point in time, and if the schema is restored from a dump,
-// copied with its database, or dropped. Every request then ends its session,
-// and Connect waits for the grace, which it logs with log/slog. Calls of Lock
-// wait meanwhile. A restart of the same server, also after a crash, keeps all
-// locks.
+// which is named by the cluster, the database, the table of sessions and the
+// timeline of the server. It changes with every promotion, also of a synchronous
+// standby, with a recovery to a point in time, and if the schema is restored
+// from a dump, copied with its database, or dropped. Every request then ends its
+// session, and Connect waits for the grace, which it logs with log/slog. Calls of
+// Lock wait meanwhile. A restart of the same server, also after a crash, keeps all
+// locks. Rows that are restored into the same tables (pg_restore --data-only) are
+// not noticed.
 //
 // The first session ever in a schema waits for the grace, too, because a new
 // schema looks like one that was lost.
 //
-// Tokens rise, except if the clock of the new server is behind by more than the
-// grace and the schema was lost completely.
+// Tokens rise, except if the clock of the new server is behind that of an
+// earlier one by more than the grace, and the data lack the begin of the earlier
+// one's generation, as a lost schema does.
 //
 // A primary that was replaced but still answers its clients would go on to renew
 // leases. It can not if heartbeats have to wait for every standby, as with

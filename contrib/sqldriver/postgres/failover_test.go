@@ -100,6 +100,25 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.grantsLater(l.server)
 }
 
+// The tables of the new server have the same OIDs, because the same statements
+// have made them.
+func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
+	t.Parallel()
+	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)
+	other := opened(t, restored.DSN("session_timeout=2s"))
+	require.NoError(t, mustLock(t, other).Unlock())
+	require.NoError(t, other.Close())
+	var dump []string
+	for _, table := range []string{"dlock.era", "dlock.session"} {
+		dump = append(dump, l.server.SQL(t, "SELECT format('INSERT INTO "+table+" SELECT (%L::"+table+").*;', x) FROM "+table+" x"))
+	}
+	l.hold()
+	l.cut()
+	l.server.Kill()
+	restored.SQL(t, "TRUNCATE dlock.era, dlock.session, dlock.node;"+strings.Join(dump, ""))
+	l.grantsLater(restored)
+}
+
 func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	pgtest.RequireClock(t)
 	t.Parallel()

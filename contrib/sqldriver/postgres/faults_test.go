@@ -52,6 +52,8 @@ var planted = []mistakes.Mistake{
 		"TestConformance/rule08/an-idle-session-lives-on"},
 	{"a promoted standby goes on with the era", "schema.sql", "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)", "''",
 		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
+	{"a restored dump goes on with the era", "schema.sql", "(SELECT system_identifier FROM pg_control_system())", "''",
+		"TestNoTwoHoldersIfADumpIsRestored"},
 	{"a session of an earlier era makes a node", "schema.sql", "AND era = dlock.here() FOR KEY SHARE", "FOR KEY SHARE",
 		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
 	{"the tokens of an era begin at the clock alone", "schema.sql", "(SELECT last_value + 1000000000 FROM dlock.counter)", "0",

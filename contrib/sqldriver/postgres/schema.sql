@@ -36,12 +36,14 @@ CREATE TABLE IF NOT EXISTS dlock.era (
     seen timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The name of the era of this server: the database, the table, and the timeline, which
--- changes when a standby is promoted or a backup is restored.
+-- The name of the era of this server: the cluster, the database, the table, and the
+-- timeline, which changes when a standby is promoted or a backup is restored. A dump that
+-- is restored to a new cluster may have the same OIDs as the old one.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
 LANGUAGE plpgsql STABLE AS $$ -- a connection plans it once, unlike LANGUAGE sql
 BEGIN
-    RETURN (SELECT oid FROM pg_database WHERE datname = current_database())
+    RETURN (SELECT system_identifier FROM pg_control_system())
+        || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
         || '.' || 'dlock.session'::regclass::oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
 END $$;
 
