@@ -32,7 +32,7 @@ func TestRulesKeepTwoHoldersApart(t *testing.T) {
 
 // Each attack leaves out one rule. The model has to see that.
 func TestAttacks(t *testing.T) {
-	const two, fall = "hold the lock", "after"
+	const two, fall, none = "hold the lock", "after", "nobody"
 	for name, a := range map[string]struct {
 		mutate func(*rules)
 		says   string
@@ -59,6 +59,9 @@ func TestAttacks(t *testing.T) {
 		"the grace begins before replicas follow": {func(r *rules) {
 			r.accepts = func(receipt, int, int) bool { return true }
 		}, two},
+		"each attempt begins the grace again": {func(r *rules) {
+			r.count = func(time.Duration, time.Duration) time.Duration { return r.grace }
+		}, none},
 		"tokens are not raised": {func(r *rules) {
 			r.raise = func(*data, time.Duration) {}
 		}, fall},

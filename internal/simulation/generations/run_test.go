@@ -35,33 +35,38 @@ const (
 
 // play runs the history of a seed and returns it.
 func play(rules *rules, seed uint64, tracing bool) *run {
-	r := &run{rules: rules, rand: rand.New(rand.NewPCG(seed, 1)), now: start, tracing: tracing}
+	r := newRun(rules, seed)
+	r.tracing = tracing
+	r.after(timeout/4+r.span(timeout/2), r.disturb)
+	r.goOn(start+trouble, func() bool { return false })
+	r.calmDown()
+	enough := r.grants + 3
+	r.goOn(r.now+20*timeout, func() bool { return r.grants >= enough })
+	if r.failure == "" && r.grants < enough {
+		r.fail("nobody gets the lock although all servers are well")
+	}
+	return r
+}
+
+// newRun returns a run whose servers have the same data, without sessions.
+func newRun(rules *rules, seed uint64) *run {
+	r := &run{rules: rules, rand: rand.New(rand.NewPCG(seed, 1)), now: start}
 	for i := range 1 + r.rand.IntN(5) {
-		s := &server{run: r, number: i, follows: r.official}
+		s := &server{run: r, number: i, follows: r.official, data: data{sessions: map[int]time.Duration{}}}
 		r.servers = append(r.servers, s)
 		if i == 0 {
 			r.official = s
 			s.boots()
 			s.promote()
-			s.data.sessions = map[int]time.Duration{}
-			s.begin(rules.generation(s, s.replID))
+			s.begin(s.replID)
 		}
-		s.saved = r.official.data.clone()
-		s.data = r.official.data.clone()
+		s.data, s.saved = r.official.data.clone(), r.official.data.clone()
 		r.after(0, s.replicate)
 	}
 	for i := range 3 {
 		c := &client{run: r, number: i}
 		r.clients = append(r.clients, c)
 		r.after(r.span(timeout/4), c.connect)
-	}
-	r.after(timeout/4+r.span(timeout/2), r.disturb)
-	r.goOn(start+trouble, func() bool { return false })
-	r.calmDown()
-	before := r.grants
-	r.goOn(r.now+20*timeout, func() bool { return r.grants > before+2 })
-	if r.failure == "" && r.grants <= before+2 {
-		r.fail("nobody gets the lock although all servers are well")
 	}
 	return r
 }
