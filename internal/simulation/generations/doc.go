@@ -3,8 +3,9 @@
 // new one begins only after a grace (see docs/operate/fail-over.md).
 //
 // It is a model: a small copy of the rules of contrib/redisdriver, without
-// Redis. Keep type rules and the scripts of type server in step with
-// its lua directory.
+// Redis. Keep type rules and the scripts of type server in step with its lua
+// directory. PostgreSQL differs in who confirms: see allConfirm. That a restart
+// keeps its locks is not in the model.
 //
 // # A history
 //
@@ -29,8 +30,9 @@
 // # What it sees
 //
 // TestAttacks leaves out one rule at a time, and fails if no seed shows that.
+// TestStagedAttacks does the same for two rules that no seed has shown.
 //
-//	go test .                                 20,000 seeds
+//	go test .                                 10,000 seeds, with two sets of rules
 //	go test -run=Rules . -seeds=1000000       any number
 //	go test -run=Rules . -seeds=1 -seed=44    one seed again
 package generations

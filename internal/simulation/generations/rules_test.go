@@ -66,3 +66,13 @@ func asBuilt() *rules {
 	}
 	return r
 }
+
+// allConfirm returns the rules of package postgres if synchronous_standby_names
+// lists all standbys: because the promoted one no longer confirms, the grace
+// counts from the first attempt.
+func allConfirm() *rules {
+	r := asBuilt()
+	r.confirms = func(servers int) int { return servers - 1 }
+	r.accepts = func(receipt, int, int) bool { return true }
+	return r
+}
