@@ -36,15 +36,21 @@ CREATE TABLE IF NOT EXISTS dlock.era (
     seen timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- The cost of the functions below is mostly that of their queries. An assignment that calls
+-- a function is no query, but PERFORM is: hence the variables named none.
+
 -- The name of the era of this server: the cluster, the database, the table, and the
 -- timeline, which changes when a standby is promoted or a backup is restored. A dump that
 -- is restored to a new cluster may have the same OIDs as the old one.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
-LANGUAGE plpgsql STABLE AS $$ -- a connection plans it once, unlike LANGUAGE sql
+LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (SELECT system_identifier FROM pg_control_system())
-        || '.' || (SELECT oid FROM pg_database WHERE datname = current_database())
-        || '.' || 'dlock.session'::regclass::oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+    IF coalesce(current_setting('dlock.cluster', true), '') = '' THEN -- the first call on this connection
+        PERFORM set_config('dlock.cluster', system_identifier || '.' || oid, false)
+            FROM pg_control_system(), pg_database WHERE datname = current_database();
+    END IF;
+    RETURN current_setting('dlock.cluster') || '.' || 'dlock.session'::regclass::oid
+        || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
 END $$;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
@@ -103,6 +109,8 @@ END $$;
 -- Prepares the transaction for a change by one of the functions below.
 CREATE OR REPLACE FUNCTION dlock.prepare() RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    none text;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'dlock needs the isolation level read committed, not %', current_setting('transaction_isolation')
@@ -110,13 +118,13 @@ BEGIN
             HINT = 'Set default_transaction_isolation of this user to read committed.';
     END IF;
     IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
+        none := set_config('synchronous_commit', 'on', true);
     END IF;
     IF current_setting('lock_timeout') = '0' THEN
         -- The server would not notice that the client of this transaction has died.
-        PERFORM set_config('lock_timeout', '2s', true);
+        none := set_config('lock_timeout', '2s', true);
     END IF;
-    PERFORM set_config('dlock.call', '1', true);
+    none := set_config('dlock.call', '1', true);
 END $$;
 
 -- Checks that a session may make a change, and keeps the session until the
@@ -124,9 +132,9 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.enter(p_session text, p_generation bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
+    none text := dlock.prepare();
     present bigint;
 BEGIN
-    PERFORM dlock.prepare();
     SELECT generation INTO present FROM dlock.session WHERE id = p_session AND era = dlock.here() FOR KEY SHARE;
     RETURN CASE WHEN present IS NULL THEN 'unknown' WHEN p_generation < present THEN 'stale' ELSE 'ok' END;
 END $$;
@@ -232,13 +240,14 @@ RETURNS TABLE (status text, own_token bigint, node_name text, node_token bigint,
 LANGUAGE plpgsql AS $$
 DECLARE
     drawn bigint;
+    none text;
 BEGIN
     status := dlock.enter(p_session, p_generation);
     IF status <> 'ok' THEN
         RETURN NEXT;
         RETURN;
     END IF;
-    PERFORM dlock.lock_queue(p_queue);
+    none := dlock.lock_queue(p_queue);
     drawn := nextval('dlock.counter');
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (drawn, p_queue, dlock.node_name(p_prefix, drawn), p_session, p_data);
@@ -253,11 +262,12 @@ RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     status text := dlock.enter(p_session, p_generation);
     removed text;
+    none text;
 BEGIN
     IF status <> 'ok' THEN
         RETURN status;
     END IF;
-    PERFORM dlock.lock_queue(p_queue);
+    none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session RETURNING name INTO removed;
     IF NOT FOUND THEN
         RETURN 'gone';
