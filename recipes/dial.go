@@ -24,8 +24,11 @@ var (
 // dialing is a client's connection state, shared by its attempts to connect.
 type dialing struct {
 	err     atomic.Pointer[error] // the last error of Connect; nil after a success
-	pace    pace                  // spaces attempts; used by one attempt at a time
 	attempt *dialAttempt
+
+	// Used by one attempt at a time:
+	pace       pace   // spaces attempts
+	generation string // of the last session
 }
 
 // dialAttempt is one attempt to connect, shared by all calls that need a
@@ -151,6 +154,10 @@ func (c *Client) connect(ctx context.Context, a *dialAttempt) (driver.Session, e
 	info := ConnectedInfo{Took: time.Since(began), Err: err}
 	if err == nil {
 		info.Session = driver.Describe(ds)
+		if info.Session.Generation != c.dialing.generation {
+			info.Before = c.dialing.generation
+		}
+		c.dialing.generation = info.Session.Generation
 	}
 	c.connected(ctx, info)
 	return ds, err
@@ -206,8 +213,12 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 	if info.Err != nil {
 		c.options.logger.Warn("dlock: no session", "error", info.Err)
 	} else {
-		c.options.logger.Info("dlock: session began", "session", info.Session.ID,
-			"server", info.Session.Server, "timeout", info.Session.Timeout, "took", info.Took)
+		attributes := []any{"session", info.Session.ID,
+			"server", info.Session.Server, "timeout", info.Session.Timeout, "took", info.Took}
+		if info.Before != "" {
+			attributes = append(attributes, "generation", info.Session.Generation, "before", info.Before)
+		}
+		c.options.logger.Info("dlock: session began", attributes...)
 	}
 	if hook := c.options.trace.Connected; hook != nil {
 		hook(ctx, info)

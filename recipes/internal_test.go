@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -182,4 +183,16 @@ func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	require.NoError(t, c.Close())
 	assert.NotEmpty(t, fmt.Sprintf("%+v", &c.dialing))
 	require.ErrorIs(t, <-failed, ErrClosed)
+}
+
+func TestTwoTracesShareEachHook(t *testing.T) {
+	var all Trace
+	fields := reflect.ValueOf(&all).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).Set(reflect.MakeFunc(fields.Field(i).Type(), func([]reflect.Value) []reflect.Value { return nil }))
+	}
+	joined := reflect.ValueOf(new(Trace).and(&all)).Elem()
+	for i := range joined.NumField() {
+		assert.False(t, joined.Field(i).IsNil(), joined.Type().Field(i).Name)
+	}
 }

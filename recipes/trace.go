@@ -128,6 +128,11 @@ type ConnectedInfo struct {
 	Took    time.Duration
 	Session driver.SessionInfo // zero after an error
 	Err     error              // nil if connected
+
+	// Before is the generation of the store's data in which the client's
+	// previous session began, if the data have begun another one since, as after
+	// a fail-over. All locks of the earlier generation are lost.
+	Before string
 }
 
 // HeartbeatInfo is the argument of Trace.Heartbeat.

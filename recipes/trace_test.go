@@ -249,6 +249,44 @@ func TestConnectingReportsTheSession(t *testing.T) {
 	})
 }
 
+// eras is a store that names the generation of its data.
+type eras struct {
+	driver.Connector
+	name string
+	last driver.Session
+}
+
+type eraSession struct {
+	driver.Session
+	name string
+}
+
+func (e *eras) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := e.Connector.Connect(ctx)
+	e.last = s
+	return eraSession{s, e.name}, err
+}
+
+func (s eraSession) Describe() driver.SessionInfo { return driver.SessionInfo{Generation: s.name} }
+
+func TestConnectedNamesTheGenerationThatHasEnded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log bytes.Buffer
+		var before []string
+		store := &eras{Connector: w.store}
+		c := w.connecting(store, logTo(&log), recipes.WithTrace(&recipes.Trace{
+			Connected: func(_ context.Context, i recipes.ConnectedInfo) { before = append(before, i.Before) },
+		}))
+		for _, store.name = range []string{"a", "a", "b", "b", "c"} {
+			require.NoError(w, c.Ping(bg))
+			w.store.Faults().Expire(store.last)
+			synctest.Wait()
+		}
+		assert.Equal(w, []string{"", "", "a", "", "b"}, before)
+		assert.Contains(w, log.String(), " generation=c before=b")
+	})
+}
+
 type endings struct{ granted, failed, released, lost int }
 
 func (e *endings) trace(granted func()) *recipes.Trace {
