@@ -91,7 +91,8 @@
 // Several servers or Sentinels are tried in turn. They share dial_timeout, so
 // that an unresponsive machine leaves time for the others. A replica refuses
 // all requests of the driver, even those that only read, because its data may
-// be out of date. The driver then tries the next address.
+// be out of date. The driver then tries the next address. Leave
+// replica-read-only on: a replica that takes writes may also take a release.
 //
 // # How the rules are kept
 //
@@ -144,8 +145,9 @@
 //   - FLUSHALL, the restore of a dump, or the loss of the disk,
 //   - the move of the namespace to another server of a cluster,
 //
-// then every request ends its session, so holders lose their locks, and Connect
-// waits for the grace. It logs that with log/slog. Calls of Lock wait
+// then the next heartbeat or request ends its session, so holders lose their
+// locks, and Connect waits for the grace. Only a release for which nobody waits
+// may still succeed. Connect logs the wait with log/slog. Calls of Lock wait
 // meanwhile. What is left of the grace is in the store, so it runs once for all
 // clients. Kept values stay if the data have them.
 //

@@ -7,11 +7,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds since 1970
 local sessions = P .. 'sessions'
 
--- The generation of the store: a server takes a new ID when it starts, and when it
--- becomes a master. The data of a replica may be old.
-local replication = redis.call('INFO', 'replication')
-if not string.find(replication, 'role:master', 1, true) then return { err = 'READONLY the server is a replica' } end
-local generation = string.match(replication, 'master_replid:(%x+)')
 local gen = P .. 'gen'
 
 local function exact(n) return string.format('%.0f', n) end
@@ -157,9 +152,22 @@ local function expire()
   return #passed > 0
 end
 
--- current reports whether the data are of this generation. If not, the sessions in them
--- have ended, and open has not begun the generation yet.
-local function current() return redis.call('HGET', gen, 'id') == generation end
+local ended = { err = 'DLOCKENDED the store does not know the session' }
+
+-- current reports whether the data are of the server's generation. If not, the sessions in
+-- them have ended, and open has not begun the generation yet. A server takes a new ID when
+-- it starts, and when it becomes a master. The data of a replica may be old. INFO takes
+-- longer than the rest of a short script.
+local generation
+local function current()
+  local replication = redis.call('INFO', 'replication')
+  if not string.find(replication, 'role:master', 1, true) then
+    ended = { err = 'READONLY the server is a replica' }
+    return false
+  end
+  generation = string.match(replication, 'master_replid:(%x+)')
+  return redis.call('HGET', gen, 'id') == generation
+end
 
 -- alive reports whether the store knows the session. It calls expire first.
 local function alive()
@@ -167,5 +175,3 @@ local function alive()
   expire()
   return redis.call('ZSCORE', sessions, self)
 end
-
-local ended = { err = 'DLOCKENDED the store does not know the session' }

@@ -9,7 +9,9 @@
 --   if no replica has to
 local known = tonumber(redis.call('HGET', gen, 'grace') or 0)
 local grace = math.max(tonumber(ARGV[3]), known)
-if not current() then
+local begun = current()
+if not generation then return ended end
+if not begun then
   local rest, at = grace, now
   if ARGV[4] == '1' and redis.call('EXISTS', gen, KEYS[1], sessions) == 0 then
     rest = 0

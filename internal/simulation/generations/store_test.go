@@ -169,16 +169,17 @@ func (s *server) look(session, learnt int) reply {
 		return reply{status: ended}
 	}
 	i := slices.IndexFunc(s.data.queue, func(n node) bool { return n.session == session })
-	if i < 0 {
+	if i < 0 || i < len(s.data.queue)-1 && !s.current(learnt) {
 		return reply{}
 	}
 	return reply{token: s.data.queue[i].token, first: i == 0}
 }
 
-// release removes the node of a holder, and tells the next waiter.
+// release removes the node of a holder, and tells the next waiter. Only that
+// needs the generation.
 func (s *server) release(session, learnt int, token time.Duration) reply {
 	i := slices.IndexFunc(s.data.queue, func(n node) bool { return n.session == session && n.token == token })
-	if !s.current(learnt) || i < 0 {
+	if i < 0 || i < len(s.data.queue)-1 && !s.current(learnt) {
 		return reply{status: ended}
 	}
 	s.data.version++
