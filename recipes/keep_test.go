@@ -131,8 +131,9 @@ func TestKeepEndsWithItsContextAndWithTheLock(t *testing.T) {
 	})
 }
 
-// A value that arrives after the Unlock must not replace that of the next holder,
-// which would have the same node.
+// Under retention, the next holder of a client takes over the node of the first.
+// A value that the first one keeps after its Unlock must not replace the next
+// one's.
 func TestALateKeepOfACohortDoesNotReplaceAValueOfTheNextHolder(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inWorldOf(t, patient, func(w *world) {

@@ -291,7 +291,8 @@ func (g *guarded) write(tokens []int64) error {
 
 func (g *guarded) leave() { g.inside.Add(-1) }
 
-// Late writes of earlier holders must be refused, too.
+// There must be one holder at a time, and the marks must refuse what an earlier
+// holder writes late.
 func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	seeds := 60
 	if testing.Short() {

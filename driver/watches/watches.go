@@ -69,11 +69,11 @@ func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
 // [Set.End] it returns a watch that has ended.
 //
-// The set does not know which nodes are in the queue, so the driver asks the
-// store after calling Arm. If a watched node is missing, the driver ends the
-// watch by calling Look or Gone, or stops it and returns Ended instead. It need
-// not ask if it knows that all watched nodes are in the queue and that none can
-// go during the call of Arm.
+// A node may go just before Arm, so the driver asks the store which nodes are
+// in the queue after calling Arm. If a watched node is missing, the driver ends
+// the watch by calling Look or Gone, or stops it and returns Ended instead. It
+// need not ask if it knows that all watched nodes are in the queue and that
+// none can go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }

@@ -60,9 +60,9 @@ func (st *state) prune(root *os.Root) {
 	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
 }
 
-// store is a directory with a file for the state, which is replaced as a whole,
-// a file that processes lock to change the state, and a file for each session,
-// whose modification time is the session's deadline.
+// store is a directory. One file has the state, and is replaced as a whole.
+// Another is locked by the process that changes the state. A third kind, one
+// for each session, has the session's deadline as its modification time.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }

@@ -18,7 +18,8 @@ func (s *Session) expireIn(d time.Duration) {
 // Heartbeats are too rare for that if the session timeout is long.
 const expirePause = 2 * time.Second
 
-// expire ends the sessions of dead processes until the lease ends.
+// expire looks for sessions of dead processes and ends them. It returns when
+// the lease of its own session ends.
 func (s *Session) expire() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
