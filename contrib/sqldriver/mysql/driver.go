@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -40,6 +42,10 @@ type Options struct {
 	// Database is the database that contains the driver's tables. If empty,
 	// each new session uses the default database of its first connection.
 	Database string
+	// Lanes is how many more connections of the *sql.DB a session may keep while
+	// it holds locks or waits for them, so that it need not poll. The default is
+	// zero. See the package documentation.
+	Lanes int
 }
 
 // NewConnector returns a connector that borrows connections from db. The caller
@@ -59,6 +65,7 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
+	o.lanes = options.Lanes
 	if db == nil {
 		return nil, errors.New("mysql: the database is nil")
 	}
@@ -66,6 +73,9 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
 			return nil, fmt.Errorf("mysql: Options.SessionTimeout: %w", err)
 		}
+	}
+	if err := o.parameters()["lanes"](strconv.Itoa(options.Lanes)); err != nil {
+		return nil, fmt.Errorf("mysql: Options.Lanes: %w", err)
 	}
 	if len(options.Database) > maxDatabase {
 		return nil, fmt.Errorf("mysql: Options.Database is longer than %d bytes", maxDatabase)
@@ -80,6 +90,8 @@ type connector struct {
 	db       *sql.DB
 	options  options
 	database string // of NewConnector
+
+	moved atomic.Bool // a proxy moves connections, so there are no lanes
 
 	warning sync.Mutex
 	warned  bool // warnings about the server's settings were logged

@@ -19,11 +19,12 @@ import (
 type options struct {
 	timeout     time.Duration
 	connections int
+	lanes       int
 	files       dsn.TLS
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, connections: session.DefaultConnections}
+	return options{timeout: 10 * time.Second, connections: session.DefaultConnections, lanes: session.DefaultLanes}
 }
 
 const (
@@ -126,6 +127,7 @@ func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
 		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
+		"lanes":           dsn.Int(&o.lanes, 0, session.MaxConnections),
 	}
 	o.files.AddTo(p)
 	return p

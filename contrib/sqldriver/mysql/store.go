@@ -27,6 +27,8 @@ type store struct {
 	config    *mysql.Config // for connections that the session opens itself
 	pool      *session.Pool
 	database  string // set by Open
+
+	on *sql.Conn // the connection of a lane; nil for those of the pool
 }
 
 var _ session.Store = (*store)(nil)
@@ -40,7 +42,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.pool = session.NewPool(c.db, c.options.connections, s.open)
+	s.pool = session.NewPool(c.db, c.options.connections, c.options.lanes, s.open)
 	return s, nil
 }
 
@@ -112,18 +114,21 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
 
-// use calls f with a connection from the pool, which it returns afterwards.
+// use calls f with the connection of the lane, or with one from the pool, which
+// it returns afterwards.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
-	db, err := s.pool.DB()
-	if err != nil {
-		return err
+	conn := s.on
+	if conn == nil {
+		db, err := s.pool.DB()
+		if err != nil {
+			return err
+		}
+		if conn, err = db.Conn(ctx); err != nil {
+			return s.pool.Busy(err)
+		}
+		defer conn.Close()
 	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return s.pool.Busy(err)
-	}
-	defer conn.Close()
-	err = f(conn)
+	err := f(conn)
 	if err != nil && ctx.Err() != nil && number(err) == 0 && s.connector.config != nil {
 		err = fmt.Errorf("no answer from %s: %w", s.connector.config.Addr, err)
 	}
@@ -316,11 +321,19 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+	token, nodes, _, err = s.create(ctx, op, queue, prefix, data)
+	return token, nodes, err
+}
+
+// create also returns the server's number of the connection, if that holds the
+// lock of the node, or zero.
+func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, holder int64, err error) {
 	var status string
-	err = s.call(ctx, "dlock_append", []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
+	args := []any{op.Session, op.Generation, queue, prefix, data, s.on != nil}
+	err = s.call(ctx, "dlock_append", args, func(scan func(...any) error) error {
 		var name sql.NullString
 		var own, created int64
-		if err := scan(&status, &token, &name, &own, &created); err != nil {
+		if err := scan(&status, &token, &name, &own, &created, &holder); err != nil {
 			return err
 		}
 		if name.Valid {
@@ -328,20 +341,20 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 		}
 		return nil
 	})
-	if err == nil {
-		err = session.StatusError(status)
+	if err != nil || status == "held" {
+		return token, nodes, holder, err
 	}
-	return token, nodes, err
+	return token, nodes, 0, session.StatusError(status)
 }
 
 // Delete implements session.Store.
 func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released)
+	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released, s.on != nil)
 }
 
 // Replace implements session.Store.
 func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
-	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
+	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix, s.on != nil)
 }
 
 // Remove implements session.Store.

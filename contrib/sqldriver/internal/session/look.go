@@ -92,15 +92,15 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next poll. That is polling, unless the store
-// sends notices for every watch: then a quarter of the session timeout
-// suffices, in case a notice is lost.
+// pause returns the time until the next poll. That is polling, unless every
+// watch waits on a lane or the store sends notices for it: then a quarter of
+// the session timeout suffices, in case a notice is lost.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
 	}
 	for _, queue := range s.watches.Queues() {
-		if s.line(queue) == 0 {
+		if s.line(queue) == 0 && !s.lanes.cover(queue, s.watches.Count(queue)) {
 			return polling
 		}
 	}

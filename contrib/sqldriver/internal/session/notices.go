@@ -101,6 +101,12 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	if i < 0 {
 		return driver.Watch{}
 	}
+	if s.lanes.has(j.Token) {
+		w := s.watches.Arm(queue, j.Place, j.Ahead[i])
+		s.waitOnLane(queue, j.Place, j.Ahead[i])
+		s.looks.wake()
+		return w
+	}
 	if w, ok := s.armRecorded(queue, line, j.Place, j.Ahead[i]); ok {
 		return w
 	}
@@ -153,6 +159,9 @@ func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead
 	if !has(snapshot, p) {
 		w.Stop()
 		return watches.Ended(), nil
+	}
+	if len(ahead) == 1 {
+		s.waitOnLane(queue, p, ahead[0])
 	}
 	s.looks.wake()
 	return w, nil

@@ -19,6 +19,8 @@ const (
 	MaxConnections = 1 << 16
 	// DefaultConnections is its default.
 	DefaultConnections = 8
+	// DefaultLanes is the default of the lanes parameter.
+	DefaultLanes = 4
 )
 
 // Pool holds the connections of one session. They are either borrowed from the
@@ -28,6 +30,7 @@ type Pool struct {
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
 	slots  chan struct{} // limits requests made for callers; background requests need no slot
+	lanes  chan struct{} // limits lanes, which are counted apart
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -35,16 +38,17 @@ type Pool struct {
 }
 
 // NewPool returns a pool that borrows from shared or, if shared is nil, opens
-// its own database with the given number of connections. Close calls the end
-// function returned by open after closing them.
-func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(), err error)) *Pool {
+// its own database with the given number of connections and as many more as
+// there may be lanes. Close calls the end function returned by open after
+// closing them.
+func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
 	}
 	if connections <= 0 {
 		connections = DefaultConnections
 	}
-	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
+	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2), lanes: make(chan struct{}, lanes)}
 }
 
 // CheckConnections returns an error if db allows too few connections. A nil db
@@ -71,8 +75,8 @@ func (p *Pool) DB() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		db.SetMaxOpenConns(p.size)
-		db.SetMaxIdleConns(p.size)
+		db.SetMaxOpenConns(p.size + cap(p.lanes))
+		db.SetMaxIdleConns(p.size + cap(p.lanes))
 		db.SetConnMaxIdleTime(time.Minute)
 		p.own, p.end = db, end
 	}
@@ -131,6 +135,25 @@ func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 		}
 		return nil, &BusyError{fmt.Sprintf("all %d %s, or make fewer calls at once", cap(p.slots), of), ctx.Err()}
 	}
+}
+
+// Lane returns a connection for a lane, or nil if none can be spared. The
+// caller closes it and then calls leave.
+func (p *Pool) Lane(ctx context.Context) (conn *sql.Conn, leave func()) {
+	select {
+	case p.lanes <- struct{}{}:
+	default:
+		return nil, nil
+	}
+	db, err := p.DB()
+	if err == nil {
+		conn, err = db.Conn(ctx)
+	}
+	if err != nil {
+		<-p.lanes
+		return nil, nil
+	}
+	return conn, func() { <-p.lanes }
 }
 
 // CloseSilent closes idle connections that do not reply before ctx ends.

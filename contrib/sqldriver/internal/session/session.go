@@ -35,6 +35,7 @@ type Session struct {
 	orphans    orphans
 	notices    notices
 	looks      looks
+	lanes      lanes
 
 	mu      sync.Mutex
 	doubts  map[int64]bool // tokens of nodes that an unanswered Delete may have removed
@@ -61,6 +62,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	s.ended, _ = s.lease.Context() // freed when the lease ends, even without a call of cancel
 	s.generation.Store(1)
 	s.looks.init()
+	s.lanes.init()
 	s.listen()
 	err := store.Open(ctx)
 	if err == nil {
@@ -76,6 +78,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		_ = store.Close()
 		return nil, fmt.Errorf("%s: connect: %w", name, err)
 	}
+	context.AfterFunc(s.ended, s.lanes.close)
 	s.calls.Go(func() { s.lease.Keep(s.beat) })
 	s.calls.Go(s.look)
 	s.calls.Go(s.expire)
@@ -228,7 +231,12 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		done := s.notices.record(queue, line)
 		defer done()
 		var nodes []Row
+		var lane Lane
 		err := s.change(ctx, func(ctx context.Context, op Op) (err error) {
+			if b, ok := s.store.(Blocker); ok {
+				j.Token, nodes, lane, err = b.CreateOnLane(ctx, op, queue, n.Prefix, n.Data)
+				return err
+			}
 			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
 			return err
 		})
@@ -237,6 +245,9 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 				s.orphan(n.Data)
 			}
 			return err
+		}
+		if lane != nil {
+			s.lanes.keep(j.Token, lane)
 		}
 		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
 		if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
@@ -296,6 +307,9 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
 			err = s.change(ctx, func(ctx context.Context, op Op) error {
+				if lane := s.lanes.take(p.Token); lane != nil {
+					return lane.Delete(ctx, op, queue, p.Token, why)
+				}
 				return s.store.Delete(ctx, op, queue, p.Token, why)
 			})
 			if !unknownOutcome(err) {
@@ -334,6 +348,9 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 			return err
 		}
 		return s.change(ctx, func(ctx context.Context, op Op) error {
+			if lane := s.lanes.take(p.Token); lane != nil {
+				return lane.Replace(ctx, op, queue, p.Token, prefix)
+			}
 			return s.store.Replace(ctx, op, queue, p.Token, prefix)
 		})
 	})
@@ -424,6 +441,7 @@ const closeWithin = 2 * time.Second
 func (s *Session) Close() error {
 	s.lease.End(fmt.Errorf("%s: closed", s.name))
 	s.calls.Close()
+	s.lanes.close()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {

@@ -109,6 +109,31 @@ type Listener interface {
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
 
+// Blocker is a Store whose database lets one connection wait for another. A
+// node may keep a connection, its lane, on which its session waits for the end
+// of the lane of the node ahead.
+type Blocker interface {
+	// CreateOnLane is like Create. If a connection can be spared, the node gets
+	// a lane. Otherwise lane is nil.
+	CreateOnLane(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, lane Lane, err error)
+}
+
+// Lane is a connection that holds a lock for one node. A lane ends with its
+// Delete, Replace or Close, or if one of its methods returns an error. Its
+// methods must not be called concurrently.
+type Lane interface {
+	// Await waits until the lane of the node with the token ahead has ended.
+	// Then it returns which of the named nodes are in the queue. After a
+	// second, it returns held instead. The lane is that of the token own.
+	Await(ctx context.Context, id, queue string, own, ahead int64, names []string) (now Snapshot, held bool, err error)
+	// Delete is like that of Store.
+	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
+	// Replace is like that of Store.
+	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
+	// Close closes the connection.
+	Close()
+}
+
 // Begun is the result of [Store.Begin].
 type Begun struct {
 	Wait       time.Duration // zero if the session has begun

@@ -35,6 +35,9 @@ func Intercepted(st session.Store) (*Requests, session.Store) {
 			session.Listener
 		}{r, l}
 	}
+	if _, ok := st.(session.Blocker); ok {
+		return r, laneRequests{r}
+	}
 	return r, r
 }
 

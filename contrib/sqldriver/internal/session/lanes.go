@@ -1,0 +1,151 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// lanes holds the lanes of the session's nodes.
+type lanes struct {
+	mu      sync.Mutex
+	over    bool                // the session has ended
+	of      map[int64]*nodeLane // by token of the node
+	waiting map[string]int      // goroutines that wait on lanes, by queue
+}
+
+type nodeLane struct {
+	lane Lane               // nil once it has failed
+	stop context.CancelFunc // ends the goroutine that waits on the lane; nil if there is none
+	done chan struct{}      // closed when that goroutine has left the lane
+}
+
+func (l *lanes) init() { l.of, l.waiting = make(map[int64]*nodeLane), make(map[string]int) }
+
+// keep records the lane of a new node.
+func (l *lanes) keep(token int64, lane Lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		lane.Close()
+		return
+	}
+	l.of[token] = &nodeLane{lane: lane}
+}
+
+func (l *lanes) has(token int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[token] != nil
+}
+
+// take ends the use of a node's lane and returns the lane, or nil if there is
+// none. If the session waits on the lane, take closes it, because nothing else
+// ends the wait at once.
+func (l *lanes) take(token int64) Lane {
+	l.mu.Lock()
+	n := l.of[token]
+	if n == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	delete(l.of, token)
+	stop := n.stop
+	l.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-n.done
+	}
+	return n.lane
+}
+
+// close closes all lanes, because the session has ended.
+func (l *lanes) close() {
+	l.mu.Lock()
+	l.over = true
+	tokens := slices.Collect(maps.Keys(l.of))
+	l.mu.Unlock()
+	for _, token := range tokens {
+		if lane := l.take(token); lane != nil {
+			lane.Close()
+		}
+	}
+}
+
+// cover reports whether as many goroutines wait on lanes as the queue has
+// watches, so that it need not be polled.
+func (l *lanes) cover(queue string, watches int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting[queue] >= watches
+}
+
+// waitOnLane lets the lane of node p, if it has one, wait for the lane of the
+// node ahead. Both are watched already. It reports whether it does.
+func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bool {
+	l := &s.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.of[p.Token]
+	if n == nil || n.lane == nil || n.stop != nil {
+		return false
+	}
+	ctx, stop := context.WithCancel(s.ended)
+	done := make(chan struct{})
+	if !s.calls.Go(func() { s.awaitAhead(ctx, n, queue, p, ahead, done) }) {
+		stop()
+		return false
+	}
+	n.stop, n.done = stop, done
+	l.waiting[queue]++
+	return true
+}
+
+// awaitAhead waits until the node ahead is gone, or has no lane. In the latter
+// case the session goes on with polls.
+func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p driver.Place, ahead driver.Node, done chan struct{}) {
+	held, err := true, error(nil)
+	for held && err == nil && ctx.Err() == nil {
+		held, err = s.await(ctx, n.lane, queue, p, ahead)
+	}
+	l := &s.lanes
+	l.mu.Lock()
+	if err != nil {
+		n.lane = nil
+	}
+	n.stop()
+	n.stop = nil
+	l.waiting[queue]--
+	l.mu.Unlock()
+	close(done)
+	s.looks.wake()
+}
+
+// errHeld makes Look leave the watches as they are.
+var errHeld = errors.New("the lane of the node ahead has not ended")
+
+// await waits once, and tells the watches what has changed. It reports whether
+// the node ahead still has its lane.
+func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.Place, ahead driver.Node) (held bool, err error) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	before := Snapshot{Nodes: []Row{{Name: ahead.Name}}}
+	err = s.watches.LookReleased(queue, func() ([]driver.Place, driver.Node, any, error) {
+		now, stillHeld, err := lane.Await(ctx, s.id, queue, p.Token, ahead.Seq, s.watches.Names(queue))
+		if held = stillHeld; held && err == nil {
+			err = errHeld
+		}
+		return places(now), releasedSince(before, now), nil, err
+	})
+	if errors.Is(err, ErrUnknownSession) {
+		s.lease.End(err)
+	}
+	if err == errHeld {
+		err = nil
+	}
+	return held, err
+}
