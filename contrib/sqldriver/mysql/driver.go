@@ -99,7 +99,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if err := session.CheckConnections(c.db); err != nil {
+	if err := session.CheckConnections(c.db, c.options.lanes); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
 	st, err := newStore(c)

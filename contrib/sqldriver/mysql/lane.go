@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
@@ -101,13 +102,16 @@ func (l *lane) Await(ctx context.Context, id, queue string, own, ahead int64, na
 	return now, status == "held", err
 }
 
+// killWithin is short, because Close waits for it.
+const killWithin = 2 * time.Second
+
 // kill ends a wait that was given up. The server would notice only after it,
 // and keep the lock of the node until then.
 func (l *lane) kill(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.Limit(l.connector.options.timeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killWithin)
 	defer cancel()
 	others := l.store
 	others.on = nil

@@ -181,3 +181,20 @@ func TestALaneThatAProxyMovesIsNotUsed(t *testing.T) {
 	_, none := create()
 	assert.Nil(t, none)
 }
+
+func TestLanesNeedConnectionsOfTheProgram(t *testing.T) {
+	server := mysqltest.Shared(t)
+	db := openDB(t, server, server.Database())
+	db.SetMaxOpenConns(session.MinConnections + 1)
+	c, err := NewConnector(db, Options{Lanes: 2})
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	require.ErrorContains(t, err, "allows 4 connections, and a session needs 5")
+	c, err = NewConnector(db, Options{Lanes: 1})
+	require.NoError(t, err)
+	client := dlock.NewClient(c)
+	defer client.Close()
+	require.NoError(t, lock(t, client.RWMutex("q")).Unlock())
+	_, err = NewConnector(db, Options{Lanes: -1})
+	require.ErrorContains(t, err, "Options.Lanes")
+}

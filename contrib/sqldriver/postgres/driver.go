@@ -98,7 +98,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if err := session.CheckConnections(c.db); err != nil {
+	if err := session.CheckConnections(c.db, 0); err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	s, err := session.Connect(ctx, "postgres", newStore(c), c.options.timeout)

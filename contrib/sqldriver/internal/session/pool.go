@@ -43,7 +43,7 @@ type Pool struct {
 // closing them.
 func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
-		connections = shared.Stats().MaxOpenConnections
+		connections = shared.Stats().MaxOpenConnections - lanes
 	}
 	if connections <= 0 {
 		connections = DefaultConnections
@@ -51,14 +51,14 @@ func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, en
 	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2), lanes: make(chan struct{}, lanes)}
 }
 
-// CheckConnections returns an error if db allows too few connections. A nil db
-// is fine.
-func CheckConnections(db *sql.DB) error {
+// CheckConnections returns an error if db allows too few connections for a
+// session with so many lanes. A nil db is fine.
+func CheckConnections(db *sql.DB, lanes int) error {
 	if db == nil {
 		return nil
 	}
-	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections {
-		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections)
+	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections+lanes {
+		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections+lanes)
 	}
 	return nil
 }
