@@ -122,8 +122,8 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// Once the store has served all Creates, all writers wait, because Create
-	// also arms the watch.
+	// Create also arms the watch. So when the store has served all Creates, every
+	// writer is waiting.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}

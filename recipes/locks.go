@@ -47,7 +47,7 @@ type Locks struct {
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
 // their names, so that calls of LockAll never wait for each other in a circle. A
-// caller that already holds another lock may still do so.
+// caller that already holds another lock can still be part of such a deadlock.
 //
 // The deadline of ctx is for the whole call, and [WithTimeout] for each lock. If
 // a lock cannot be taken, or one that was taken is lost meanwhile, LockAll gives

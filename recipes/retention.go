@@ -10,9 +10,10 @@ type Retention struct {
 	Idle time.Duration
 
 	// Turns limits how many turns in a row the client takes once it knows that
-	// another client waits, including the current turn. The default is 64. With
-	// 1, the other client is next. A turn lasts while one goroutine holds the
-	// lock exclusively, or while goroutines hold it shared without a gap.
+	// another client waits. A turn lasts while one goroutine holds the lock
+	// exclusively, or while goroutines hold it shared without a gap. The
+	// current turn counts, so with 1 the other client is next. The default is
+	// 64.
 	Turns int
 }
 

@@ -11,13 +11,13 @@ import (
 // Unlock releases the lock. It takes no context, so that cancelled work can
 // still clean up.
 //
-// Unlock returns nil once the lock's node is removed, or at once if another
-// Lock holds the same node by re-entry. If the lock was lost before, the error
-// matches [ErrLost]: work done under the lock may have overlapped with another
-// holder.
+// Unlock returns nil once the lock's node is removed. If another Lock still
+// holds the same node by re-entry, the node stays, and Unlock returns nil at
+// once. If the lock was lost before, the error matches [ErrLost]: work done
+// under the lock may have overlapped with another holder.
 //
-// Any other error of a first Unlock matches [ErrUnlock]. The lock was held
-// until now, but its node stays for a while:
+// Any other error of the first Unlock matches [ErrUnlock]. It means that the
+// lock was held until now, but that its node stays for a while:
 //
 //   - If the store does not answer within 2 s, the error also matches
 //     driver.ErrUnavailable, and never ErrTimeout or context.DeadlineExceeded.

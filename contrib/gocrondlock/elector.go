@@ -21,16 +21,17 @@ type Elector struct {
 	ended bool
 }
 
-// NewElector returns an elector for all instances that use the same name, which
-// is the lock's name. It makes no request before the first IsLeader. The caller
-// must close the elector before the client.
+// NewElector returns the elector of this instance. The instances whose electors
+// have the same name elect one leader among them; name is also that of the lock.
+// NewElector makes no request. The caller must close the elector before the
+// client.
 func NewElector(client *dlock.Client, name string) *Elector {
 	return &Elector{mutex: client.RWMutex(name), turn: make(chan struct{}, 1)}
 }
 
-// IsLeader implements [gocron.Elector]. It returns nil if this instance leads,
-// which takes no request to the store. If no instance leads, this one becomes
-// the leader. Otherwise IsLeader returns [ErrNotLeader], or a store error if
+// IsLeader implements [gocron.Elector]. If this instance leads, it returns nil
+// without a request to the store. If no instance leads, this one becomes the
+// leader. Otherwise IsLeader returns [ErrNotLeader], or a store error if
 // the store can't be reached within 10 s.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)

@@ -24,18 +24,18 @@ type Resource interface {
 	Read(ctx context.Context, token int64) (string, error)
 }
 
-// Restarter is implemented by resources that outlive a restart of the program
-// that compares the tokens. Restart ends it and starts it again. Without it, the
-// case "restart" is skipped.
+// Restarter is implemented by resources whose data outlive a restart of the
+// program that compares the tokens. Restart ends that program and starts it
+// again. If a resource has no Restart, the case "restart" is skipped.
 type Restarter interface {
 	Restart(ctx context.Context) error
 }
 
 // Options are the settings of a run. The zero value is for a fast resource.
 type Options struct {
-	// Wait is how long pause waits for a write that the resource keeps
-	// waiting. A correct resource passes with any Wait; with a short one, a
-	// fault may be missed. Zero means 500 ms.
+	// Wait limits how long pause waits for the other holder's write, because a
+	// resource may block that write until pause returns. A correct resource
+	// passes with any Wait, but a short one may miss a fault. Zero means 500 ms.
 	Wait time.Duration
 }
 

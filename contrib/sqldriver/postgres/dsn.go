@@ -90,9 +90,9 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	return config, o, nil
 }
 
-// unknownParameter returns the error for an unknown parameter. It omits a name
-// that may be part of a password: after an unescaped question mark before an @,
-// or after an unescaped & in a parameter.
+// unknownParameter returns the error for an unknown parameter. If hidden is
+// true, the error omits the name, because it may be part of a password with an
+// unescaped question mark or ampersand.
 func unknownParameter(name string, hidden bool) error {
 	if hidden {
 		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: " +

@@ -178,8 +178,9 @@ func (k *keepalive) disconnected() {
 	k.schedule.detached()
 }
 
-// answered records an answered request, and renews the lease if the answer is a
-// proof. Answers on earlier connections do not count.
+// answered records that a request was answered. If the answer proves that the
+// session is alive, it renews the lease. Answers that arrive on an earlier
+// connection are ignored.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -251,8 +251,9 @@ func (s *schedule) untilOld(now driver.Instant) time.Duration {
 	return s.timeout/4 - now.Sub(s.lastWrite)
 }
 
-// lookIn returns how long to wait before the session looks ahead. If ok is
-// false, it need not look ahead until something else happens.
+// lookIn returns how long to wait before the session next checks the nodes ahead
+// of its own. If ok is false, there is nothing to check until the session is
+// attached and its duty is Unsure.
 func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	wait = s.untilOld(now)
 	if s.lastLook != never {
