@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -153,7 +154,12 @@ func TestDiagnoseOfAMemberWithoutQuorum(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	cut := e.Follower(t)
 	e.CutServer(cut)
-	require.Eventually(t, func() bool { return strings.Contains(e.Servers[cut].FourLetter("srvr"), "not currently serving") }, time.Minute, 100*time.Millisecond)
+	member, err := parseDSN("zk://" + e.Servers[cut].Addr())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := member.ask(t.Context(), member.hosts[0], "srvr") // not answered while the server leaves its quorum
+		return errors.Is(err, errNoQuorum)
+	}, time.Minute, 100*time.Millisecond)
 	found := doctortest.Run(t, open(t, "zk://"+strings.Join(e.Addrs(), ",")+"/locks"))
 	found.Has(t, driver.CheckSettings, driver.Unknown, e.Servers[cut].Addr()+": the server has no quorum", "the other servers")
 }
