@@ -85,14 +85,19 @@ func (s *Server) SetClock(offset time.Duration) {
 }
 
 // DSN returns a data source name for a database, with a user who has all
-// rights. params are appended to it, such as "session_timeout=1s".
+// rights. params are appended to it, such as "session_timeout=1s". If that is
+// one of them, dlock skips the grace of an empty database.
 func (s *Server) DSN(database string, params ...string) string {
 	return s.DSNAt(s.Addr(), database, params...)
 }
 
 // DSNAt is like DSN for another address, such as that of a proxy.
 func (s *Server) DSNAt(addr, database string, params ...string) string {
-	return fmt.Sprintf("%s:%s@tcp(%s)/%s?%s", superuser, password, addr, database, strings.Join(params, "&"))
+	query := strings.Join(params, "&")
+	if strings.Contains(query, "session_timeout=") {
+		query += "&empty_is_new=true"
+	}
+	return fmt.Sprintf("%s:%s@tcp(%s)/%s?%s", superuser, password, addr, database, query)
 }
 
 // Password returns the password of the user in [Server.DSN].
@@ -127,4 +132,48 @@ func (s *Server) SQL(t testing.TB, database, statements string) string {
 		t.Fatalf("mariadb: %v\n%s", err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// Dump returns the statements that restore the tables of a database, and their
+// rows.
+func (s *Server) Dump(t testing.TB, database string) string {
+	t.Helper()
+	dump, err := program("mariadb-dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(dump, "--no-defaults", "--routines", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user="+superuser, database)
+	cmd.Env = append(os.Environ(), "MYSQL_PWD="+password)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("mariadb-dump: %v", err)
+	}
+	return string(out)
+}
+
+// Replica starts a server that follows this one, which needs log_bin, and waits
+// until it has the data so far. It is read-only until [Server.Promote].
+func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	r := Start(t, append(opts, WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id="+strconv.Itoa(s.port)))...)
+	r.Follow(t, s)
+	return r
+}
+
+// Follow makes the server a read-only replica of another one, and waits until it
+// has the other one's data.
+func (s *Server) Follow(t testing.TB, primary *Server) {
+	t.Helper()
+	s.SQL(t, "", "SET GLOBAL read_only = 1; CHANGE MASTER TO master_host='127.0.0.1', master_port="+strconv.Itoa(primary.port)+
+		", master_user='"+superuser+"', master_password='"+password+"', master_use_gtid=slave_pos; START SLAVE")
+	position := primary.SQL(t, "", "SELECT @@gtid_binlog_pos")
+	if got := s.SQL(t, "", "SELECT MASTER_GTID_WAIT('"+position+"', 60)"); got != "0" {
+		t.Fatalf("the replica has not caught up: %s", got)
+	}
+}
+
+// Promote makes a replica a primary.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.SQL(t, "", "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0")
 }

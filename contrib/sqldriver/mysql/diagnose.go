@@ -21,7 +21,7 @@ import (
 func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	quiet := &connector{config: c.config, db: c.db, options: c.options, database: c.database, warned: true}
 	st := diagnose.Store{
-		Connector: quiet, Timeout: c.options.timeout, Local: "the *sql.DB of this program", Explain: explainDiagnosis,
+		Connector: quiet, Timeout: c.options.timeout, Grace: max(c.options.timeout, c.options.grace), Local: "the *sql.DB of this program", Explain: explainDiagnosis,
 		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
 			ds.(*session.Session).Store().(*store).inspect(ctx, report)
 		},
@@ -148,10 +148,10 @@ func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {
 		found = append(found, s.checkState(ctx)...)
 	} else {
 		found = []driver.Finding{{Check: driver.CheckSettings, Level: driver.Unknown, Text: "the server does not show its settings: " + err.Error(),
-			Advice: "make sure that innodb_flush_log_at_trx_commit and sync_binlog are 1"}}
+			Advice: "make sure that the server is the primary, and that its binlog_format is not STATEMENT"}}
 	}
 	if len(found) == 0 {
-		found = []driver.Finding{{Check: driver.CheckSettings, Text: "version " + settings["version"] + ", which saves every change before it answers"}}
+		found = []driver.Finding{{Check: driver.CheckSettings, Text: "version " + settings["version"]}}
 	}
 	for _, f := range found {
 		report(f)
@@ -182,8 +182,8 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	}
 	if state["Slaves_connected"] > 0 {
 		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: driver.Warning,
-			Text:   "the server has replicas: if one takes over, it may lack the latest locks, and grant them again",
-			Advice: "let only a replica take over that has every change, as with group replication, or check fencing tokens"})
+			Text:   "the server has replicas: if one is promoted while this server still answers its clients, a lock may have two holders",
+			Advice: "stop this server, or make it read-only, before a replica is promoted, or check fencing tokens"})
 	}
 	return found
 }

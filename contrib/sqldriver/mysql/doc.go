@@ -19,6 +19,10 @@
 //
 //	session_timeout  500ms to 1h, 10s if missing: the time for which the database
 //	                 keeps a session that it does not hear from
+//	grace            how long no lock is granted after a restart or a fail-over,
+//	                 session_timeout if missing, and at least that; see Fail-over
+//	empty_is_new     true: tables that have had no session need no grace. For
+//	                 tests: after a loss of all data, a lock may have two holders
 //	max_connections  at least 3, 8 if missing: the connections of a session
 //	lanes            how many connections more it may use to wait without
 //	                 polls, 4 if missing; see How it works
@@ -92,7 +96,8 @@
 //	 1 order         the row of the queue is locked before the token is raised
 //	 2 names         the sequence is the token, which no other node of the queue gets
 //	 3 tokens        the last token and one, or the server's time in microseconds if
-//	                 that is higher; a queue's row that is removed leaves its token
+//	                 that is higher; a queue's row that is removed leaves its token,
+//	                 and a generation of the data begins an hour above the last one
 //	 4 all or none   changes carry a generation; clearing up after a lost reply raises
 //	                 it, so that a change that arrives later is refused
 //	 5 ahead         a statement after the commit of the append reads the queue
@@ -116,15 +121,13 @@
 //
 // # What the database must be
 //
-//   - One primary server with innodb_flush_log_at_trx_commit=1 and, if it has a
-//     binary log, sync_binlog=1 and binlog_format ROW or MIXED. The driver
-//     reads these settings before the first session of a connector. It logs by
-//     log/slog what they do not protect. It refuses a server that is read-only,
-//     whose binary log has the format STATEMENT, that is in a group with
-//     several primaries, or that is too old.
-//   - After a failover to a replica, the latest changes may be lost, also with
-//     semisynchronous replication. Then two sessions may hold one lock. Tokens
-//     still rise if the clock of the replica is right.
+//   - One primary server. Before the first session of a connector, the driver
+//     refuses a server that is read-only, whose binary log has the format
+//     STATEMENT, that is in a group with several primaries, or that is too old.
+//     Neither innodb_flush_log_at_trx_commit nor sync_binlog has to be 1, but
+//     the values of Lock.Keep are as durable as these settings make them.
+//   - All clients have the same grace, at least the longest session timeout of
+//     any. The driver logs a warning if it meets a longer one.
 //   - In a Galera cluster, all clients have to use the same member: members do
 //     not share row locks, and another member may show an older state. After a
 //     failover to another member, requests that were on their way to the first
@@ -139,11 +142,33 @@
 //     in the database, and their processes would not know until their next
 //     heartbeat. A clock that is set back keeps the nodes of dead processes
 //     longer. Tokens rise in either case. Let the time service of the machine
-//     slow down or speed up the clock, and not set it. After a failover or a
-//     restart, each session gets its full timeout by the clock of the new
-//     server before it can be ended.
+//     slow down or speed up the clock, and not set it.
 //   - Each user with rights on the tables may remove the nodes of others. Use a
 //     database of its own for locks if you do not trust such users.
+//
+// # Fail-over
+//
+// A replica that is promoted may lack the latest changes, also with
+// semisynchronous replication, and so may a server that starts again, or a
+// restored backup or dump. The driver notices that, and lets nobody have a lock
+// until all leases of earlier holders are over. The data belong to a
+// generation, which is named by the server, its start, and how often it was
+// made a replica since then. So every restart begins another generation, and
+// every server that takes over. Each request then ends its session, and Connect
+// waits for the grace, which it logs with log/slog. Calls of Lock wait meanwhile.
+// The first session ever waits too, because new tables look like lost ones.
+//
+// Not noticed: a dump that is loaded into a running server that clients use, and
+// a virtual machine that is reverted with its memory. After the former, restart
+// the server before clients come back.
+//
+// Tokens rise, except if the clock of the new server is behind that of an
+// earlier one: by more than an hour, or by more than the grace if the data lack
+// the begin of the earlier one's generation, as lost tables do.
+//
+// A primary that was replaced but still answers its clients goes on to renew
+// leases, because nothing confirms them: a lock may then have two holders. Stop
+// it, or make it read-only, before another server is promoted.
 //
 // # Proxies
 //
@@ -162,12 +187,13 @@
 // none. The file schema.sql is commented. Names and prefixes are bytes, and
 // times are microseconds since 1970-01-01 00:00:00 UTC:
 //
-//	dlock_session  id, generation
-//	dlock_lease    session, timeout, deadline, server
+//	dlock_session  id, generation, era, base, since
+//	dlock_lease    session, timeout, deadline
 //	dlock_queue    name, last (token), released (node), used (day)
 //	dlock_node     queue, name, token, session, created, data
 //	dlock_kept     queue, token, value
-//	dlock_meta     one, version (1), floor (token)
+//	dlock_meta     one, version (1), floor (token), era, grace, base (token), since,
+//	               next, rest, seen
 //
 // When a session begins, and every hour after that, it removes the rows of
 // queues not used since the day before yesterday.

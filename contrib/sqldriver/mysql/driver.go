@@ -42,6 +42,12 @@ type Options struct {
 	// Database is the database that contains the driver's tables. If empty,
 	// each new session uses the default database of its first connection.
 	Database string
+	// Grace is how long no lock is granted after a restart or a fail-over: 500 ms
+	// to one hour, and at least SessionTimeout, which is the default. See the
+	// package documentation.
+	Grace time.Duration
+	// EmptyIsNew skips the grace if the tables have had no sessions.
+	EmptyIsNew bool
 	// Lanes is how many more connections of the *sql.DB a session may keep while
 	// it holds locks or waits for them, so that it need not poll. The default is
 	// zero. See the package documentation.
@@ -65,13 +71,21 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.lanes = options.Lanes
+	o.lanes, o.emptyNew = options.Lanes, options.EmptyIsNew
 	if db == nil {
 		return nil, errors.New("mysql: the database is nil")
 	}
 	if options.SessionTimeout != 0 {
 		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
 			return nil, fmt.Errorf("mysql: Options.SessionTimeout: %w", err)
+		}
+	}
+	if options.Grace != 0 {
+		if err := o.parameters()["grace"](options.Grace.String()); err != nil {
+			return nil, fmt.Errorf("mysql: Options.Grace: %w", err)
+		}
+		if o.grace < o.timeout {
+			return nil, errors.New("mysql: Options.Grace is less than SessionTimeout: leases have to end before it does")
 		}
 	}
 	if err := o.parameters()["lanes"](strconv.Itoa(options.Lanes)); err != nil {
@@ -91,7 +105,8 @@ type connector struct {
 	options  options
 	database string // of NewConnector
 
-	moved atomic.Bool // a proxy moves connections, so there are no lanes
+	moved  atomic.Bool // a proxy moves connections, so there are no lanes
+	graces sync.Once   // warns of clients with a longer grace
 
 	warning sync.Mutex
 	warned  bool // warnings about the server's settings were logged

@@ -18,6 +18,8 @@ import (
 // go-sql-driver/mysql in a data source name.
 type options struct {
 	timeout     time.Duration
+	grace       time.Duration // zero means timeout
+	emptyNew    bool
 	connections int
 	lanes       int
 	files       dsn.TLS
@@ -77,6 +79,9 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	if database == "" {
 		return nil, o, errors.New("mysql: dsn: the name of the database is missing: " + form)
 	}
+	if o.grace != 0 && o.grace < o.timeout {
+		return nil, o, errors.New("mysql: dsn: grace is less than session_timeout: leases have to end before it does")
+	}
 	if err := o.files.Check(tlsMode == "true", "tls=true"); err != nil {
 		return nil, o, fmt.Errorf("mysql: dsn: %w", err)
 	}
@@ -126,6 +131,8 @@ var clientParameters = map[string]bool{
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
+		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
+		"empty_is_new":    dsn.Bool(&o.emptyNew),
 		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
 		"lanes":           dsn.Int(&o.lanes, 0, session.MaxConnections),
 	}

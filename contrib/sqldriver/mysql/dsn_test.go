@@ -40,6 +40,8 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		start + "session_timeout=3":                                `session_timeout: not a duration`,
 		start + "session_timeout=1ms":                              `session_timeout: not a duration from 500ms`,
 		start + "session_timeout=2h":                               `session_timeout: not a duration`,
+		start + "grace=5s":                                         "grace is less than session_timeout",
+		start + "empty_is_new=perhaps":                             "empty_is_new: neither",
 		start + "max_connections=2":                                `max_connections: not a number from 3`,
 		start + "max_connections=many":                             `max_connections: not a number from 3`,
 		start + "tls=perhaps":                                      `"tls" has a bad value`,
@@ -170,7 +172,7 @@ func FuzzVersion(f *testing.F) {
 	f.Add("10.11.19-MariaDB-0+deb12u1-log", "OFF")
 	f.Add("8.0.28", "1")
 	f.Fuzz(func(t *testing.T, version, value string) {
-		settings := map[string]string{"version": version, "read_only": value, "sync_binlog": value, "log_bin": "ON"}
+		settings := map[string]string{"version": version, "read_only": value, "wsrep_on": value, "log_bin": "ON"}
 		_ = unusable(settings)
 		for _, message := range weaknesses(settings) {
 			if message.Text == "" {

@@ -52,7 +52,7 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 			c := newCaseWith(t, "session_timeout=1h")
 			newSession(t, c) // creates the tables
 			for _, id := range []string{"A7", "B7"} {
-				c.exec(t, callText(c.database, "dlock_begin", []any{id, int64(0)}))
+				c.exec(t, callText(c.database, "dlock_begin", []any{id, int64(0), int64(0), true, int64(0)}))
 			}
 			for i, node := range [][2]string{{"A7", "a"}, {"A7", "q"}, {"B7", "q"}} {
 				c.exec(t, callText(c.database, "dlock_append", []any{node[0], int64(1), node[1], "a-W-", []byte{byte(i)}, false}))

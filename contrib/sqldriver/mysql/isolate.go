@@ -12,8 +12,9 @@ import (
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	name := "dlock_" + i.Name
 	part := &isolated{connector{db: c.db, options: c.options, database: name, warned: true}, c, name}
+	part.options.emptyNew = true
 	if i.SessionTimeout > 0 {
-		part.options.timeout = i.SessionTimeout
+		part.options.timeout, part.options.grace = i.SessionTimeout, 0
 	}
 	if c.config != nil {
 		part.config = c.config.Clone()

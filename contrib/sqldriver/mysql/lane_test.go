@@ -186,7 +186,7 @@ func TestLanesNeedConnectionsOfTheProgram(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
 	db.SetMaxOpenConns(session.MinConnections + 1)
-	c, err := NewConnector(db, Options{Lanes: 2})
+	c, err := NewConnector(db, Options{Lanes: 2, EmptyIsNew: true})
 	require.NoError(t, err)
 	_, err = c.Connect(t.Context())
 	require.ErrorContains(t, err, "allows 4 connections, and a session needs 5")

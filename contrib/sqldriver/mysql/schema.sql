@@ -18,6 +18,13 @@ SET NAMES utf8mb4
 CREATE TABLE IF NOT EXISTS dlock_session (
     id VARBINARY(64) NOT NULL,
     generation BIGINT NOT NULL,            -- changes with a lower generation are refused
+    -- The server on which the session began, and its start: UUID_SHORT() holds the second
+    -- of the start, and UUID() ends with a number drawn then, and the machine's address. On
+    -- any other server, and after a restart, the session is unknown, because the data may
+    -- lack the latest changes.
+    era VARBINARY(64) NOT NULL,
+    base BIGINT NOT NULL,                  -- of dlock_meta
+    since BIGINT NOT NULL,                 -- likewise
     PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
@@ -28,13 +35,8 @@ CREATE TABLE IF NOT EXISTS dlock_lease (
     session VARBINARY(64) NOT NULL,
     timeout BIGINT NOT NULL,               -- in microseconds
     deadline BIGINT NOT NULL,              -- after it, any session may end this one
-    -- The server whose clock the deadline is from, and its start: UUID() ends with a number
-    -- that a server draws when it starts. After a promotion or a restart the clock may be
-    -- another one, so dlock_expire first renews the deadline.
-    server VARBINARY(64) NOT NULL,
     PRIMARY KEY (session),
-    KEY deadline (deadline),
-    KEY server (server)
+    KEY deadline (deadline)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
@@ -76,48 +78,98 @@ CREATE TABLE IF NOT EXISTS dlock_meta (
     one TINYINT NOT NULL,                  -- always 1
     version INT NOT NULL,                  -- of these statements
     floor BIGINT NOT NULL,                 -- no token of a queue whose row was removed is higher
+    era VARBINARY(96) NOT NULL DEFAULT '', -- of the data; empty before the first session
+    grace BIGINT NOT NULL DEFAULT 0,       -- the longest of all clients, in microseconds
+    -- The tokens of an era begin at base, which is an hour above all that are known, in case
+    -- the clock is behind that of the tokens that were lost. They rise by half of the time
+    -- since then, until the clock has caught up.
+    base BIGINT NOT NULL DEFAULT 0,
+    since BIGINT NOT NULL DEFAULT 0,
+    next VARBINARY(96) NOT NULL DEFAULT '', -- the era that begins after its grace
+    rest BIGINT NOT NULL DEFAULT 0,        -- what was left of the grace when it was seen last
+    seen BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (one)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
--- Begins a session.
-CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_timeout BIGINT)
+-- Begins a session, and returns 'ok' with the era and the longest grace of any client.
+-- Data of another era may lack the latest changes. So their sessions end, and no session
+-- begins before all leases of that era are over, that is, for the longest grace. Until
+-- then the status is 'wait', and the last columns are the microseconds to wait before the
+-- next attempt, and those that are left in all. These are counted down at each attempt, and
+-- not stored as a time, because a machine that has just started may get its clock set.
+-- The argument p_followed is the number of times that the server was made a replica.
+CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_timeout BIGINT,
+    IN p_grace BIGINT, IN p_empty_is_new BOOLEAN, IN p_followed BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_now, v_last, v_floor, v_base, v_since, v_grace, v_rest, v_seen BIGINT;
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    DECLARE v_name VARBINARY(96) DEFAULT CONCAT(v_here, '/', p_followed);
+    DECLARE v_era, v_next VARBINARY(96);
+    DECLARE v_longest BIGINT DEFAULT GREATEST(p_timeout, p_grace);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        INSERT INTO dlock_session (id, generation) VALUES (p_session, 1);
-        INSERT INTO dlock_lease (session, timeout, deadline, server)
-            VALUES (p_session, p_timeout, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + p_timeout,
-                CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20)));
+        SELECT floor, era, base, since, grace, next, rest, seen INTO v_floor, v_era, v_base, v_since, v_grace, v_next, v_rest, v_seen
+            FROM dlock_meta WHERE one = 1 FOR UPDATE;
+        SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_longest = GREATEST(v_longest, v_grace);
+        IF v_era <> v_name THEN
+            IF v_next = v_name THEN
+                SET v_rest = v_rest + v_longest - v_grace - GREATEST(LEAST(v_now - v_seen, v_longest DIV 4), 0);
+            ELSEIF p_empty_is_new AND v_era = '' AND v_next = '' AND NOT EXISTS (SELECT 1 FROM dlock_session) THEN
+                SET v_rest = 0;
+            ELSE
+                SET v_rest = v_longest;
+            END IF;
+            IF v_next <> v_name OR v_rest <= 0 THEN
+                DELETE FROM dlock_node WHERE session IS NOT NULL;
+                DELETE FROM dlock_lease;
+                DELETE FROM dlock_session;
+            END IF;
+            IF v_rest <= 0 THEN
+                SELECT MAX(last) INTO v_last FROM dlock_queue;
+                SET v_base = GREATEST(v_now, v_floor, COALESCE(v_last, 0), v_base + GREATEST(v_now - v_since, 0) DIV 2) + 3600000000,
+                    v_era = v_name, v_since = v_now, v_rest = 0;
+            END IF;
+            UPDATE dlock_meta SET era = v_era, base = v_base, since = v_since, grace = v_longest, next = v_name, rest = v_rest, seen = v_now
+                WHERE one = 1;
+        ELSEIF v_longest > v_grace THEN
+            UPDATE dlock_meta SET grace = v_longest WHERE one = 1;
+        END IF;
+        IF v_era = v_name THEN
+            INSERT INTO dlock_session (id, generation, era, base, since) VALUES (p_session, 1, v_here, v_base, v_since);
+            INSERT INTO dlock_lease (session, timeout, deadline) VALUES (p_session, p_timeout, v_now + p_timeout);
+        END IF;
         COMMIT AND NO CHAIN NO RELEASE;
-        SELECT 'ok';
+        SELECT IF(v_era = v_name, 'ok', 'wait'), v_name, v_longest, GREATEST(LEAST(v_rest, v_longest DIV 5), 1), v_rest;
     END;
 END
 //
 
 -- Moves the deadline of a session. The second column is the number of microseconds
 -- until dlock_expire has work: until the earliest deadline of any session. It is not
--- positive if that has passed or a deadline is of another server.
+-- positive if that has passed.
 CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_timeout, v_next BIGINT;
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
+    DECLARE v_era VARBINARY(64);
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
-        IF v_timeout IS NOT NULL THEN
-            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout, server = v_here
+        SELECT era INTO v_era FROM dlock_session WHERE id = p_session;
+        IF v_era = v_here THEN
+            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
                 WHERE session = p_session;
-            SELECT IF(MIN(server) = v_here AND MAX(server) = v_here, MIN(deadline), 0) INTO v_next FROM dlock_lease;
+            SELECT MIN(deadline) INTO v_next FROM dlock_lease;
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
-        SELECT IF(v_timeout IS NULL, 'unknown', 'ok'),
+        SELECT IF(v_era = v_here, 'ok', 'unknown'),
             COALESCE(GREATEST(v_next, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0);
     END;
 END
@@ -126,16 +178,15 @@ END
 -- Ends one session whose deadline has passed, and returns whether it has ended one. If
 -- another transaction has locked the session or a node of it, that is left to a later
 -- call. A locked node is one that SKIP LOCKED leaves out: MariaDB allows no NOWAIT in a
--- procedure. A session whose deadline is of another server gets its full timeout first.
+-- procedure.
 CREATE PROCEDURE IF NOT EXISTS dlock_expire()
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE v_passed VARBINARY(64) DEFAULT '';
     DECLARE v_deadline BIGINT DEFAULT -9223372036854775808;
-    DECLARE v_dead, v_server VARBINARY(64);
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
-    DECLARE v_free, v_nodes, v_latest BIGINT;
+    DECLARE v_dead VARBINARY(64);
+    DECLARE v_free, v_nodes BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'locked';
     WHILE v_status = 'locked' DO
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -143,27 +194,21 @@ BEGIN
         BEGIN
             DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
             SET v_dead = NULL;
-            -- Unless a deadline is of another server, the search locks no row of a live session.
-            SELECT IF(MIN(server) = v_here AND MAX(server) = v_here, v_now, 9223372036854775807) INTO v_latest FROM dlock_lease;
-            SELECT l.session, l.deadline, l.server INTO v_dead, v_deadline, v_server
+            -- The search locks no row of a live session.
+            SELECT l.session, l.deadline INTO v_dead, v_deadline
                 FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
-                WHERE l.deadline <= v_latest AND (l.deadline < v_now OR l.server <> v_here)
-                    AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
+                WHERE l.deadline < v_now AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
                 ORDER BY l.deadline, l.session LIMIT 1 FOR UPDATE SKIP LOCKED;
             IF v_dead IS NULL THEN
                 SET v_status = 'none';
             ELSE
-                IF v_server <> v_here THEN
-                    UPDATE dlock_lease SET deadline = v_now + timeout, server = v_here WHERE session = v_dead;
-                ELSE
-                    SELECT COUNT(*) INTO v_free FROM dlock_node WHERE session = v_dead FOR UPDATE SKIP LOCKED;
-                    SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
-                    IF v_free = v_nodes THEN
-                        SET v_status = 'ok';
-                        DELETE FROM dlock_node WHERE session = v_dead;
-                        DELETE FROM dlock_lease WHERE session = v_dead;
-                        DELETE FROM dlock_session WHERE id = v_dead;
-                    END IF;
+                SELECT COUNT(*) INTO v_free FROM dlock_node WHERE session = v_dead FOR UPDATE SKIP LOCKED;
+                SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
+                IF v_free = v_nodes THEN
+                    SET v_status = 'ok';
+                    DELETE FROM dlock_node WHERE session = v_dead;
+                    DELETE FROM dlock_lease WHERE session = v_dead;
+                    DELETE FROM dlock_session WHERE id = v_dead;
                 END IF;
                 SET v_passed = v_dead;
             END IF;
@@ -204,7 +249,8 @@ CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_gen
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE v_day INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
-    DECLARE v_generation, v_token, v_floor BIGINT;
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    DECLARE v_generation, v_token, v_floor, v_least BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'ok';
     DECLARE v_lock VARCHAR(64) CHARACTER SET ascii;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -217,17 +263,18 @@ BEGIN
             END IF;
             RESIGNAL;
         END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        SELECT generation, base + GREATEST(v_now - since, 0) DIV 2 INTO v_generation, v_least
+            FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
             SET v_status = 'stale';
         ELSE
-            UPDATE dlock_queue SET last = GREATEST(last + 1, v_now), used = GREATEST(used, v_day) WHERE name = p_queue;
+            UPDATE dlock_queue SET last = GREATEST(last + 1, v_least, v_now), used = GREATEST(used, v_day) WHERE name = p_queue;
             IF ROW_COUNT() = 0 THEN
                 INSERT INTO dlock_queue (name, last, used) VALUES (p_queue, 0, v_day) ON DUPLICATE KEY UPDATE used = v_day;
                 SELECT floor INTO v_floor FROM dlock_meta WHERE one = 1;
-                UPDATE dlock_queue SET last = GREATEST(last + 1, v_floor + 1, v_now) WHERE name = p_queue;
+                UPDATE dlock_queue SET last = GREATEST(last + 1, v_least, v_floor + 1, v_now) WHERE name = p_queue;
             END IF;
             SELECT last INTO v_token FROM dlock_queue WHERE name = p_queue;
             IF p_lane THEN
@@ -261,6 +308,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_await(IN p_session VARBINARY(64), IN p_queu
     IN p_own BIGINT, IN p_ahead BIGINT, IN p_names LONGTEXT CHARACTER SET utf8mb4)
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'free';
     DECLARE v_lock VARCHAR(64) CHARACTER SET ascii DEFAULT CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/');
     IF COALESCE(IS_USED_LOCK(CONCAT(v_lock, p_own)), 0) <> CONNECTION_ID() THEN
@@ -273,7 +321,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT v_status, s.id IS NOT NULL, q.released, n.name, IF(n.session = p_session, n.token, 0)
         FROM (SELECT 1) x LEFT JOIN JSON_TABLE(p_names, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii PATH '$')) j ON TRUE
-        LEFT JOIN dlock_session s ON s.id = p_session
+        LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
         LEFT JOIN dlock_queue q ON q.name = p_queue
         LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = UNHEX(j.name);
     COMMIT AND NO CHAIN NO RELEASE;
@@ -286,6 +334,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_remove(IN p_session VARBINARY(64), IN p_gen
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_released BOOLEAN, IN p_lane BOOLEAN)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_name VARBINARY(256);
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
@@ -293,7 +342,7 @@ BEGIN
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -335,13 +384,14 @@ CREATE PROCEDURE IF NOT EXISTS dlock_remove_any(IN p_session VARBINARY(64), IN p
     IN p_queue VARBINARY(512), IN p_name VARBINARY(256), IN p_token BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -364,13 +414,14 @@ CREATE PROCEDURE IF NOT EXISTS dlock_keep(IN p_session VARBINARY(64), IN p_gener
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_value MEDIUMBLOB)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation, v_found BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -393,9 +444,10 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_kept(IN p_session VARBINARY(64), IN p_queue VARBINARY(512))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, COALESCE(k.token, 0), COALESCE(k.value, '')
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session LEFT JOIN dlock_kept k ON k.queue = p_queue;
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here LEFT JOIN dlock_kept k ON k.queue = p_queue;
     COMMIT AND NO CHAIN NO RELEASE;
 END
 //
@@ -406,6 +458,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_replace(IN p_session VARBINARY(64), IN p_ge
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224), IN p_lane BOOLEAN)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_name VARBINARY(256);
     DECLARE v_new VARBINARY(256) DEFAULT CONCAT(p_prefix, LPAD(p_token, GREATEST(10, LENGTH(p_token)), '0'));
@@ -414,7 +467,7 @@ BEGIN
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -447,12 +500,13 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_cancel(IN p_session VARBINARY(64), IN p_generation BIGINT, IN p_data LONGBLOB)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here FOR UPDATE;
         IF v_generation IS NOT NULL THEN
             UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;
             DELETE FROM dlock_node WHERE session = p_session AND data = p_data;
@@ -468,10 +522,11 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_look(IN p_session VARBINARY(64), IN p_queues LONGTEXT CHARACTER SET utf8mb4)
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, UNHEX(j.queue), COALESCE(q.last, 0), q.released, n.name, IF(n.session = p_session, n.token, 0)
         FROM JSON_TABLE(p_queues, '$[*]' COLUMNS (queue VARCHAR(1024) CHARACTER SET ascii PATH '$')) j
-        LEFT JOIN dlock_session s ON s.id = p_session
+        LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
         LEFT JOIN dlock_queue q ON q.name = UNHEX(j.queue)
         LEFT JOIN dlock_node n ON n.queue = UNHEX(j.queue);
     COMMIT AND NO CHAIN NO RELEASE;
@@ -479,16 +534,17 @@ END
 //
 
 -- Shows one node. The last column is the number of microseconds that its session has
--- left, or 0 if it has none or its deadline is of another server.
+-- left, or 0 if it has none.
 CREATE PROCEDURE IF NOT EXISTS dlock_read(IN p_session VARBINARY(64), IN p_queue VARBINARY(512), IN p_name VARBINARY(256))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0),
             COALESCE(GREATEST(l.deadline, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0)
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
         LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name
-        LEFT JOIN dlock_lease l ON l.session = n.session AND l.server = CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
+        LEFT JOIN dlock_lease l ON l.session = n.session;
     COMMIT AND NO CHAIN NO RELEASE;
 END
 //
@@ -498,9 +554,10 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_walk(IN p_session VARBINARY(64), IN p_prefix VARBINARY(512))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT DISTINCT s.id IS NOT NULL, n.queue
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
         LEFT JOIN dlock_node n ON p_prefix = '' OR n.queue = p_prefix
             OR n.queue > CONCAT(p_prefix, '/') AND n.queue < CONCAT(p_prefix, '0');
     COMMIT AND NO CHAIN NO RELEASE;

@@ -13,8 +13,7 @@ import (
 
 // variables reads the settings that checkServer examines.
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
-	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on',
-	'group_replication_single_primary_mode')`
+	'log_bin', 'binlog_format', 'wsrep_on', 'group_replication_single_primary_mode')`
 
 // checkServer returns an error if the driver can't work with the server at
 // present. Once per connector, it logs which guarantees the server's settings
@@ -99,28 +98,11 @@ func unusable(settings map[string]string) error {
 // weaknesses returns a finding for each setting of the server that weakens a
 // guarantee of the lock.
 func weaknesses(settings map[string]string) (found []driver.Finding) {
-	add := func(level driver.Level, text, advice string) {
-		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
-	}
-	const flush = "set innodb_flush_log_at_trx_commit=1"
-	switch settings["innodb_flush_log_at_trx_commit"] {
-	case "1", "3":
-	case "":
-		add(driver.Unknown, "the server does not show innodb_flush_log_at_trx_commit: make sure that it is 1", "ask the operator of the server")
-	case "0":
-		add(driver.Warning, "the server has innodb_flush_log_at_trx_commit 0: if the server or its machine fails, "+
-			"it loses the latest second or more, and may grant locks again that are held", flush)
-	default:
-		add(driver.Warning, "the server has innodb_flush_log_at_trx_commit "+settings["innodb_flush_log_at_trx_commit"]+
-			": if its machine fails, it loses the latest second or more, and may grant locks again that are held", flush)
-	}
-	if settings["log_bin"] == "ON" && settings["sync_binlog"] != "1" {
-		add(driver.Warning, "the server has a binary log and sync_binlog "+settings["sync_binlog"]+
-			": if its machine fails, it takes back the changes that are not in that log, and may grant locks again that are held", "set sync_binlog=1")
-	}
 	if settings["wsrep_on"] == "ON" {
-		add(driver.Warning, "the server is a member of a Galera cluster, whose members do not share row locks: "+
-			"make sure that all clients use the same member", "use a proxy that sends all clients of locks to one member")
+		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: driver.Warning,
+			Text: "the server is a member of a Galera cluster, whose members do not share row locks: " +
+				"make sure that all clients use the same member",
+			Advice: "use a proxy that sends all clients of locks to one member"})
 	}
 	return found
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
 	t.Run("password", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(database), server.Password(), secret, 1), "Access denied for user 'dlock'")
+		refused(t, strings.Replace(server.DSN(database, "session_timeout=10s"), server.Password(), secret, 1), "Access denied for user 'dlock'")
 	})
 	t.Run("database", func(t *testing.T) {
 		refused(t, server.DSN("missing"), "Unknown database 'missing'")
@@ -61,12 +60,12 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	})
 	t.Run("version", func(t *testing.T) {
 		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
-		refused(t, server.DSN(database), "version 7", "needs version 1")
+		refused(t, server.DSN(database, "session_timeout=10s"), "version 7", "needs version 1")
 	})
 	t.Run("column", func(t *testing.T) {
 		database := server.Database()
 		server.SQL(t, "", Statements(database)+"ALTER TABLE dlock_session DROP COLUMN generation")
-		refused(t, server.DSN(database), "Unknown column 'generation'")
+		refused(t, server.DSN(database, "session_timeout=10s"), "Unknown column 'generation'")
 	})
 }
 
@@ -86,7 +85,7 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 }
 
 func TestSettingsOfTheServer(t *testing.T) {
-	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
+	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog"))
 	database := server.Database()
 	var log bytes.Buffer
 	before := slog.Default()
@@ -95,7 +94,7 @@ func TestSettingsOfTheServer(t *testing.T) {
 	logged := func(want ...string) {
 		t.Helper()
 		log.Reset()
-		if _, err := sqltest.Connect(t, Driver{}, server.DSN(database)); err != nil {
+		if _, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s")); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Count(log.String(), "\n"); got != len(want) {
@@ -108,24 +107,19 @@ func TestSettingsOfTheServer(t *testing.T) {
 		}
 	}
 	logged()
-	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 2, GLOBAL sync_binlog = 0")
-	logged("innodb_flush_log_at_trx_commit 2", "sync_binlog 0")
-	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 0, GLOBAL sync_binlog = 1")
-	logged("innodb_flush_log_at_trx_commit 0: if the server or its machine fails")
-	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL binlog_format = 'STATEMENT'")
-	refused(t, server.DSN(database), "binlog_format STATEMENT")
+	server.SQL(t, "", "SET GLOBAL binlog_format = 'STATEMENT'")
+	refused(t, server.DSN(database, "session_timeout=10s"), "binlog_format STATEMENT")
 	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
-	unavailable(t, server.DSN(database), "read_only ON")
+	unavailable(t, server.DSN(database, "session_timeout=10s"), "read_only ON")
 	server.SQL(t, "", "SET GLOBAL sql_select_limit = 0")
-	unavailable(t, server.DSN(database), "read_only ON")
+	unavailable(t, server.DSN(database, "session_timeout=10s"), "read_only ON")
 	server.SQL(t, "", "SET GLOBAL read_only = 0")
 	logged()
 }
 
 func TestWeaknesses(t *testing.T) {
 	for want, settings := range map[string]map[string]string{
-		"the same member": {"innodb_flush_log_at_trx_commit": "3", "wsrep_on": "ON"},
-		"does not show":   {},
+		"the same member": {"wsrep_on": "ON"},
 	} {
 		if got := weaknesses(settings); len(got) != 1 || !strings.Contains(got[0].Text, want) {
 			t.Errorf("%v: %q", settings, got)
@@ -153,7 +147,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	database := server.Database()
 	user := "plain_" + database
 	server.SQL(t, "", "CREATE USER "+user+"@'%' IDENTIFIED BY 'correct-horse'")
-	dsn := strings.Replace(server.DSN(database), "dlock:", user+":", 1)
+	dsn := strings.Replace(server.DSN(database, "session_timeout=10s"), "dlock:", user+":", 1)
 	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON `" + database + "`.dlock_node TO `" + user + "`@`%`;"
 	refused(t, strings.Replace(dsn, database+"?", "missing?", 1), `is "missing" the right name?`)
 	refused(t, dsn, "Access denied", "USE `"+database+"`;", grant) // without any privilege on the database
@@ -180,7 +174,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			if _, err := sqltest.Connect(t, Driver{}, server.DSN(database)); err != nil {
+			if _, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -234,7 +228,7 @@ func TestExistingDatabase(t *testing.T) {
 				server.SQL(t, "", "ALTER DATABASE "+database+" CHARACTER SET utf16")
 			}
 			db := openDB(t, server, database, params)
-			c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
+			c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second, EmptyIsNew: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +248,7 @@ func TestExistingDatabase(t *testing.T) {
 	t.Run("small", func(t *testing.T) {
 		db := openDB(t, server, server.Database())
 		db.SetMaxOpenConns(2)
-		c, err := NewConnector(db, Options{})
+		c, err := NewConnector(db, Options{EmptyIsNew: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +258,7 @@ func TestExistingDatabase(t *testing.T) {
 	})
 	t.Run("no free connection", func(t *testing.T) {
 		db := openDB(t, server, server.Database())
-		c, err := NewConnector(db, Options{SessionTimeout: time.Hour})
+		c, err := NewConnector(db, Options{SessionTimeout: time.Hour, EmptyIsNew: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,14 +266,14 @@ func TestExistingDatabase(t *testing.T) {
 	})
 	t.Run("Options.Database", func(t *testing.T) {
 		db := openDB(t, server, "")
-		c, err := NewConnector(db, Options{})
+		c, err := NewConnector(db, Options{EmptyIsNew: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "set Options.Database") {
 			t.Errorf("connections without a database: %v", err)
 		}
-		if c, err = NewConnector(db, Options{Database: server.Database()}); err != nil {
+		if c, err = NewConnector(db, Options{Database: server.Database(), EmptyIsNew: true}); err != nil {
 			t.Fatal(err)
 		}
 		handOver(t, c)
@@ -291,7 +285,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
 	db.SetMaxIdleConns(-1) // each statement opens a connection
-	c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
+	c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second, EmptyIsNew: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +298,7 @@ func TestConnectionLeftInATransaction(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
 	db := openDB(t, server, database)
-	c, err := NewConnector(db, Options{SessionTimeout: time.Hour})
+	c, err := NewConnector(db, Options{SessionTimeout: time.Hour, EmptyIsNew: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +332,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
 		"Options.Database":       {Database: strings.Repeat("d", 300)},
 		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
+		"Options.Grace":          {Grace: 5 * time.Second},
 	} {
 		if _, err := NewConnector(db, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", o, err)
@@ -349,34 +344,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 }
 
 func TestServerKilledUnderLoad(t *testing.T) {
-	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
+	server := mysqltest.Start(t)
 	sqltest.KilledUnderLoad(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
-}
-
-// After a restart, the holder's node must still be in the queue, ahead of a new
-// one.
-func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
-	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
-	c := newCaseOn(t, server, "session_timeout=1h")
-	holder, other := newSession(t, c), newSession(t, c)
-	for range 3 {
-		held := create(t, holder, "q")
-		server.Kill()
-		server.Restart()
-		var j driver.Joined
-		eventually(t, "no session can append", func() (ok bool) {
-			var err error
-			j, err = other.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-", Data: []byte(rand.Text())})
-			return err == nil
-		})
-		if !j.Known || len(j.Ahead) != 1 || j.Ahead[0] != held.Node {
-			t.Errorf("ahead of the new node are %v, want %v", j.Ahead, held.Node)
-		}
-		if err := errors.Join(other.Delete(t.Context(), "q", j.Place, driver.Changed), holder.Delete(t.Context(), "q", held.Place, driver.Changed)); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func newSession(t *testing.T, c driver.Connector) *caseSession {
@@ -433,7 +403,7 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	for deadline, passed := range map[int64]bool{math.MinInt64: true, -2: true, math.MaxInt64: false} {
-		c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0)}))
+		c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
 		c.exec(t, fmt.Sprint("UPDATE dlock_lease SET deadline = ", deadline, " WHERE session = 'A7'"))
 		if next, err := s.Store().Beat(t.Context(), s.ID()); err != nil || next <= 0 != passed {
 			t.Errorf("%d: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
@@ -643,89 +613,13 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 }
 
-// After a restart with a clock that is ahead, or a switch to another server,
-// each session must get its full timeout by the new clock.
-func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
-	server := mysqltest.Start(t)
-	database := server.Database()
-	c, err := Driver{}.OpenConnector(server.DSN(database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Connect(t.Context()) // creates the tables
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	server.SQL(t, database, "CALL dlock_begin('A7', 600000000)")
-	server.SQL(t, database, "CALL dlock_append('A7', 1, 'q', 'a-W-', '', FALSE)")
-	var status string
-	at := func(clock time.Duration) *sql.DB {
-		return openDB(t, server, database, fmt.Sprint("timestamp=", time.Now().Add(clock).Unix()))
-	}
-	expire := func(clock time.Duration) string {
-		if err := at(clock).QueryRow("CALL dlock_expire()").Scan(&status); err != nil {
-			t.Fatal(err)
-		}
-		return status
-	}
-	server.Kill()
-	server.Restart()
-	if status := expire(time.Hour); status != "none" {
-		t.Errorf("after a restart: status %q, want none", status)
-	}
-	server.SQL(t, database, "SET GLOBAL server_id = 2")
-	if status := expire(2 * time.Hour); status != "none" {
-		t.Errorf("after a promotion: status %q, want none", status)
-	}
-	if status := expire(2*time.Hour + 5*time.Minute); status != "none" {
-		t.Errorf("within the session timeout: status %q, want none", status)
-	}
-	if status := expire(2*time.Hour + 20*time.Minute); status != "ok" {
-		t.Errorf("after the session timeout: status %q, want ok", status)
-	}
-
-	// A clock that is behind must not keep dead sessions alive any longer.
-	beat := func(clock time.Duration) (next int64) {
-		if err := at(clock).QueryRow("CALL dlock_beat('B8')").Scan(&status, &next); err != nil || status != "ok" {
-			t.Fatalf("status %q, error %v", status, err)
-		}
-		return next
-	}
-	for _, id := range []string{"3", "1"} {
-		server.SQL(t, database, "CALL dlock_begin('A8', 600000000)")
-		server.SQL(t, database, "SET GLOBAL server_id = "+id)
-		if _, err := at(-time.Hour).Exec("CALL dlock_begin('B8', 600000000)"); err != nil {
-			t.Fatal(err)
-		}
-		if next := beat(-time.Hour); next > 0 {
-			t.Errorf("after a promotion a heartbeat asks for expire in %d microseconds", next)
-		}
-		if status := expire(-time.Hour); status != "none" {
-			t.Errorf("after a promotion: status %q, want none", status)
-		}
-		if next := beat(-55 * time.Minute); next <= 0 {
-			t.Errorf("within the session timeout a heartbeat asks for expire in %d microseconds", next)
-		}
-		if status := expire(-47 * time.Minute); status != "ok" {
-			t.Errorf("after the session timeout: status %q, want ok", status)
-		}
-		if left := server.SQL(t, database, "SELECT session FROM dlock_lease"); left != "B8" {
-			t.Errorf("the sessions %q are left", left)
-		}
-		server.SQL(t, database, "CALL dlock_end('B8')")
-	}
-}
-
 // Sessions must not see uncommitted changes even if their connections are set
 // to READ UNCOMMITTED.
 func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	first := newSession(t, c)
 	held := create(t, first, "q")
-	connector, err := NewConnector(openDB(t, c.server, c.database, "tx_isolation=%27READ-UNCOMMITTED%27"), Options{})
+	connector, err := NewConnector(openDB(t, c.server, c.database, "tx_isolation=%27READ-UNCOMMITTED%27"), Options{EmptyIsNew: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -896,9 +790,11 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	database := server.Database()
 	server.SQL(t, database, "CREATE USER plain@'%' IDENTIFIED BY 'correct-horse'; GRANT ALL ON "+database+".* TO plain@'%';"+
 		"CREATE USER few@'%' IDENTIFIED BY 'correct-horse' WITH MAX_USER_CONNECTIONS 1; GRANT ALL ON "+database+".* TO few@'%'")
-	as := func(user string) string { return strings.Replace(server.DSN(database), "dlock:", user+":", 1) }
+	as := func(user string) string {
+		return strings.Replace(server.DSN(database, "session_timeout=10s"), "dlock:", user+":", 1)
+	}
 	fill := func(user string) (empty func()) {
-		db, err := sql.Open("mysql", as(user))
+		db, err := sql.Open("mysql", strings.Replace(server.DSN(database), "dlock:", user+":", 1))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -281,10 +282,41 @@ func account(ctx context.Context, conn *sql.Conn) string {
 	return quote(name[:at]) + "@" + quote(name[at+1:])
 }
 
+// demotions counts how often the server was made a replica since its start. Its
+// data may then lack changes that were made on its primary.
+const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
+
 // Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (session.Begun, error) {
-	_, err := s.status(ctx, "dlock_begin", id, timeout.Microseconds())
-	return session.Begun{}, err
+func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b session.Begun, err error) {
+	var followed int64
+	err = s.query(ctx, demotions, func(scan func(...any) error) error {
+		var name string
+		var n int64
+		err := scan(&name, &n)
+		followed += n
+		return err
+	})
+	if err != nil {
+		return b, markError(ctx, err)
+	}
+	o := s.connector.options
+	var status string
+	var grace, wait, rest int64
+	args := []any{id, timeout.Microseconds(), o.grace.Microseconds(), o.emptyNew, followed}
+	err = s.call(ctx, "dlock_begin", args, func(scan func(...any) error) error {
+		return scan(&status, &b.Generation, &grace, &wait, &rest)
+	})
+	b.Grace = time.Duration(grace) * time.Microsecond
+	if status == "wait" {
+		b.Wait, b.Rest = time.Duration(wait)*time.Microsecond, time.Duration(rest)*time.Microsecond
+	}
+	if own := max(o.grace, timeout); err == nil && own < b.Grace {
+		s.connector.graces.Do(func() {
+			slog.Default().WarnContext(ctx, "mysql: other clients of the database have a longer grace: give all clients the same parameter grace, "+
+				"at least their longest session_timeout", "own", own, "longest", b.Grace)
+		})
+	}
+	return b, err
 }
 
 // Beat implements session.Store.

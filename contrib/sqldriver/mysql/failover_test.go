@@ -1,0 +1,190 @@
+package mysql
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+var losses = flag.Int("losses", 2, "how often the store loses data under load")
+
+var replicated = mysqltest.WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id=1")
+
+// loss is a database that loses data while a lock is held.
+type loss struct {
+	*testing.T
+	server   *mysqltest.Server
+	database string
+	client   *dlock.Client // of the holder
+	holder   *dlock.Lock
+	cut      func() // cuts the holder off, so that nobody tells it of its loss
+}
+
+func opened(t *testing.T, dsn string) *dlock.Client {
+	t.Helper()
+	c, err := dlock.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func newLoss(t *testing.T, server *mysqltest.Server, database string) *loss {
+	proxy := testenv.NewProxy(t, server.Addr(), nil)
+	l := &loss{T: t, server: server, database: database, cut: proxy.Cut}
+	l.client = opened(t, server.DSNAt(proxy.Addr(), database, "session_timeout=2s"))
+	l.hold() // so that replicas have a session
+	require.NoError(t, l.holder.Unlock())
+	return l
+}
+
+func (l *loss) hold() {
+	l.Helper()
+	held, err := l.client.RWMutex("q").Lock(l.Context())
+	require.NoError(l, err)
+	l.holder = held
+}
+
+// grantsLater checks that the next contender is granted the lock only when the
+// holder knows of its loss, though its client knows no earlier session.
+func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
+	l.Helper()
+	require.NoError(l, l.holder.Err())
+	dsn := strings.Replace(successor.DSN(l.database, "session_timeout=2s"), "&empty_is_new=true", "", 1)
+	next, err := opened(l.T, dsn).RWMutex("q").Lock(l.Context())
+	require.NoError(l, err)
+	require.Error(l, l.holder.Err(), "there are two holders")
+	require.Greater(l, next.Token(), l.holder.Token())
+	return next
+}
+
+// The clock of the replica may be another one.
+func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
+	mysqltest.RequireClock(t)
+	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			primary := mysqltest.Start(t, replicated)
+			l := newLoss(t, primary, primary.Database())
+			replica := primary.Replica(t, mysqltest.WithClock())
+			replica.SetClock(skew)
+			replica.SQL(t, "", "STOP SLAVE")
+			l.hold()
+			l.cut()
+			primary.Kill()
+			replica.Promote(t)
+			known := replica.SQL(t, l.database, "SELECT MIN(id) FROM dlock_session")
+			require.Contains(t, replica.SQL(t, l.database, "CALL dlock_append('"+known+"', 1, 'q', 'a-W-', '', FALSE)"), "unknown")
+			l.grantsLater(replica)
+		})
+	}
+}
+
+// The old primary has none of the changes that were made while it was a
+// replica.
+func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
+	t.Parallel()
+	old := mysqltest.Start(t, replicated)
+	database := old.Database()
+	require.NoError(t, opened(t, old.DSN(database, "session_timeout=2s")).Ping(t.Context()))
+	between := old.Replica(t)
+	between.Promote(t)
+	old.Follow(t, between)
+	old.SQL(t, "", "STOP SLAVE")
+	l := newLoss(t, between, database)
+	l.hold()
+	l.cut()
+	between.Kill()
+	old.Promote(t)
+	l.grantsLater(old)
+}
+
+func TestNoTwoHoldersAfterARestart(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	l := newLoss(t, server, server.Database())
+	l.hold()
+	l.cut()
+	server.Kill()
+	server.Restart()
+	require.Equal(t, "unknown\t0", server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"))
+	l.grantsLater(server)
+}
+
+func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	l := newLoss(t, server, server.Database())
+	l.hold()
+	l.cut()
+	server.SQL(t, "", "DROP DATABASE "+l.database+"; CREATE DATABASE "+l.database)
+	l.grantsLater(server)
+}
+
+// Both servers have the server_id that is the default.
+func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
+	t.Parallel()
+	server, restored := mysqltest.Start(t), mysqltest.Start(t)
+	l := newLoss(t, server, server.Database())
+	dump := server.Dump(t, l.database)
+	l.hold()
+	l.cut()
+	server.Kill()
+	require.Equal(t, l.database, restored.Database())
+	restored.SQL(t, l.database, dump)
+	l.grantsLater(restored)
+}
+
+func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
+	mysqltest.RequireClock(t)
+	t.Parallel()
+	server := mysqltest.Start(t, mysqltest.WithClock())
+	l := newLoss(t, server, server.Database())
+	l.hold()
+	l.cut()
+	server.Kill()
+	server.Restart()
+	stepped := make(chan struct{})
+	go func() {
+		defer close(stepped)
+		for server.SQL(t, l.database, "SELECT rest > 0 FROM dlock_meta") != "1" {
+			time.Sleep(time.Millisecond)
+		}
+		server.SetClock(time.Minute)
+	}()
+	l.grantsLater(server)
+	<-stepped
+}
+
+func TestNoTwoHoldersWhileAReplicaIsPromotedUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for graces")
+	}
+	t.Parallel()
+	primary := mysqltest.Start(t, replicated)
+	database := primary.Database()
+	proxy := testenv.NewProxy(t, primary.Addr(), nil)
+	dsn := primary.DSNAt(proxy.Addr(), database, "session_timeout=3s")
+	require.NoError(t, opened(t, dsn).Ping(t.Context()))
+	var holders sqltest.Holders
+	defer holders.Load(t, 8, "mysql", dsn)()
+	for range *losses {
+		holders.Await(t, 20)
+		replica := primary.Replica(t)
+		replica.SQL(t, "", "STOP SLAVE")
+		holders.Await(t, 20)
+		primary.Kill()
+		replica.Promote(t)
+		proxy.Retarget(replica.Addr())
+		proxy.DropConnections()
+		primary = replica
+	}
+	holders.Await(t, 20)
+}
