@@ -107,6 +107,23 @@ func TestAWaiterOnALaneDoesNotPoll(t *testing.T) {
 	assert.Equal(t, map[string]int{"Create": 1, "Delete": 1}, sent)
 }
 
+func TestNodesOfTwoQueuesMayHaveOneToken(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	dsn := server.DSN(database, "session_timeout=1h")
+	first := newLanes(t, dsn).client()
+	require.NoError(t, first.Ping(t.Context()))
+	server.SQL(t, database, "INSERT INTO dlock_queue (name, last, used) VALUES ('a', 1e17, TO_DAYS(NOW())), ('b', 1e17, TO_DAYS(NOW()))")
+	a, b := lock(t, first.RWMutex("a")), lock(t, first.RWMutex("b"))
+	require.Equal(t, a.Token(), b.Token())
+	second := newLanes(t, dsn).client()
+	waits := []<-chan error{waitFor(t.Context(), second.RWMutex("a")), waitFor(t.Context(), second.RWMutex("b"))}
+	require.NoError(t, errors.Join(a.Unlock(), b.Unlock()))
+	for _, w := range waits {
+		soon(t, w)
+	}
+}
+
 func TestAWaiterPollsAfterTheLaneAheadWasLost(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()

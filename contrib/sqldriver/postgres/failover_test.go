@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
+
+var losses = flag.Int("losses", 2, "how often the store loses data under load")
 
 // loss is a database that loses data while a lock is held.
 type loss struct {
@@ -164,7 +167,7 @@ func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
 	primary := pgtest.Start(t)
 	var holders sqltest.Holders
 	opened(t, primary.DSN("session_timeout=3s")).Ping(t.Context())
-	for range 2 {
+	for range *losses {
 		standby := primary.Standby(t)
 		stop := holders.Load(t, 8, "postgres", primary.DSNAt(primary.Addr()+","+standby.Addr(), "session_timeout=3s"))
 		holders.Await(t, 20)

@@ -13,9 +13,16 @@ import (
 // lanes holds the lanes of the session's nodes.
 type lanes struct {
 	mu      sync.Mutex
-	over    bool                // the session has ended
-	of      map[int64]*nodeLane // by token of the node
-	waiting map[string]int      // goroutines that wait on lanes, by queue
+	over    bool // the session has ended
+	of      map[nodeKey]*nodeLane
+	waiting map[string]int // goroutines that wait on lanes, by queue
+}
+
+// nodeKey identifies a node of the session. Nodes of different queues may have
+// the same token.
+type nodeKey struct {
+	queue string
+	token int64
 }
 
 type nodeLane struct {
@@ -24,36 +31,36 @@ type nodeLane struct {
 	done chan struct{}      // closed when that goroutine has left the lane
 }
 
-func (l *lanes) init() { l.of, l.waiting = make(map[int64]*nodeLane), make(map[string]int) }
+func (l *lanes) init() { l.of, l.waiting = make(map[nodeKey]*nodeLane), make(map[string]int) }
 
 // keep records the lane of a new node.
-func (l *lanes) keep(token int64, lane Lane) {
+func (l *lanes) keep(node nodeKey, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		lane.Close()
 		return
 	}
-	l.of[token] = &nodeLane{lane: lane}
+	l.of[node] = &nodeLane{lane: lane}
 }
 
-func (l *lanes) has(token int64) bool {
+func (l *lanes) has(node nodeKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[token] != nil
+	return l.of[node] != nil
 }
 
 // take ends the use of a node's lane and returns the lane, or nil if there is
 // none. If the session waits on the lane, take closes it, because nothing else
 // ends the wait at once.
-func (l *lanes) take(token int64) Lane {
+func (l *lanes) take(node nodeKey) Lane {
 	l.mu.Lock()
-	n := l.of[token]
+	n := l.of[node]
 	if n == nil {
 		l.mu.Unlock()
 		return nil
 	}
-	delete(l.of, token)
+	delete(l.of, node)
 	stop := n.stop
 	l.mu.Unlock()
 	if stop != nil {
@@ -67,10 +74,10 @@ func (l *lanes) take(token int64) Lane {
 func (l *lanes) close() {
 	l.mu.Lock()
 	l.over = true
-	tokens := slices.Collect(maps.Keys(l.of))
+	nodes := slices.Collect(maps.Keys(l.of))
 	l.mu.Unlock()
-	for _, token := range tokens {
-		if lane := l.take(token); lane != nil {
+	for _, node := range nodes {
+		if lane := l.take(node); lane != nil {
 			lane.Close()
 		}
 	}
@@ -90,7 +97,7 @@ func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bo
 	l := &s.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.of[p.Token]
+	n := l.of[nodeKey{queue, p.Token}]
 	if n == nil || n.lane == nil || n.stop != nil {
 		return false
 	}

@@ -101,7 +101,7 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	if i < 0 {
 		return driver.Watch{}
 	}
-	if s.lanes.has(j.Token) {
+	if s.lanes.has(nodeKey{queue, j.Token}) {
 		w := s.watches.Arm(queue, j.Place, j.Ahead[i])
 		s.waitOnLane(queue, j.Place, j.Ahead[i])
 		s.looks.wake()

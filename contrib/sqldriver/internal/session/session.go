@@ -38,9 +38,9 @@ type Session struct {
 	lanes      lanes
 
 	mu      sync.Mutex
-	doubts  map[int64]bool // tokens of nodes that an unanswered Delete may have removed
-	closing sync.Mutex     // held during Close
-	closed  bool           // true once the database has ended the session
+	doubts  map[nodeKey]bool // nodes that an unanswered Delete may have removed
+	closing sync.Mutex       // held during Close
+	closed  bool             // true once the database has ended the session
 }
 
 var (
@@ -58,7 +58,7 @@ var (
 // if Connect fails.
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
-		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
+		lease: driver.NewLease(timeout, 0), doubts: make(map[nodeKey]bool)}
 	s.ended, _ = s.lease.Context() // freed when the lease ends, even without a call of cancel
 	s.generation.Store(1)
 	s.looks.init()
@@ -247,7 +247,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			return err
 		}
 		if lane != nil {
-			s.lanes.keep(j.Token, lane)
+			s.lanes.keep(nodeKey{queue, j.Token}, lane)
 		}
 		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
 		if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
@@ -307,7 +307,7 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
 			err = s.change(ctx, func(ctx context.Context, op Op) error {
-				if lane := s.lanes.take(p.Token); lane != nil {
+				if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
 					return lane.Delete(ctx, op, queue, p.Token, why)
 				}
 				return s.store.Delete(ctx, op, queue, p.Token, why)
@@ -315,30 +315,28 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 			if !unknownOutcome(err) {
 				break
 			}
-			s.doubt(p.Token)
+			s.doubt(nodeKey{queue, p.Token})
 		}
-		if errors.Is(err, driver.ErrGone) && s.doubted(p.Token) {
+		if errors.Is(err, driver.ErrGone) && s.doubted(nodeKey{queue, p.Token}) {
 			return nil
 		}
 		return err
 	})
 }
 
-// doubt records that an unanswered Delete may have removed the node with this
-// token.
-func (s *Session) doubt(token int64) {
+// doubt records that an unanswered Delete may have removed the node.
+func (s *Session) doubt(node nodeKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubts[token] = true
+	s.doubts[node] = true
 }
 
-// doubted reports whether doubt was called with this token, and forgets the
-// token.
-func (s *Session) doubted(token int64) bool {
+// doubted reports whether doubt was called with this node, and forgets it.
+func (s *Session) doubted(node nodeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer delete(s.doubts, token)
-	return s.doubts[token]
+	defer delete(s.doubts, node)
+	return s.doubts[node]
 }
 
 // Replace implements driver.Session.
@@ -348,7 +346,7 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 			return err
 		}
 		return s.change(ctx, func(ctx context.Context, op Op) error {
-			if lane := s.lanes.take(p.Token); lane != nil {
+			if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
 				return lane.Replace(ctx, op, queue, p.Token, prefix)
 			}
 			return s.store.Replace(ctx, op, queue, p.Token, prefix)
