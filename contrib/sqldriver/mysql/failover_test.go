@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"flag"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-var losses = flag.Int("losses", 2, "how often the store loses data under load")
+var losses = flag.Int("losses", 4, "how often the store loses data under load")
 
 var replicated = mysqltest.WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id=1")
 
@@ -163,7 +164,7 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-func TestNoTwoHoldersWhileAReplicaIsPromotedUnderLoad(t *testing.T) {
+func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for graces")
 	}
@@ -175,16 +176,34 @@ func TestNoTwoHoldersWhileAReplicaIsPromotedUnderLoad(t *testing.T) {
 	require.NoError(t, opened(t, dsn).Ping(t.Context()))
 	var holders sqltest.Holders
 	defer holders.Load(t, 8, "mysql", dsn)()
-	for range *losses {
+	for i := range *losses {
 		holders.Await(t, 20)
+		kind := (i + rand.N(2)) % 3
+		if kind == 0 {
+			primary.Kill()
+			primary.Restart()
+			continue
+		}
 		replica := primary.Replica(t)
 		replica.SQL(t, "", "STOP SLAVE")
 		holders.Await(t, 20)
-		primary.Kill()
-		replica.Promote(t)
-		proxy.Retarget(replica.Addr())
-		proxy.DropConnections()
-		primary = replica
+		if kind == 1 {
+			primary.Kill()
+		}
+		move := func(to *mysqltest.Server) {
+			proxy.Retarget(to.Addr())
+			proxy.DropConnections()
+			to.Promote(t)
+		}
+		move(replica)
+		if kind == 1 {
+			primary = replica
+			continue
+		}
+		primary.SQL(t, "", "CHANGE MASTER TO master_host='127.0.0.1'")
+		holders.Await(t, 20)
+		move(primary)
+		replica.Kill()
 	}
 	holders.Await(t, 20)
 }
