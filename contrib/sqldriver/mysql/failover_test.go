@@ -172,14 +172,16 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	primary := mysqltest.Start(t, replicated)
 	database := primary.Database()
 	proxy := testenv.NewProxy(t, primary.Addr(), nil)
-	dsn := primary.DSNAt(proxy.Addr(), database, "session_timeout=3s")
-	require.NoError(t, opened(t, dsn).Ping(t.Context()))
+	dsnAt := func(addr string) string { return primary.DSNAt(addr, database, "session_timeout=3s") }
+	require.NoError(t, opened(t, dsnAt(proxy.Addr())).Ping(t.Context()))
 	var holders sqltest.Holders
-	defer holders.Load(t, 8, "mysql", dsn)()
+	defer holders.Load(t, 8, "mysql", dsnAt(proxy.Addr()))()
+	hold := func() { holders.CutOff(t, "mysql", primary.Addr(), dsnAt) }
 	for i := range *losses {
 		holders.Await(t, 20)
 		kind := (i + rand.N(2)) % 3
 		if kind == 0 {
+			hold()
 			primary.Kill()
 			primary.Restart()
 			continue
@@ -187,6 +189,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 		replica := primary.Replica(t)
 		replica.SQL(t, "", "STOP SLAVE")
 		holders.Await(t, 20)
+		hold()
 		if kind == 1 {
 			primary.Kill()
 		}

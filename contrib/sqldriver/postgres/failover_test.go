@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-var losses = flag.Int("losses", 2, "how often the store loses data under load")
+var losses = flag.Int("losses", 3, "how often the store loses data under load")
 
 // loss is a database that loses data while a lock is held.
 type loss struct {
@@ -165,15 +165,23 @@ func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
 	}
 	t.Parallel()
 	primary := pgtest.Start(t)
+	dsnAt := func(addr string) string { return primary.DSNAt(addr, "session_timeout=3s") }
 	var holders sqltest.Holders
-	opened(t, primary.DSN("session_timeout=3s")).Ping(t.Context())
-	for range *losses {
+	opened(t, dsnAt(primary.Addr())).Ping(t.Context())
+	for i := range *losses {
 		standby := primary.Standby(t)
-		stop := holders.Load(t, 8, "postgres", primary.DSNAt(primary.Addr()+","+standby.Addr(), "session_timeout=3s"))
+		stop := holders.Load(t, 8, "postgres", dsnAt(primary.Addr()+","+standby.Addr()))
 		holders.Await(t, 20)
 		stopReplication(t, standby)
 		holders.Await(t, 20)
+		holders.CutOff(t, "postgres", primary.Addr(), dsnAt)
 		primary.Kill()
+		if i%3 == 2 { // which loses nothing
+			primary.Restart()
+			holders.Await(t, 20)
+			holders.CutOff(t, "postgres", primary.Addr(), dsnAt)
+			primary.Kill()
+		}
 		standby.Promote(t)
 		holders.Await(t, 20)
 		stop()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Holders checks that a lock has only one holder at a time. It records them in
@@ -132,6 +133,33 @@ func (h *Holders) Load(t testing.TB, n int, driverName, dsn string) (stop func()
 		cancel()
 		all.Wait()
 	}
+}
+
+// CutOff lets another client take the lock from the server at addr, and cuts it
+// off, so that nobody can tell it of a loss. It checks that nobody else gets the
+// lock before the client has given it up. dsn names the server by an address.
+func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr string) string) {
+	t.Helper()
+	side := testenv.NewProxy(t, addr, nil)
+	client, err := dlock.Open(driverName, dsn(side.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := client.RWMutex("q").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	side.Cut()
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		if h.enter(t, l) {
+			<-l.Lost()
+		}
+		side.Heal()
+		_ = client.Close() // the session may be unknown
+	}()
+	t.Cleanup(func() { <-lost })
 }
 
 // KilledUnderLoad kills and restarts the server repeatedly while four sessions
