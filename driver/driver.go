@@ -169,11 +169,11 @@ type Session interface {
 	//
 	// Callers may repeat Delete, however late. If an operator has removed the
 	// queue, another contender's node may have the name of p by then. A repeat
-	// never removes that node. The first Delete of p may do so only if the
-	// session has not seen that p is gone. After a Delete that returned nil, or
-	// an error that matches [ErrUnavailable], a repeat may return nil or an
-	// error that matches ErrGone. After any error that does not match ErrGone,
-	// the node may or may not be in the queue.
+	// never removes that node. The first Delete of p may remove it, but only if
+	// the session has not seen that p is gone. After a Delete that returned
+	// nil, or an error that matches [ErrUnavailable], a repeat may return nil
+	// or an error that matches ErrGone. After any error that does not match
+	// ErrGone, the node may or may not be in the queue.
 	//
 	// The cause is meant for the watches of the contenders behind p. The caller
 	// passes Released when it gives back an exclusive lock, and Changed
@@ -297,10 +297,10 @@ type Joined struct {
 	// example, a driver may take them from a list request that follows the
 	// create on the same connection.
 	Ahead []Node
-	// Behind reports that the list of which Ahead is the beginning shows a node
-	// behind this one, too. It stays false if Create takes the list in one step
-	// with the new node. Package recipes then knows that a later contender may
-	// have listed the queue before a node ahead was removed.
+	// Behind reports whether the list from which Ahead was taken also shows a
+	// node behind this one. If so, a later contender may have listed the queue
+	// before a node ahead was removed. Behind stays false if Create lists the
+	// queue in one step with creating the node.
 	Behind bool
 	// Watch is an optional watch of this place and of the node that Predecessor
 	// chose, as [Session.Watch] would have returned it. The driver must arm it

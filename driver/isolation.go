@@ -30,7 +30,7 @@ type Isolation struct {
 	// connector.
 	SessionTimeout time.Duration
 	// Dial makes the network connections of the sessions, to which the driver
-	// adds TLS. Nil means the way in which the driver dials otherwise.
+	// adds TLS. If Dial is nil, the connector dials as usual.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 

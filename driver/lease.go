@@ -16,8 +16,8 @@ import (
 
 // Lease tracks for how long a session is certain to live, by the clocks of this
 // process. It implements rule 8, which says that a session ends here before the
-// store drops it, for stores that drop a session that they have not heard from
-// for the session timeout.
+// store drops it. It suits stores that drop a session when they have not heard
+// from it for the session timeout.
 //
 // The store counts the timeout from the arrival of a request, which is never
 // earlier than the request was sent. A lease therefore counts from the sending
@@ -67,13 +67,13 @@ type Lease struct {
 	renewed Instant     // when the lease began or was last renewed; for the error text
 	failure error       // the last argument of Failed since renewed; for the error text
 	err     error
-	onRenew func(left, term time.Duration) // nil if nobody asked
+	onRenew func(left, term time.Duration) // set by OnRenew; nil if it was not called
 }
 
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
 type Instant struct {
 	mono    time.Duration // on the monotonic clock
-	counted time.Duration // on the combined clock of type clock, which leases use; zero is in 1970
+	counted time.Duration // on the clock that leases use, see type clock; zero is in 1970
 }
 
 // Now returns the current instant. It is for drivers that learn the session
@@ -341,9 +341,9 @@ func (l *Lease) Renew(sent Instant) bool {
 	return running
 }
 
-// renew implements Renew, except that it does not call the function of OnRenew.
-// If that is due, it returns it as report, to be called with left, the time
-// that was left of the lease.
+// renew implements Renew, except that it does not call the function set by
+// OnRenew. If a call is due, renew returns that function as report. Its caller
+// then passes left to it, the time that was left of the lease.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -420,9 +420,10 @@ func (l *Lease) End(cause error) {
 // once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
-// Err reads the clocks. It returns nil until the lease ends, and from then on
-// always an error that matches [ErrSessionEnded], and the cause passed to End or
-// [ErrExpired]. Once Err has returned an error, Done is closed.
+// Err returns nil until the lease ends, and from then on always an error that
+// matches [ErrSessionEnded], and the cause passed to End or [ErrExpired]. It
+// reads the clocks, so it does not wait for a timer to notice the end. Once Err
+// has returned an error, Done is closed.
 func (l *Lease) Err() error { return l.at(l.Now()) }
 
 // Term returns how long the lease runs without a renewal.
@@ -481,9 +482,8 @@ func (l *Lease) untilCheck(left time.Duration) time.Duration {
 	return min(left, max(l.term/4, time.Millisecond))
 }
 
-// tick runs when the timer fires. If the lease was renewed meanwhile, tick
-// restarts the timer. Renewals leave it alone, which saves time in every
-// request.
+// tick runs when the timer fires, and restarts the timer unless the lease has
+// ended. Renewals do not restart it, which saves time in every request.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

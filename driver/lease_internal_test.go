@@ -113,7 +113,8 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 }
 
 // A goroutine has read both clocks and is delayed. Meanwhile the wall clock is
-// set back, and another goroutine notices that first.
+// set back, and another goroutine notices that first. The delayed reading must
+// not look as if the wall clock had been set forward.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false

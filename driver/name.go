@@ -76,8 +76,8 @@ func CheckPrefix(prefix string) error {
 // CheckQueue returns nil if a queue may have this name: at most [MaxQueue]
 // bytes of printable UTF-8, in segments separated by slashes. No segment is
 // empty, "." or "..". A segment may look like a node name, such as
-// "order-1234567890": see rule 2 at [Session.Create]. Otherwise the error
-// matches [ErrBadName] and says what is wrong.
+// "order-1234567890": see rule 2 at [Session.Create]. For any other name the
+// error matches [ErrBadName] and says what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":

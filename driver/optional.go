@@ -79,10 +79,11 @@ type Keeper interface {
 	// queue.
 	Keep(ctx context.Context, queue string, p Place, value []byte) error
 
-	// Kept returns the value kept last, and the token of the node that kept it.
-	// If there is none, value is nil and the token zero. The result is at least
-	// as new as everything that this session has done and seen. For example, a
-	// session that has seen the end of a node also sees what that node kept.
+	// Kept returns the value that was kept last, and the token of the node that
+	// kept it. If there is none, value is nil and the token zero. The result is
+	// at least as new as everything that this session has done and seen. For
+	// example, a session that has seen the end of a node also sees what that
+	// node kept.
 	Kept(ctx context.Context, queue string) (value []byte, token int64, err error)
 }
 

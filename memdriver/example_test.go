@@ -88,7 +88,7 @@ func ExampleFaults_ExpireAll() {
 }
 
 // A process is paused for longer than its session lasts. When it wakes up, its
-// context has not ended yet, but Err knows.
+// context has not ended yet, but Err already returns an error.
 func ExampleFaults_PauseAll() {
 	ctx := context.Background()
 	store := memdriver.New(memdriver.WithSessionTimeout(10 * time.Second))

@@ -37,8 +37,9 @@ func (f Faults) Expire(s driver.Session) {
 
 // ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
 // programs that use locks, which have a client and no session. When ExpireAll
-// returns, every lock is lost, and Lock.Err says so. None has passed to a waiter
-// whose session ends, too. A client opens a new session when it needs one.
+// returns, every lock is lost, and Lock.Err says so. No waiter whose session
+// has ended with the others was granted a lock. A client opens a new session
+// when it needs one.
 func (f Faults) ExpireAll() {
 	all := f.all()
 	for _, s := range all {
@@ -232,8 +233,8 @@ func (f Faults) RemoveQueue(queue string) bool {
 
 // PutNode adds a node that belongs to no session, as another program may do.
 // List returns it only if driver.ParseName accepts the name. The queue then
-// continues with the sequence after it, so its sequence must not be lower than
-// the queue's next one. If the node cannot be added, the error matches
+// continues after the sequence in the name, which must not be lower than the
+// queue's next one. If the node cannot be added, the error matches
 // driver.ErrBadName and gives the reason.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
@@ -256,7 +257,6 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// all returns the sessions that the store still keeps.
 func (f Faults) all() []*session {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

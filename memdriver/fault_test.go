@@ -645,7 +645,6 @@ func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99)) })
 }
 
-// lose loses the next request of that kind or, if committed, its reply.
 func lose(st *memdriver.Store, s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		st.Faults().LoseReply(s, op)

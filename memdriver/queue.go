@@ -9,10 +9,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// idleQueues is how many empty queues a store remembers at most.
+// idleQueues limits how many empty queues a store remembers.
 const idleQueues = 1024
 
-// queue is a queue in the store.
+// queue is the store's record of one queue of nodes.
 type queue struct {
 	name  string
 	epoch int64 // changes when the queue is recreated or its sequences start over

@@ -24,7 +24,7 @@ type Store struct {
 	mu       sync.Mutex
 	queues   map[string]*queue
 	kept     map[string]kept
-	idle     []*queue // empty queues, idle for longest first
+	idle     []*queue // empty queues, the one empty for longest first
 	tokens   int64
 	epochs   int64
 	opened   int64
@@ -83,7 +83,7 @@ type record struct {
 	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // Creates to refuse because the request to clean up after them came first
+	cleanedUp map[int64]bool // numbers of the Creates to refuse, because the request to clean up after them came first
 }
 
 // expire is called when the record's timer fires.
@@ -177,9 +177,9 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of p (rule 7 of package driver), which
-// identifies it even after a Replace has changed its name (rule 12). Only its
-// owner may release a node (rule 13).
+// delete removes the node with the token of p (rule 7 of package driver). The
+// token identifies the node even after a Replace has changed its name (rule
+// 12). Only a node's owner may release it (rule 13).
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {

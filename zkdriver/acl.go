@@ -6,17 +6,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The release of a lock is
+// A session releases a lock by the transaction
 //
-//	multi(set the data of the own node; delete it)
+//	multi(set the data of its own node; delete that node)
 //
-// A watch of the node's data reports the write; if the node is removed in any
-// other way, it reports the deletion instead. A client that can write to a
-// contender could therefore make it look released, and the waiter behind it
-// would hold the lock at the same time as the holder. So only the session that
-// made a contender may write to it. A session logs in as the user of the data
-// source name and, in addition, under a generated secret. Only this second
-// login may write to the session's nodes.
+// The watch of the next waiter reports the write; if the node is removed in any
+// other way, the watch reports a deletion instead. A client that can write to
+// another session's contender could therefore make it look released, and the
+// next waiter would hold the lock at the same time as the holder. So only the
+// session that made a contender may write to it. A session logs in as the user
+// of the data source name and, in addition, under a generated secret. Only this
+// second login may write to the session's nodes.
 //
 // The last line of a contender's data, "#dlock guarded", marks a contender that
 // is protected in this way. A node without it may be writable by other clients,

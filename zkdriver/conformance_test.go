@@ -48,7 +48,8 @@ func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error
 	return driver.Diagnose(ctx, c, report)
 }
 
-// stored returns the path of a node, by the name that the driver shows.
+// stored returns the path in the server of the node that callers of the driver
+// know by the given name.
 func (s *store) stored(queue, name string) string {
 	settings, err := parseDSN("h?" + s.params)
 	require.NoError(s.t, err)
@@ -72,8 +73,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 // freeProxy returns the proxy of a closed session, or a new one if there is
-// none. It reuses proxies because some tests count goroutines, which every
-// proxy has.
+// none. Proxies are reused because each has goroutines of its own, and some
+// tests count goroutines.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

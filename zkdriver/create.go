@@ -21,9 +21,9 @@ const maxData = 1<<20 - 1 - 8<<10
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// The write to the queue's node is there for its answer, a Stat. Its Mzxid is
-// the zxid of the transaction, which ZooKeeper does not return for the create
-// itself. It serves as the fencing token.
+// The write to the queue's node is sent only for its answer, a Stat whose Mzxid
+// is the zxid of the transaction. That zxid serves as the fencing token, and
+// ZooKeeper does not return it for the create itself.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
@@ -213,9 +213,9 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		s.addOrphan(x, err)
 		return driver.Joined{}, 0, err
 	}
-	// Read the queue's Stat before the node is created. A queue with nodes
-	// cannot be removed, so if the node exists afterwards, it has been in this
-	// queue all along.
+	// Read the queue's Stat before the new node's. A queue with nodes cannot be
+	// removed, so if the node still exists when it is read, the Stat is that of
+	// the queue in which the node was created.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {

@@ -265,8 +265,8 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// After a reconnect, the server may not know yet that a Create has succeeded.
-// Once it has answered a Sync, it does.
+// After a reconnect, the new server may lag behind and not show a created node
+// yet. A Sync makes it catch up.
 func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
@@ -334,8 +334,8 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// A delayed reply delays all replies after it on the connection. So every
-	// call looks for its queue before any call creates a container.
+	// Hold the replies back so that every call has asked for its queue before
+	// any call creates a container.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))

@@ -85,8 +85,8 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 // mayRemoveUnread reports whether this session may remove its node by name
 // without reading it first. That is safe only if another session's node of the
 // same name cannot be removed by mistake. With a secret, the server refuses the
-// write to another session's node and with it the whole removal. Without one,
-// an open watch must show that the node still exists.
+// write to another session's node and with it the whole removal. Without a
+// secret, an open watch must show that the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.set() {
 		return true
@@ -103,8 +103,8 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node with the token, after it has found it under
-// one of the names.
+// deleteChecked removes the node that has the token, once it is found under one
+// of the names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)

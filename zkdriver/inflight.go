@@ -33,9 +33,9 @@ type creation struct {
 	removedNames []string      // names of nodes whose removal ended after this Create began
 }
 
-// removal is a removal in flight. names are the possible names of its node.
+// removal is a request in flight that removes a node.
 type removal struct {
-	names     []string
+	names     []string      // possible names of the node
 	ended     chan struct{} // closed by endRemoval; nil unless a Create is waiting for this removal
 	creations []*creation   // Creates in flight when the removal began
 }

@@ -70,7 +70,7 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 }
 
 // Any client may create a node with any sequence, so the search for an orphan
-// must conclude nothing from the sequences of other clients' nodes.
+// must not rely on the sequences of other clients' nodes.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Isolate implements driver.Isolator by a node below the chroot.
+// Isolate implements driver.Isolator. The returned connector keeps everything
+// below a node of its own under the chroot.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	s := *c.settings
 	s.chroot += "/" + i.Name
@@ -46,7 +47,7 @@ func (s *session) removeBelow(ctx context.Context, node string) error {
 		if err == nil {
 			err = s.removeBelow(ctx, node+"/"+child)
 		}
-		if errors.Is(err, zk.ErrNoNode) { // a container that was empty
+		if errors.Is(err, zk.ErrNoNode) { // the server has removed the child, an empty container
 			err = nil
 		}
 	}

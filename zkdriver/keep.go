@@ -12,16 +12,17 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// keptStat identifies a state of a kept value.
+// keptStat identifies one version of a kept value.
 type keptStat struct {
-	token   int64 // of the node that kept it
-	version int32 // absent if there is no value
+	token   int64 // token of the contender that stored the value
+	version int32 // version of the value's node; absent if there is no value
 }
 
 const absent = -1
 
-// keptCache remembers the values that this session has seen last, so that Keep
-// need not read them. An outdated entry costs a refused transaction.
+// keptCache remembers which version of each kept value this session has seen
+// last, which saves Keep a read. An outdated entry costs one refused
+// transaction.
 type keptCache struct {
 	mu sync.Mutex
 	of map[string]keptStat // by queue
@@ -43,8 +44,8 @@ func (c *keptCache) set(queue string, k keptStat) {
 	c.of[queue] = k
 }
 
-// Keep implements driver.Keeper. It reads the node and, if this session has not
-// seen the value yet, also that. Then it sends
+// Keep implements driver.Keeper. It reads the node and, unless this session has
+// seen the value before, the value too. Then it sends
 //
 //	multi(check of the own node; setData or create of the value)
 //
@@ -113,7 +114,7 @@ func (s *session) writeKept(queue string, n *storedNode, known keptStat, token i
 	}
 	results, err := s.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: n.stat.Version}, write)
 	if err == nil {
-		var version int32 // of a new node
+		var version int32 // 0, as a new node has
 		if known.version != absent && len(results) == 2 && results[1].Stat != nil {
 			version = results[1].Stat.Version
 		}

@@ -42,7 +42,8 @@ func TestAKeptValueIsNotBelowItsQueue(t *testing.T) {
 	require.Equal(t, []string{"stock/42"}, found)
 }
 
-// Another session's write makes what this one remembers of the value outdated.
+// A write by another session makes this session's cache entry for the value
+// outdated.
 func TestKeepNoticesAWriteOfAnotherSession(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")

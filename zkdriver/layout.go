@@ -10,15 +10,16 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// A layout gives nodes the names that another lock library expects, so that its
-// clients and those of dlock respect each other. All of these libraries share
-// the queueing rule, and differ only in the text before the sequence. Callers of
-// the driver see the names of dlock, which [layout.stored] and [layout.shown]
-// translate one to one. Names of neither stay as they are. A nil layout changes
+// A layout gives nodes the names that another lock library expects, so that
+// clients of that library and of dlock wait for each other. All of these
+// libraries queue in the same way, and differ only in the text before a name's
+// sequence. Callers of the driver see names of dlock; [layout.stored] and
+// [layout.shown] translate between these and the stored names, one to one.
+// Names that belong to neither library stay as they are. A nil layout changes
 // nothing.
 type layout struct {
 	name           string
-	writer, reader string // ends of prefixes in place of "-W-" and "-R-"; no reader: empty
+	writer, reader string // what names have before the sequence, where dlock has "-W-" and "-R-"; reader is "" if the library has no readers
 }
 
 var (
@@ -30,8 +31,8 @@ var (
 	}
 )
 
-// curatorWriter makes a node a writer for Curator's readers wherever it stands in
-// the name.
+// curatorWriter marks a writer. Curator's readers take every node for a writer
+// that has it anywhere in its name.
 const curatorWriter = "__WRIT__"
 
 func layoutOf(name string) (*layout, error) {
@@ -45,12 +46,15 @@ func layoutOf(name string) (*layout, error) {
 	return &otherLayouts[i], nil
 }
 
-// isKind reports whether the prefix of a node ends like those of this layout.
+// isKind reports whether a node with this prefix is a writer or a reader of
+// this layout.
 func (l *layout) isKind(prefix string) bool {
 	return strings.HasSuffix(prefix, l.writer) || l.reader != "" && strings.HasSuffix(prefix, l.reader)
 }
 
-// prefix returns the prefix to store in place of one of dlock.
+// prefix translates a prefix of dlock into the prefix to store. It fails if the
+// library would misread the result, or has no readers and the prefix is a
+// reader's.
 func (l *layout) prefix(prefix string) (string, error) {
 	if l == nil {
 		return prefix, nil
@@ -64,8 +68,9 @@ func (l *layout) prefix(prefix string) (string, error) {
 	return l.translate(prefix, &ownLayout, l), nil
 }
 
-// translate changes the end of a prefix from that of one layout to that of
-// another, if there is one.
+// translate converts a prefix from one layout to another by replacing its end,
+// which tells the mode. If either layout has no such end, the prefix stays as
+// it is.
 func (l *layout) translate(prefix string, from, to *layout) string {
 	if before, ok := strings.CutSuffix(prefix, from.writer); ok {
 		return before + to.writer
@@ -76,9 +81,9 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 	return prefix
 }
 
-// shown returns the name by which callers know a stored node. A stored node that
-// has a name of dlock gets a tilde, because the plain name is that of another
-// node. It then counts as a writer.
+// shown returns the name by which callers know a stored node. If the stored
+// name already is one of dlock, a tilde is appended, because callers know
+// another node by the plain name. A name with a tilde counts as a writer's.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {
@@ -128,9 +133,10 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 	return n, err
 }
 
-// checkLayout removes a new node again if a contender ahead has a name of
-// another layout, because its library would not wait for this node. For that it
-// lists the queue unless the nodes ahead are known.
+// checkLayout removes the new node and returns an error if a contender ahead
+// has a name of another layout, because the program of that contender would not
+// wait for the new node. It lists the queue unless the nodes ahead are already
+// known.
 func (s *session) checkLayout(made *created, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)
@@ -152,8 +158,8 @@ func (s *session) checkLayout(made *created, data []byte) error {
 	return nil
 }
 
-// otherThan returns the name of the layout of a stored node, if it is a known
-// one and not this one.
+// otherThan returns the name of the layout to which a stored node belongs, or
+// "" if it belongs to this layout or to none that is known.
 func (l *layout) otherThan(name string) string {
 	prefix, _, _ := splitName(name)
 	if l.isKind(prefix) {

@@ -77,7 +77,7 @@ func TestNodesHaveTheNamesOfTheLibrary(t *testing.T) {
 	}
 }
 
-// foreign makes a node as another library does.
+// foreign creates a contender in the way of other lock libraries.
 func (b *fixture) foreign(queue, prefix string) (name string) {
 	b.t.Helper()
 	path, err := b.raw.Create(b.chroot+"/"+queue+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -113,8 +113,8 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 	}
 }
 
-// The node of another program wakes its waiter when it is removed, and its mode
-// and host are known.
+// Nodes of another library appear in Queue with their host and mode, and
+// readers of both libraries share the lock.
 func TestContendersOfTheLibraryAreShown(t *testing.T) {
 	b := newFixture(t, "names=curator")
 	c, err := Driver{}.OpenConnector("zk://" + b.server.Addr() + b.chroot + "?names=curator")
@@ -149,7 +149,8 @@ func TestALayoutWithoutReaders(t *testing.T) {
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// Curator's readers look for the word of its writers anywhere in a name.
+// Curator's readers take every node for a writer whose name has "__WRIT__"
+// anywhere, so a host name must not contain it.
 func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	b := newFixture(t, "names=curator")
 	_, err := create(within(t), b, "q", "a__WRIT__b-R-", nil)

@@ -24,18 +24,17 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	return s.settings.layout.shownNodes(nodes), err
 }
 
-// listNodes lists a queue for a contender that may take the lock because of the
-// result. The lease must therefore count from a recent write by the time
-// listNodes returns.
+// listNodes lists a queue for a contender that may act as a holder because of
+// the result. Before it returns, listNodes therefore makes the lease count from
+// a recent write (see zkconn.Conn.Confirm), unless the session's nodes only
+// wait.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes, err := s.listChildren(queue)
 	if err != nil {
 		return nil, err
 	}
-	// The lease must first count from a recent write (see zkconn.Conn.Confirm),
-	// because a contender may act as a holder after it has seen this list. A
-	// node whose Create is still in flight needs no Confirm here, because
-	// Create itself ensures this.
+	// Nodes whose Create is still in flight need no Confirm here, because
+	// Create itself makes the lease count from a recent write.
 	if nodes != nil && s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
 			return nil, explain(err, "list", s.settings.queuePath(queue), "")

@@ -27,7 +27,7 @@ type turn struct {
 	ahead []driver.Node // nodes that the node waits for
 	state turnState
 	node  *ownNode
-	v     string // the path of V; "" unless the state is behind
+	v     string // path of the node directly before the awaited one; "" unless the state is behind
 }
 
 type turnState int
@@ -35,7 +35,7 @@ type turnState int
 const (
 	over   turnState = iota // the node no longer waits
 	unsure                  // unknown whether the node is next in line
-	behind                  // not next in line; V exists and is watched
+	behind                  // not next in line; the node at turn.v exists and is watched
 	next
 )
 
@@ -91,7 +91,7 @@ func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := unsure
-	if why == driver.Released { // then V was the first node of its queue
+	if why == driver.Released { // the released node was the first of its queue
 		state = next
 	}
 	for t := range o.behind[path] {

@@ -194,7 +194,7 @@ func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
 		line[gone].delete(driver.Changed)
 		behind := line[gone+1]
 		ended(t, behind.watch.C)
-		_, err := behind.List(within(t), "q") // as package driver requires
+		_, err := behind.List(within(t), "q") // package driver requires a List when a watch has ended
 		require.NoError(t, err)
 		behind.waitFor(line[gone-1])
 		for i, m := range line {

@@ -74,10 +74,11 @@ func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// keptValues is the node below which the values of [driver.Keeper] are: that of
-// a queue is the child keptValue of a node with the queue's name. It is not below
-// the queue's node, which must be removable, and whose children are counted. The
-// no-break spaces keep the nodes apart from queue names.
+// keptValues is the node that has the values of [driver.Keeper] below it. The
+// value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
+// is not stored below the queue's own node, because that node must be
+// removable, and its children are counted. The no-break spaces keep these nodes
+// apart from queue names.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"

@@ -25,7 +25,7 @@ type ownNodes struct {
 	// The turns of this session's waiting nodes: see turn.
 	next   int // number of nodes that are next in line
 	unsure map[*turn]struct{}
-	behind map[string]map[*turn]struct{} // by the path of V
+	behind map[string]map[*turn]struct{} // turns in the state behind, by the path that they watch (turn.v)
 }
 
 type ownQueue struct {
@@ -43,8 +43,8 @@ type ownNode struct {
 	doubtful   bool
 	number     uint64 // the value of ownNodes.created when the node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of open watches of this node and the nodes ahead that have had no event
-	round      int    // number of times that such an event ended the node's waits
+	waits      int    // number of the contender's open watches that have had no event; 0 if the node may hold a lock
+	round      int    // number of events that have ended the waits; tells old watches from new ones
 	turn       *turn  // nil unless the node only waits for nodes ahead
 }
 
@@ -109,11 +109,11 @@ func (o *ownNodes) anyHeld() bool {
 	return len(o.byToken) > o.waiting
 }
 
-// beginWait records that a node only waits while it has an open watch. The
-// returned function must be called when the watch ends, and told whether it had
-// an event.
+// beginWait records that a node's contender has opened a watch, and so only
+// waits for the nodes ahead. The caller must call the returned function when
+// the watch ends, and say whether the watch had an event.
 //
-// The wait ends when the last such watch is stopped, or when any of them has an
+// The wait ends when the last open watch is stopped, or when any of them has an
 // event. After an event the contender may act as a holder even if other watches
 // are open, because it may already have received that event.
 func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (ended func(event bool)) {

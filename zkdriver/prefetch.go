@@ -6,9 +6,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a request to list the queue, sent directly after a create. It
-// saves a contender that is not alone in the queue the round trip for the list
-// that it needs next. prefetchPolicy decides when it is worth a request.
+// prefetch is a request to list the queue, sent directly after a create. A
+// contender that is not alone in the queue needs that list next, so the
+// prefetch saves it a round trip. prefetchPolicy decides when that is worth a
+// request.
 //
 // The list is sent as soon as the create has been written, without waiting for
 // its answer. A server answers the requests of a connection in order, so the

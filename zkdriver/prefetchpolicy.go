@@ -3,10 +3,10 @@ package zkdriver
 import "sync"
 
 // prefetchPolicy decides which creates are followed by a prefetch. A prefetch
-// pays in a queue whose nodes rarely block a new contender, as among readers. A
-// contender that has to wait gains nothing and may even lose time: if the lock
-// is released right after the list was made, the contender tries to watch a
-// node that is gone, and has to list again.
+// pays off in a queue whose nodes rarely block a new contender, as among
+// readers. A contender that has to wait gains nothing and may even lose time:
+// if the lock is released right after the list was made, the contender tries to
+// watch a node that is gone, and has to list again.
 type prefetchPolicy struct {
 	mu     sync.Mutex
 	queues map[string]*queueHistory // queues in which other nodes were seen
@@ -16,12 +16,12 @@ type prefetchPolicy struct {
 type queueHistory struct {
 	others     bool // whether the queue had other nodes at the last create
 	prefetched bool // whether the last create had a prefetch
-	useless    bool // whether the last prefetch was useless
+	useless    bool // whether the last prefetch saved no round trip
 	skip       int  // number of creates to do without a prefetch after a useless one
 	toSkip     int  // number of creates still to do without a prefetch
 }
 
-// maxSkip is the maximum of queueHistory.skip.
+// maxSkip limits the creates without a prefetch that follow a useless one.
 const maxSkip = 64
 
 func (p *prefetchPolicy) worthwhile(queue string) bool {

@@ -18,14 +18,11 @@ type queueCache struct {
 
 const maxKnown = 4096
 
-// queueInfo says how to create nodes in a queue. epoch is set only if the mode
-// is draining or the session checks ACLs. aclVersion is the ACL version that
-// was checked; it is zero if the mode is draining or the session checks no
-// ACLs.
+// queueInfo says how to create nodes in a queue.
 type queueInfo struct {
 	mode       createMode
-	epoch      int64
-	aclVersion int32
+	epoch      int64 // zero unless the mode is draining or the session checks ACLs
+	aclVersion int32 // version of the ACL that was checked; zero if the mode is draining or the session checks no ACLs
 }
 
 type createMode int

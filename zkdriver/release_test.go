@@ -274,8 +274,8 @@ func TestHandOverByListing(t *testing.T) {
 }
 
 // With acl=creator and a certificate, the server writes all logins of a queue's
-// creator into its ACL. A generated login would be among them, so such a
-// session has none.
+// creator into its ACL. A generated login among them would make other sessions
+// refuse the queue, so such a session has none.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,

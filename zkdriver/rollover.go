@@ -19,13 +19,13 @@ import (
 //
 // All sessions must agree on where the contenders are. A session uses a
 // successor only after it has seen that the queue's own node has no sequences
-// left and no contender. This remains true as long as the own node exists,
+// left and no contender. That remains true as long as the own node exists,
 // because a Create in it gets a sequence past the limit and therefore removes
-// its node again. And the own node exists as long as the successor does, which
-// is its child. So the observation is valid for one epoch of the successor,
-// which is later than the epoch of the own node and which the answers to Create
-// and List show. A session that does not know of the successor finds it with
-// its next List or Create.
+// its node again. And the own node exists as long as its child, the successor,
+// does. What the session has seen is therefore valid for one epoch of the
+// successor. The answers to Create and List show that epoch, which is later
+// than the epoch of the own node. A session that does not know of the successor
+// finds it with its next List or Create.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
@@ -70,7 +70,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn creates the successor of a queue that has no contenders, but other
+// moveOn creates the successor of a queue that has no contenders but has other
 // queues below it. The successor gets the ACL of the queue's node.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
@@ -137,8 +137,8 @@ func (s *session) rollOver(queue string, epoch int64) error {
 
 // startOver removes the node of an empty queue. If the node is one this driver
 // would make, the next Create makes it again. Otherwise startOver recreates it
-// in the same transaction with its ACL and data. It becomes an ordinary node,
-// because a Stat does not show whether the old one was a container.
+// in the same transaction with its ACL and data. The new node is an ordinary
+// one, because a Stat does not show whether the old one was a container.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

@@ -287,7 +287,7 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// ACLs in ZooKeeper do not protect against the following.
+// The test shows what ACLs in ZooKeeper do not protect against.
 // docs/use/guarantees.md says what operators can do about it.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")

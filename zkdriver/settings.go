@@ -31,7 +31,7 @@ type settings struct {
 	files     dsn.TLS
 	tlsConfig *tls.Config // from Driver.TLS
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: the usual way
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer dials
 }
 
 const (

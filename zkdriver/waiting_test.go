@@ -176,7 +176,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			}
 			x.watch.Stop()
 			lists := make(chan error, 2)
-			for range cap(lists) { // any of these lists may be the contender's
+			for range cap(lists) { // the session cannot tell which list is the contender's, so both must wait
 				go func() { _, err := w.List(within(t), "q"); lists <- err }()
 			}
 			closed(t, "the proof is sent", held.Held())
@@ -201,8 +201,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 }
 
 // An event of one watch may make its contender a holder, even if other watches
-// of the same node are still open. So the proof must be answered before the
-// event is reported.
+// of the same node are still open. So a write, which proves that the session
+// lives, must be answered before the event is reported.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))

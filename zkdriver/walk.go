@@ -12,7 +12,7 @@ import (
 
 // Walk implements driver.Walker. It reads the nodes one by one and returns the
 // queues that have contenders. It skips nodes that this user may not read, but
-// returns an error if prefix is one.
+// returns an error if the node of prefix is one of them.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {

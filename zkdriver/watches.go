@@ -53,7 +53,7 @@ type subscriber struct {
 	own        *watch           // the watch of the contender's own node; nil for a queue
 	ahead      bool             // whether it also watches nodes ahead of its own: see notify
 	watches    []*watch         // watches that have not ended, including own
-	endOfWait  func(event bool) // see ownNodes.beginWait; nil unless the node only waits
+	endOfWait  func(event bool) // tells ownNodes that the wait is over (see beginWait); nil unless the node only waits
 	confirming bool             // whether the event is held back until a write has been answered: see confirmLater
 	event      event
 	released   bool // whether Released was sent on c
@@ -195,7 +195,7 @@ func (ws *watches) written(path string) {
 	select {
 	case <-w.armed:
 		ws.end(path, w, w.cause())
-	default: // the watch is not armed yet: answered will end it
+	default: // not armed yet: (*watches).answered will end the watch
 	}
 }
 
@@ -264,10 +264,11 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 // contender may act as a holder, so delivery waits until the lease counts from
 // a recent write or has ended: see zkconn.Conn.Confirmed.
 //
-// The caller holds ws.mu, which confirmLater locks, so Work must not run it on
-// this goroutine. Work would do that only after the Conn has closed its
-// workers. That cannot be: the lease ends and ws.close locks ws.mu before that,
-// and once the lease has ended Confirmed returns true.
+// The caller holds ws.mu, which confirmLater locks, so Work must not run
+// confirmLater on this goroutine. Work would do so only after the Conn has
+// closed its workers. Before that, the Conn ends the lease, after which
+// Confirmed returns true, and then waits for ws.mu in ws.close. So the workers
+// are still open if Confirmed has returned false here.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -315,7 +316,7 @@ func (s *subscriber) endWait(event bool) {
 // caller learns only that the watch has ended.
 //
 // A release may be reported before the server has answered the request to watch
-// the own node. That answer shows whether the own node exists. If it does, it
+// the own node. If that answer then shows that the own node exists, the node
 // also existed at the time of the release.
 func (s *subscriber) deliver() {
 	switch {

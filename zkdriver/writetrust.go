@@ -22,9 +22,9 @@ import (
 //
 // The ACL is read once, when a session first has to wait in a queue. Every
 // answer to a Create and to a List has the queue's Czxid and ACL version, so
-// the driver notices a change without a request. A waiter has listed the node
-// that it waits for, so the version that the driver has seen is the one under
-// which that node was created, or a later one.
+// the driver notices a change without a request. A waiter has listed the queue
+// with its predecessor in it, so the driver has seen the ACL version under
+// which the predecessor was created, or a later one.
 
 // trustsWrite reports whether a write to the node proves that its holder
 // released the lock.

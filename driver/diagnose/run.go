@@ -251,7 +251,8 @@ func (r *run) outage(s driver.Session, granted time.Duration) {
 		}
 		r.report(f)
 	default:
-		// The lease ends 3/4 T after a heartbeat, and there is one every T/8.
+		// The lease ends three quarters of the session timeout after the latest
+		// heartbeat, and heartbeats are sent every eighth of it.
 		r.ok(driver.CheckOutage, "a holder that is cut off keeps its locks for %v to %v%s", granted*5/8, granted*3/4, then)
 	}
 }

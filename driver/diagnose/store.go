@@ -17,8 +17,8 @@ type Store struct {
 	// Timeout is the session timeout that the connector asks for. Zero means
 	// that it is not known.
 	Timeout time.Duration
-	// Grace is how long Connect may wait for leases of an earlier generation
-	// of the store to end.
+	// Grace is how long Connect may wait, if the store may have lost data, for
+	// the leases of earlier sessions to end.
 	Grace time.Duration
 
 	// Hosts are the servers, as host:port. A store without any is not reached
@@ -26,8 +26,9 @@ type Store struct {
 	Hosts []string
 	// Local says what the store is if it has no Hosts, such as "the file /x".
 	Local string
-	// TLS returns the configuration for connections to a host, whose name it
-	// must set if the certificate is verified. Nil means that TLS is off.
+	// TLS returns the TLS configuration for connections to a host. It must set
+	// ServerName if the certificate is to be verified. Nil means that TLS is
+	// off.
 	TLS func(host string) (*tls.Config, error)
 	// StartTLS asks the server for a TLS handshake, in protocols that begin
 	// without encryption. Nil means that connections begin with the handshake.
@@ -40,11 +41,11 @@ type Store struct {
 	Password bool
 
 	// Explain returns the check that an error of the session concerns, and
-	// advice on what to do. For an empty result, Run chooses one. Explain may
-	// be nil.
+	// advice on what to do. If a result is empty, Run chooses the check or the
+	// advice itself. Explain may be nil.
 	Explain func(err error) (check driver.Check, advice string)
-	// Outage returns the shortest time for which a holder that is cut off
-	// keeps its locks, and the longest outage that they always survive. It is
+	// Outage returns the shortest time for which a holder that is cut off keeps
+	// its locks, and the longest outage that the locks always survive. It is
 	// for drivers that do not send heartbeats by [driver.Lease.Keep], and
 	// otherwise nil.
 	Outage func(s driver.Session) (kept, survived time.Duration)
@@ -52,9 +53,9 @@ type Store struct {
 	// clock can be read.
 	NoClock string
 	// Inspect makes the checks [driver.CheckSettings] and
-	// [driver.CheckSequences], with the session of Run, or on its own
-	// connections. If it reports nothing for one, Run reports that it is not
-	// known. It may be nil.
+	// [driver.CheckSequences], with the session of Run or on connections of its
+	// own. If Inspect reports nothing for one of them, Run reports the level
+	// [driver.Unknown]. Inspect may be nil.
 	Inspect func(ctx context.Context, s driver.Session, report func(driver.Finding))
 	// Remove removes what an empty queue leaves behind in the store. It is nil
 	// if an empty queue leaves nothing behind.

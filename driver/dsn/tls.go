@@ -23,9 +23,10 @@ func (t *TLS) AddTo(p Parameters) {
 	p["tls_server_name"] = Text(&t.ServerName)
 }
 
-// Check returns an error if the parameters are inconsistent, such as a
-// certificate without its key, or any of them although TLS is off. For that
-// error, on is the parameter that turns TLS on, such as "tls=true".
+// Check returns an error if there is a certificate without its key or a key
+// without its certificate, or if any of the parameters is set although TLS is
+// off. The error for the latter names on, the parameter that turns TLS on, such
+// as "tls=true".
 func (t TLS) Check(isOn bool, on string) error {
 	if !isOn && t != (TLS{}) {
 		return errors.New("a tls_ parameter without " + on)

@@ -132,9 +132,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// EndSession ends a session, given its [Request.Session], and waits until the
-// session's nodes are gone. The error is that of closing the driver's session.
-// It is nil if the session had already ended or never existed.
+// EndSession ends the session with the given number (see [Request.Session]),
+// and waits until the session's nodes are gone. The error is that of closing
+// the driver's session. It is nil if the session had already ended or never
+// existed.
 func (c *Connector) EndSession(number int) error {
 	c.mu.Lock()
 	s := c.sessions[number]

@@ -21,7 +21,7 @@ const (
 	OpClose
 	OpCleanUp
 	OpHeartbeat
-	OpRemove // here, because Rates draws faults by the numbers of the others
+	OpRemove // not beside OpDelete: Rates derives its faults from these numbers, so they must not change
 	OpKeep
 	OpKept
 )

@@ -32,8 +32,8 @@ func (s Stage) String() string {
 	return "request"
 }
 
-// Request describes a request to [Plan], or its reply, or an event of the watch
-// that it armed.
+// Request tells a [Plan] about a request, its reply, or an event of the watch
+// that the request has armed.
 type Request struct {
 	Op    Op
 	Stage Stage

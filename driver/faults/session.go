@@ -126,7 +126,7 @@ func (s *session) numbered(r Request) Request {
 type order[T any] struct {
 	Request
 	do    func(ctx context.Context) (T, error)
-	place func(T) driver.Place // the place in the store's answer; may be nil
+	place func(T) driver.Place // returns the place in the store's answer; may be nil
 	// undo is called if the store has executed the request but the caller
 	// gets an error. It may be nil.
 	undo func(T)

@@ -139,7 +139,7 @@ func play(t *testing.T, calls []byte) {
 			version := int(arg >> 4 & 3)
 			before := len(all)
 			var released driver.Node
-			if i := arg >> 1 & 3; calls[0] >= 128 && arg>>i&1 == 0 { // not in nodes
+			if i := arg >> 1 & 3; calls[0] >= 128 && arg>>i&1 == 0 { // a node may be released only if it is not listed
 				released = place(int64(i)).Node
 			}
 			err := s.LookReleased(queue, func() ([]driver.Place, driver.Node, any, error) {

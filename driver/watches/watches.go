@@ -231,9 +231,10 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	})
 }
 
-// LookReleased is like [Set.Look] for a store that records the node released
-// last, which list returns unless earlier calls have returned it. A watch that
-// misses only this node sends Released and goes on, as after [Set.Gone].
+// LookReleased is like [Set.Look], for a store that records which node was
+// released last. The function list returns that node as released, unless an
+// earlier call has returned it. A watch that misses only this node sends
+// Released and goes on, as after [Set.Gone].
 func (s *Set) LookReleased(queue string,
 	list func() (nodes []driver.Place, released driver.Node, version any, err error)) error {
 	s.mu.Lock()

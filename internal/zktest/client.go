@@ -145,7 +145,7 @@ func removeTree(conn *zk.Conn, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // children before their parents, which sort before them
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // backward, because a parent sorts before its children
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

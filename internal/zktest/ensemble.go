@@ -135,8 +135,8 @@ func newPeerLink(to peer) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower may dial a new leader before that listens. Without a second
-	// attempt, the follower would start another election.
+	// A follower may dial a new leader before the leader listens. Without a
+	// second attempt, the follower would start another election.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
@@ -346,8 +346,9 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 const electedWithin = 5 * time.Minute
 
 // wait polls the modes of all servers until enough returns true. A server's
-// mode is its own answer, such as "leader" or "follower", or "down" if it was
-// killed or stopped, or begins with noAnswer.
+// mode is what it answers, such as "leader" or "follower". If the server was
+// killed or stopped, its mode is "down". If it did not answer in time, its mode
+// begins with noAnswer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -364,7 +365,7 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 }
 
 // noAnswer is the prefix of the mode of a server that did not answer in time.
-// It may still be the leader, for example if it is busy.
+// Such a server may still be the leader, for example if it is busy.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

@@ -72,8 +72,8 @@ func (p *process) askMntr() (map[string]int64, error) {
 	return numbers, nil
 }
 
-// errNotServing means that mntr has no numbers, because the server has no
-// quorum.
+// errNotServing means that the answer to the word mntr has no numbers, because
+// the server has no quorum.
 var errNotServing = errors.New("no numbers")
 
 // startCounting makes p.requests count from now on. It is called when the

@@ -36,7 +36,7 @@ type Config struct {
 
 	Events Events
 
-	// Dial makes the connections, without TLS. Nil means the usual way.
+	// Dial makes the connections, without TLS. If nil, a net.Dialer dials.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Hold must be called when Create has made a node that may hold a lock, before
-// its caller learns of it. From then on only answered writes renew the lease,
-// so that it cannot outlast the session even on a deposed leader (see
-// keepalive). Config.Duty must already return Holding. Hold sends a write only
-// if the answer to the Create does not count, because the session has moved to
-// another connection.
+// Hold must be called after Create has made a node that may hold a lock, before
+// the caller of Create learns of the node. From then on only answered writes
+// renew the lease, so that the lease cannot outlast the session even on a
+// deposed leader (see keepalive). Config.Duty must already return Holding. Hold
+// sends a write only if the answer to the Create does not count, because the
+// session has moved to another connection.
 func (c *Conn) Hold() error {
 	err := c.keepalive.hold()
 	if errors.Is(err, errNoWrite) {
@@ -32,8 +32,8 @@ func (c *Conn) Confirmed() bool { return c.keepalive.confirmed() }
 // that Config.Duty needs.
 func (c *Conn) Confirm() error { return c.keepalive.confirm(c.write) }
 
-// DutyChanged must be called after Config.Duty has changed so that a heartbeat
-// or a LookAhead may be due sooner. It does not block. It must not be called
+// DutyChanged must be called after any change of Config.Duty that may make a
+// heartbeat or a LookAhead due sooner. It does not block. It must not be called
 // after the Conn has shut down.
 func (c *Conn) DutyChanged() { c.keepalive.dutyChanged(c.heartbeat) }
 

@@ -55,8 +55,8 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
 // Outage returns two durations, assuming that round trips take as long as they
-// did lately: how long a holder keeps its locks at least after it was cut off,
-// and the longest outage that its locks always survive.
+// did lately: the least time for which a holder keeps its locks after it was
+// cut off, and the longest outage that its locks always survive.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
 // failed records the error of an attempt to connect. If the lease runs out, its

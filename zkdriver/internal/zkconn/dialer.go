@@ -296,6 +296,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	return nil
 }
 
+// setAttached changes d.attached, and wakes those who wait for a connection.
 // The caller holds d.mu.
 func (d *dialer) setAttached(attached bool) {
 	switch {

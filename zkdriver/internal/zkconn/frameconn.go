@@ -33,12 +33,12 @@ const maxRequestPause = 500 * time.Millisecond
 //   - If a write fails, it closes the connection. go-zookeeper notices that when
 //     it reads, and so sees all failures in the same way.
 //   - After a reconnect it delays requests until the watches have been set
-//     again. The session asks for changes since the last zxid that it has seen
-//     before. A change older than a watch made meanwhile would end that watch.
+//     again, with the last zxid that the session had seen before. If a request
+//     set a new watch first, a change from before could end the new watch.
 //   - It tracks the last zxid that the session has seen, and writes it into the
-//     requests that name it. It hides zxids from go-zookeeper, which reads its
-//     own without a lock when it sets the watches, while its reading goroutine
-//     may write it.
+//     requests that name it. It hides zxids from go-zookeeper, which has a data
+//     race there: one goroutine reads the last zxid to set the watches while
+//     another may write it.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape: see replyshape.go.
 //   - It runs the hook of a transaction: see aftersend.go.

@@ -72,7 +72,7 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 
 // Even on a new connection, the server must be told the last zxid that the
 // session has seen. The connection hides zxids from go-zookeeper, which would
-// access its own without a lock.
+// access its own copy without a lock.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

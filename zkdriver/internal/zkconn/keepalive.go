@@ -138,11 +138,11 @@ type keepalive struct {
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // whether hold has succeeded and the lease has counted from schedule.strong since
+	countsFromStrong bool // whether the lease has counted from schedule.strong ever since a hold succeeded
 	schedule         *schedule
 	number           uint64        // number of the current connection
 	looking          bool          // whether LookAhead is running
-	writing          chan struct{} // closed when the latest heartbeat in flight that is a write has ended; nil if there is none
+	writing          chan struct{} // closed when the latest write sent as a heartbeat has ended; nil if none is in flight
 }
 
 func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
@@ -179,7 +179,7 @@ func (k *keepalive) disconnected() {
 }
 
 // answered records that a request was answered. If the answer proves that the
-// session is alive, it renews the lease. Answers that arrive on an earlier
+// session is alive, it renews the lease. Answers to requests of an earlier
 // connection are ignored.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()

@@ -7,12 +7,12 @@ import (
 )
 
 // schedule computes what answers prove about a session, and when the next
-// heartbeat is due. It does no I/O and reads no clock. The rules are explained
-// at keepalive.
+// heartbeat is due. It does no I/O and reads no clock. The doc comment of
+// keepalive explains the rules, and what T, M, g, a touch and a proof are.
 type schedule struct {
-	timeout time.Duration // granted by the server: T
-	term    time.Duration // the lease ends this long after the instant that it counts from: T - M
-	gap     time.Duration // a proof proves touches answered at least this long before it was sent: g
+	timeout time.Duration // T: the session timeout that the server has granted
+	term    time.Duration // T - M: how long the lease lasts after the instant that it counts from
+	gap     time.Duration // g: a proof proves the touches answered at least this long before it was sent
 	hosts   int           // number of addresses that the session may connect to, over all hosts
 
 	// The lease counts from strong while a node of the session may hold a
@@ -100,10 +100,10 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage returns two durations: how long a holder keeps its locks at least
-// after it was cut off, and the longest outage that the locks always survive.
-// The latter is shorter, because reconnecting takes a pause and three round
-// trips.
+// outage returns two durations: the least time for which a holder keeps its
+// locks after it was cut off, and the longest outage that the locks always
+// survive. The latter is shorter, because reconnecting takes a pause and three
+// round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip, Holding)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip

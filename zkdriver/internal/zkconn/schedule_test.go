@@ -256,10 +256,11 @@ func (w *world) heal() {
 	})
 }
 
-// phases is the number of sessions in which each runs a scenario.
+// phases is the number of sessions in which the function each runs a scenario.
 var phases = 25
 
-// TestHeartbeatsInManyPhases repeats the tests that use each with more phases.
+// TestHeartbeatsInManyPhases runs the tests that use the function each again,
+// with more phases.
 func TestHeartbeatsInManyPhases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -573,7 +574,6 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	return expiry.Sub(ended)
 }
 
-// read keeps sending reads.
 func (w *world) read() {
 	for w.lease.Err() == nil {
 		go w.request(toServer, false, func() {})
