@@ -18,6 +18,7 @@ const (
 	needRemoveNode
 	needPutNode
 	needRollOver
+	needLossy
 
 	needRead
 	needWalk
@@ -62,6 +63,7 @@ var needs = []requirement{
 	{needRemoveNode, "RemoveNode", false},
 	{needPutNode, "PutNode", false},
 	{needRollOver, "NewNearRollOver", false},
+	{needLossy, "NewLossy", false},
 }
 
 func needOf(a Ability) need {

@@ -52,7 +52,7 @@ type Config struct {
 	// pause a server that several stores share.
 	Parallel int
 
-	// Complete makes every hook below required.
+	// Complete makes every hook below required, except NewLossy.
 	Complete bool
 
 	// Repeats says that a Create whose request or reply was lost may succeed,
@@ -157,6 +157,15 @@ type Config struct {
 	// cannot be used up within the life of a store, set it to the same function
 	// as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
+
+	// NewLossy is for a store that may lose data, as by a fail-over to a replica
+	// that lacks the latest changes, or by a restart with an empty disk. It is
+	// like New, and also returns a function that makes the store lose all of its
+	// data and work again, while its sessions go on. The cases may call lose
+	// several times. The sessions must not be closed by it, and those cut off
+	// by CutOff must stay so. Connect may wait after a loss, and before the
+	// first session, for as long as a session timeout or two.
+	NewLossy func(t *testing.T) (c driver.Connector, lose func())
 }
 
 // Ability is something that a driver's sessions may or may not be able to do.

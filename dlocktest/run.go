@@ -78,6 +78,7 @@ var rules = []rule{
 	{0, "walk", walkCases},
 	{0, "remove", removeCases},
 	{0, "keep", keepCases},
+	{0, "loss", lossCases},
 	{0, "describe", describeCases},
 	{0, "diagnose", diagnoseCases},
 	{0, "locks", lockCases},
@@ -136,7 +137,7 @@ func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 		switch {
 		case n.ability:
 			t.Skipf("%s not applicable: no %s", r.label(), n.name)
-		case !complete:
+		case !complete || n.need == needLossy:
 			t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
 		}
 		t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), n.name)

@@ -47,6 +47,7 @@ var sabotages = map[string][]sabotage{
 	"walk":     walkSabotages,
 	"remove":   removeSabotages,
 	"keep":     keepSabotages,
+	"loss":     lossSabotages,
 	"describe": describeSabotages,
 	"diagnose": diagnoseSabotages,
 	"locks":    lockSabotages,
@@ -90,6 +91,11 @@ type (
 	expiryListener interface{ expiring() }
 	// pauseListener is told that its process was paused, and for how long.
 	pauseListener interface{ paused(d time.Duration) }
+	// lossListener is told before its store loses its data. It may change for how
+	// long no session begins then.
+	lossListener interface {
+		losingData(grace *time.Duration) loss
+	}
 	// connectListener gets the context of its session's Connect.
 	connectListener interface{ connectedWith(context.Context) }
 )

@@ -29,7 +29,51 @@ type base interface {
 // is nil.
 type store struct {
 	*memdriver.Store
-	wrap func(base, *memdriver.Store) driver.Session
+	wrap  func(base, *memdriver.Store) driver.Session
+	grace *grace // nil if the store loses no data
+}
+
+// grace is the time after a loss for which no session begins.
+type grace struct {
+	mu   sync.Mutex
+	ends time.Time
+}
+
+func (g *grace) wait() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	time.Sleep(time.Until(g.ends))
+}
+
+// lose removes all sessions and nodes. The sessions are not told. Tokens go on.
+func (s store) lose() {
+	wait := soundTimeout
+	var restore []func()
+	owners.Range(func(outer, o any) bool {
+		if o.(owner).Faults != s.Faults() {
+			return true
+		}
+		var how loss
+		if l, ok := outer.(lossListener); ok {
+			how = l.losingData(&wait)
+		}
+		if how.restore != nil {
+			restore = append(restore, how.restore)
+		}
+		if !how.survived {
+			o.(owner).Drop(o.(owner).inner)
+		}
+		return true
+	})
+	for _, queue := range []string{"q", "other"} {
+		s.Faults().RemoveQueue(queue)
+	}
+	for _, f := range restore {
+		f()
+	}
+	s.grace.mu.Lock()
+	defer s.grace.mu.Unlock()
+	s.grace.ends = time.Now().Add(wait)
 }
 
 var owners sync.Map // by session that the kit uses: the memory session behind it, and its Faults
@@ -40,6 +84,9 @@ type owner struct {
 }
 
 func (s store) Connect(ctx context.Context) (driver.Session, error) {
+	if s.grace != nil {
+		s.grace.wait()
+	}
 	inner, err := s.Store.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -64,13 +111,17 @@ func ownerOf(s driver.Session) owner {
 // wrap is not nil, it wraps the sessions.
 func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	open := func(opts ...memdriver.Option) driver.Connector {
-		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
+		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap, nil}
 	}
 	return Config{
 		New: func(*testing.T) driver.Connector { return open() },
 		NewNearRollOver: func(*testing.T) driver.Connector {
 			const limit = 1e18 - 1<<20
 			return open(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
+		},
+		NewLossy: func(*testing.T) (driver.Connector, func()) {
+			s := store{memdriver.New(memdriver.WithSessionTimeout(soundTimeout)), wrap, new(grace)}
+			return s, s.lose
 		},
 		SessionTimeout: soundTimeout,
 		Parallel:       4,

@@ -111,6 +111,15 @@ func (c *conformance) config() dlocktest.Config {
 		// Sequences are microseconds since 1970, so they don't roll
 		// over before the year 2255.
 		NewNearRollOver: c.open,
+		NewLossy: func(t *testing.T) (driver.Connector, func()) {
+			s := c.open(t).(*store)
+			s.graced = true
+			return s, func() {
+				for _, key := range s.server.Do("KEYS", s.key("*")).([]any) {
+					s.server.Do("DEL", key.(string))
+				}
+			}
+		},
 		Drop: func(t *testing.T, s driver.Session) {
 			st, _ := c.of(s)
 			st.drop(t, s.(*session).id)

@@ -86,7 +86,8 @@ func (s *Server) SetClock(offset time.Duration) {
 
 // DSN returns a data source name for a database, with a user who has all
 // rights. params are appended to it, such as "session_timeout=1s". If that is
-// one of them, dlock skips the grace of an empty database.
+// one of them, dlock skips the grace of an empty database, unless they say
+// otherwise.
 func (s *Server) DSN(database string, params ...string) string {
 	return s.DSNAt(s.Addr(), database, params...)
 }
@@ -94,7 +95,7 @@ func (s *Server) DSN(database string, params ...string) string {
 // DSNAt is like DSN for another address, such as that of a proxy.
 func (s *Server) DSNAt(addr, database string, params ...string) string {
 	query := strings.Join(params, "&")
-	if strings.Contains(query, "session_timeout=") {
+	if strings.Contains(query, "session_timeout=") && !strings.Contains(query, "empty_is_new=") {
 		query += "&empty_is_new=true"
 	}
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s?%s", superuser, password, addr, database, query)

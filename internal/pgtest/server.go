@@ -96,13 +96,13 @@ func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
 // DSN returns a URL for the database, with the superuser. params are appended
 // to it, such as "schema=t1". If there is one of dlock's, dlock skips the grace of
-// an empty schema.
+// an empty schema, unless they say otherwise.
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
 // DSNAt is like DSN for another address, such as that of a proxy.
 func (s *Server) DSNAt(addr string, params ...string) string {
 	query := strings.Join(append([]string{"sslmode=disable"}, params...), "&")
-	if strings.Contains(query, "schema=") || strings.Contains(query, "session_timeout=") {
+	if !strings.Contains(query, "empty_is_new=") && (strings.Contains(query, "schema=") || strings.Contains(query, "session_timeout=")) {
 		query += "&empty_is_new=true"
 	}
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: addr, Path: "/postgres", RawQuery: query}

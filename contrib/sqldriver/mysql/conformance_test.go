@@ -31,9 +31,13 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		// Tokens are microseconds since 1970, or the last token plus one, so
 		// they have fewer than 18 digits before the year 5138.
 		NewNearRollOver: newStore,
-		SessionTimeout:  conformanceTimeout,
-		Parallel:        4,
-		Complete:        true,
+		NewLossy: func(t *testing.T) (driver.Connector, func()) {
+			c := newCaseWith(t, "empty_is_new=false")
+			return c, func() { c.server.SQL(t, "", "DROP DATABASE "+c.database+"; CREATE DATABASE "+c.database) }
+		},
+		SessionTimeout: conformanceTimeout,
+		Parallel:       4,
+		Complete:       true,
 		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
 			dlocktest.AbilityReleased, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep},
 		Drop: func(t *testing.T, s driver.Session) {

@@ -26,10 +26,14 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		New: newStore,
 		// One counter serves all queues, and ends only after 9 * 10^18 nodes.
 		NewNearRollOver: newStore,
-		SessionTimeout:  conformanceTimeout,
-		Timeout:         caseTimeout(),
-		Parallel:        4,
-		Complete:        true,
+		NewLossy: func(t *testing.T) (driver.Connector, func()) {
+			c := newCaseWith(t, "empty_is_new=false")
+			return c, func() { c.server.SQL(t, "DROP SCHEMA IF EXISTS "+c.schema+" CASCADE") }
+		},
+		SessionTimeout: conformanceTimeout,
+		Timeout:        caseTimeout(),
+		Parallel:       4,
+		Complete:       true,
 		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
 			dlocktest.AbilityReleased, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep},
 		Drop: func(t *testing.T, s driver.Session) {

@@ -1,0 +1,109 @@
+package dlocktest
+
+import "github.com/dlock-go/dlock/driver"
+
+// What users suffer if a store that has lost its data is not noticed.
+const (
+	whyForgot       = "a holder whose node was lost goes on beside the next holder"
+	whyForgotTokens = "a resource that has seen the token of a lost node refuses the next holder"
+)
+
+var lossCases = []testCase{
+	{name: "sessions-end-when-the-store-loses-its-data", why: whyForgot, needs: needLossy, run: lossEndsSessions},
+	{name: "nobody-follows-before-lost-leases-are-over", why: whyForgot, needs: needLossy | needCutOff, run: lossWaitsForLeases},
+	{name: "a-session-from-before-a-loss-gets-no-lock", why: whyForgot, needs: needLossy | needCutOff, run: lossOfOtherSessions},
+	{name: "tokens-rise-after-a-loss", why: whyForgotTokens, needs: needLossy, run: tokensOverLoss},
+	{name: "after-a-loss-the-queue-is-empty", why: "a lock would stay locked by a process that has given it up", needs: needLossy, run: lossLeavesNothing},
+}
+
+// lossy makes the case use a store that loses its data when lose is called. The
+// sessions that may end by it are passed to lose.
+func (c *check) lossy() (lose func(sessions ...driver.Session)) {
+	var hook func()
+	c.runHook("NewLossy", func() { c.store, hook = c.config.NewLossy(c.t) })
+	if c.store == nil || hook == nil {
+		c.hookFailed("NewLossy")
+		c.fatalf("Config.NewLossy returned no connector, or no function that loses data")
+	}
+	return func(sessions ...driver.Session) {
+		for _, s := range sessions {
+			c.expectEnd(s)
+		}
+		c.runHook("NewLossy", hook)
+	}
+}
+
+func lossEndsSessions(c *check) {
+	lose := c.lossy()
+	a, b := c.twoSessions()
+	p, _ := c.create(a, "q", writer), c.create(b, "other", reader)
+	lose(a, b)
+	for _, s := range []driver.Session{a, b} {
+		c.awaitSessionEnd(s, "the store lost its data")
+	}
+	_, err := tryCreate(c.ctx, a, "q", writer)
+	c.wantEnded("Create after a loss", err)
+	c.wantEnded("Delete after a loss", a.Delete(c.ctx, "q", p, driver.Changed))
+}
+
+func lossWaitsForLeases(c *check) {
+	lose := c.lossy()
+	holder := c.session()
+	p := c.create(holder, "q", writer)
+	c.cutOff(holder)
+	lose(holder)
+	next := c.session()
+	c.wantNoSecondHolder(holder, p, c.join(next, "q", writer, nil), c.list(next, "q"))
+}
+
+// wantNoSecondHolder checks that the node j waits for p, or that the session of
+// p, which is cut off, has ended.
+func (c *check) wantNoSecondHolder(holder driver.Session, p driver.Place, j driver.Joined, nodes []driver.Node) {
+	if len(nodes) == 0 || nodes[0] != j.Node {
+		return
+	}
+	if holder.Err() == nil {
+		c.fatalf("after the store lost its data, the node %s is the first of its queue, while the lease of %s runs: expected it to end before", j.Name, p.Name)
+	}
+}
+
+func lossOfOtherSessions(c *check) {
+	lose := c.lossy()
+	holder, other := c.twoSessions()
+	p := c.create(holder, "q", writer)
+	c.cutOff(holder)
+	lose(holder, other)
+	c.eventually(func() bool {
+		j, err := other.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data()})
+		if err == nil {
+			nodes, _ := other.List(c.ctx, "q")
+			c.wantNoSecondHolder(holder, p, j, nodes)
+		}
+		return other.Err() != nil
+	}, "a session ends when the store has lost its data")
+}
+
+func tokensOverLoss(c *check) {
+	lose := c.lossy()
+	var t tokens
+	for range 3 {
+		a := c.session()
+		for range 3 {
+			t.wantHigher(c, c.create(a, "q", writer))
+		}
+		lose(a)
+	}
+	t.wantHigher(c, c.create(c.session(), "q", writer))
+}
+
+func lossLeavesNothing(c *check) {
+	lose := c.lossy()
+	a := c.session()
+	c.create(a, "q", writer)
+	lose(a)
+	b := c.session()
+	c.wantNodes("after a loss", c.list(b, "q"))
+	p := c.create(b, "q", writer)
+	c.wantNodes("after a loss and a Create", c.listAfterWrite(b, "q"), p.Node)
+	c.release(b, "q", p)
+}
