@@ -97,7 +97,7 @@
 //	 2 names         the sequence is the token, which no other node of the queue gets
 //	 3 tokens        the last token and one, or the server's time in microseconds if
 //	                 that is higher; a queue's row that is removed leaves its token,
-//	                 and a generation of the data begins an hour above the last one
+//	                 and a generation of the data begins above the last one
 //	 4 all or none   changes carry a generation; clearing up after a lost reply raises
 //	                 it, so that a change that arrives later is refused
 //	 5 ahead         a statement after the commit of the append reads the queue
@@ -163,8 +163,8 @@
 // the server before clients come back.
 //
 // Tokens rise, except if the clock of the new server is behind that of an
-// earlier one: by more than an hour, or by more than the grace if the data lack
-// the begin of the earlier one's generation, as lost tables do.
+// earlier one by more than the grace, and the data lack what the earlier one
+// stored in its last ten seconds or longer, as lost tables do.
 //
 // A primary that was replaced but still answers its clients goes on to renew
 // leases, because nothing confirms them: a lock may then have two holders. Stop

@@ -80,9 +80,10 @@ CREATE TABLE IF NOT EXISTS dlock_meta (
     floor BIGINT NOT NULL,                 -- no token of a queue whose row was removed is higher
     era VARBINARY(96) NOT NULL DEFAULT '', -- of the data; empty before the first session
     grace BIGINT NOT NULL DEFAULT 0,       -- the longest of all clients, in microseconds
-    -- The tokens of an era begin at base, which is an hour above all that are known, in case
-    -- the clock is behind that of the tokens that were lost. They rise by half of the time
-    -- since then, until the clock has caught up.
+    -- The tokens of an era begin at base: an hour ahead of the clock, and ten seconds above
+    -- all that are known, in case the clock is behind. From there they rise at half the
+    -- speed of the clock until it has caught up, so that a later era begins above them,
+    -- even if its data lack this row.
     base BIGINT NOT NULL DEFAULT 0,
     since BIGINT NOT NULL DEFAULT 0,
     next VARBINARY(96) NOT NULL DEFAULT '', -- the era that begins after its grace
@@ -130,8 +131,8 @@ BEGIN
             END IF;
             IF v_rest <= 0 THEN
                 SELECT MAX(last) INTO v_last FROM dlock_queue;
-                SET v_base = GREATEST(v_now, v_floor, COALESCE(v_last, 0), v_base + GREATEST(v_now - v_since, 0) DIV 2) + 3600000000,
-                    v_era = v_name, v_since = v_now, v_rest = 0;
+                SET v_last = GREATEST(v_floor, COALESCE(v_last, 0), v_base + GREATEST(v_now - v_since, 0) DIV 2);
+                SET v_base = GREATEST(v_now + 3600000000, v_last + 10000000), v_era = v_name, v_since = v_now, v_rest = 0;
             END IF;
             UPDATE dlock_meta SET era = v_era, base = v_base, since = v_since, grace = v_longest, next = v_name, rest = v_rest, seen = v_now
                 WHERE one = 1;
