@@ -26,7 +26,11 @@ func TestDiagnoseOfAHealthyServer(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable(), redistest.With("user app on >geheim ~* &* +@all"))
 	found := diagnosed(t, "redis://app:geheim@"+server.Addr())
 	found.Healthy(t)
-	found.Has(t, driver.CheckSettings, driver.OK, "Redis 7", "")
+	product := "Redis 7"
+	if strings.Contains(server.Do("INFO", "server").(string), "valkey_version:") {
+		product = "Valkey "
+	}
+	found.Has(t, driver.CheckSettings, driver.OK, product, "")
 	diagnosed(t, "unix://app:geheim@"+server.Socket()).Healthy(t)
 	require.ElementsMatch(t, []any{"{dlock}:seq", "{dlock}:floor", "{dlock}:gen"}, server.Do("KEYS", "*"))
 

@@ -1,6 +1,7 @@
-// Package redisdriver stores locks in Redis 7 or later. It is tested with Redis
-// 7.0; Valkey and managed cloud services have not been tried. Import the
-// package for its side effect and open a client by its name:
+// Package redisdriver stores locks in Redis 7 or later, or in Valkey. It is
+// tested with Redis 7.0, and its tests passed on Valkey 8.0.1; managed cloud
+// services have not been tried. Import the package for its side effect and open
+// a client by its name:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/redisdriver"
 //
