@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS dlock_session (
     -- any other server, and after a restart, the session is unknown, because the data may
     -- lack the latest changes.
     era VARBINARY(64) NOT NULL,
-    base BIGINT NOT NULL,                  -- of dlock_meta
+    base BIGINT NOT NULL,                  -- copied from dlock_meta
     since BIGINT NOT NULL,                 -- likewise
     PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
