@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"run.go"},
 	{"abilities.go"},
 	{"attempt.go"},
-	{"remove.go"},
+	{"remove.go", "loss.go"},
 	{
 		"rule01_order.go", "rule02_names.go", "rule03_tokens.go", "rule04_create.go", "rule05_ahead.go", "rule06_watch.go",
 		"rule07_delete.go", "rule08_end.go", "rule09_close.go", "rule10_methods.go", "rule11_leaks.go", "rule12_replace.go",

@@ -82,7 +82,7 @@ func TestDiagnoseOfNetworksThatFail(t *testing.T) {
 	t.Run("no TLS", func(t *testing.T) {
 		server := mysqltest.Shared(t)
 		diagnosed(t, server.DSN(server.Database(), "tls=skip-verify")).Ends(t, driver.CheckTLS, "has no TLS", "turn TLS off")
-		diagnosed(t, server.DSN(server.Database(), "tls=preferred")).Healthy(t, driver.CheckSettings)
+		diagnosed(t, server.DSN(server.Database(), "session_timeout=10s", "tls=preferred")).Healthy(t, driver.CheckSettings)
 	})
 	for _, greeting := range []string{"\x00\x00\x00\x00", "\x01\x00\x00\x00\x0a", "\x05\x00\x00\x00\xff\x10\x04ab", "\xff\xff\xff\x00", "\x03\x00\x00\x00\x0a\x00\x00"} {
 		conn := doctortest.Listen(t, func(c net.Conn) { _, _ = io.WriteString(c, greeting) })
@@ -137,10 +137,10 @@ func TestDiagnoseOfAReplica(t *testing.T) {
 	}
 	primary := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1", "server_id=1"))
 	database := primary.Database()
-	diagnosed(t, primary.DSN(database)).Healthy(t)
+	diagnosed(t, primary.DSN(database, "session_timeout=10s")).Healthy(t)
 	replica := primary.Replica(t)
 	diagnosed(t, replica.DSN(database)).Ends(t, driver.CheckSettings, "read_only ON", "the primary of this replica")
-	diagnosed(t, primary.DSN(database)).Has(t, driver.CheckSettings, driver.Warning, "has replicas", "fencing tokens")
+	diagnosed(t, primary.DSN(database, "session_timeout=10s")).Has(t, driver.CheckSettings, driver.Warning, "has replicas", "fencing tokens")
 }
 
 func TestDiagnoseOfAGaleraMember(t *testing.T) {
@@ -149,19 +149,19 @@ func TestDiagnoseOfAGaleraMember(t *testing.T) {
 	}
 	mysqltest.RequireGalera(t)
 	server := mysqltest.Start(t, mysqltest.WithGalera())
-	diagnosed(t, server.DSN(server.Database())).Has(t, driver.CheckSettings, driver.Warning, "Galera", "one member")
+	diagnosed(t, server.DSN(server.Database(), "session_timeout=10s")).Has(t, driver.CheckSettings, driver.Warning, "Galera", "one member")
 }
 
 func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
 	mysqltest.RequireClock(t)
 	server := mysqltest.Start(t, mysqltest.WithClock())
 	server.SetClock(time.Hour)
-	diagnosed(t, server.DSN(server.Database())).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
+	diagnosed(t, server.DSN(server.Database(), "session_timeout=10s")).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
 }
 
 func TestIsolate(t *testing.T) {
 	server := mysqltest.Shared(t)
-	c, err := Driver{}.OpenConnector(server.DSN(server.Database()))
+	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=10s"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,7 +207,7 @@ func TestLanesNeedConnectionsOfTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Connect(t.Context())
 	require.ErrorContains(t, err, "allows 4 connections, and a session needs 5")
-	c, err = NewConnector(db, Options{Lanes: 1})
+	c, err = NewConnector(db, Options{Lanes: 1, EmptyIsNew: true})
 	require.NoError(t, err)
 	client := dlock.NewClient(c)
 	defer client.Close()

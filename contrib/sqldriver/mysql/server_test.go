@@ -74,7 +74,7 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithTLS(certs.Server))
 	database := server.Database()
 	dsn := func(ca, name string) string {
-		return server.DSN(database, "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
+		return server.DSN(database, "session_timeout=10s", "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
 	}
 	if _, err := sqltest.Connect(t, Driver{}, dsn(certs.CA, "localhost")); err != nil {
 		t.Error(err)
