@@ -85,7 +85,7 @@ func (c Config) hooks() (have need) {
 	return have
 }
 
-// What users suffer if a rule is broken; shown by cases of several rules.
+// Consequences for users if a rule is broken; failing cases print them.
 const (
 	whyOrphan   = "a node that no contender knows of blocks the lock for all others until its session ends"
 	whyDelete   = "the lock would stay locked although its holder has unlocked it"

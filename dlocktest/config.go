@@ -67,8 +67,8 @@ type Config struct {
 	Abilities []Ability
 
 	// Drop makes the store end the session now, as it would after the session
-	// timeout, and returns when that is done. The session's process should not
-	// be told, so that it need not know of the end yet.
+	// timeout, and returns when that is done. It should not notify the process
+	// of the session, which may then go on for a while.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
@@ -158,13 +158,14 @@ type Config struct {
 	// as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 
-	// NewLossy is for a store that may lose data, as by a fail-over to a replica
-	// that lacks the latest changes, or by a restart with an empty disk. It is
-	// like New, and also returns a function that makes the store lose all of its
-	// data and work again, while its sessions go on. The cases may call lose
-	// several times. The sessions must not be closed by it, and those cut off
-	// by CutOff must stay so. Connect may wait after a loss, and before the
-	// first session, for as long as a session timeout or two.
+	// NewLossy is for a store that may lose data, for example in a fail-over to
+	// a replica that lacks the latest changes, or in a restart with an empty
+	// disk. It is like New, but also returns a function that makes the store
+	// lose all of its data and then serve requests again. Calling lose closes
+	// no session and heals no CutOff; a case may call it several times.
+	//
+	// Connect may block for up to two session timeouts, after a loss as well as
+	// before the first session.
 	NewLossy func(t *testing.T) (c driver.Connector, lose func())
 }
 

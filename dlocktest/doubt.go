@@ -102,8 +102,9 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 	ok = true
 }
 
-// createNamesakes creates a node in each of two sessions, with the prefix of an
-// old node, so that one gets the old name if the store reuses names.
+// createNamesakes makes a node reuse the name of an old node, if the store
+// reuses names at all. It creates a node with the same prefix in each of two
+// sessions.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -121,8 +122,8 @@ func createTime(c *check, s driver.Session) time.Duration {
 }
 
 // soonEnded returns a context that ends shortly before, during or after a call
-// that usually takes as long as usual. Depending on i, it ends by a deadline,
-// or is canceled during the call, while the call begins, or before it.
+// whose typical duration is usual. Depending on i, it ends by a deadline, or is
+// canceled after a random delay, while the call begins, or before it.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {

@@ -200,7 +200,7 @@ func keepOlder(c *check) {
 	c.wantRefused("after a later contender that has gone", a, "q", p, driver.ErrStale, b)
 }
 
-// keepInOneStep lets Keep meet a Delete of its node. Once another session has
+// keepInOneStep races Keep with a Delete of its node. Once another session has
 // seen that the node is gone, the value must not change any more.
 func keepInOneStep(c *check) {
 	a, b := c.twoSessions()
@@ -254,7 +254,8 @@ func keepBytes(c *check) {
 	c.wantKept("after Keep of too long a value", s, "q", "", p.Token)
 }
 
-// sideBySide are queues whose names a store might use for the values of others.
+// sideBySide are queue names that collide with places where a driver might
+// store the value of another queue.
 var sideBySide = []string{"q", "q/~value", "~value/q", "q/value", "value/q", "kept/q", "~kept/q", "q/q", "q/kept-0000000001", "q~"}
 
 func keptIsNoNode(c *check) {
@@ -290,7 +291,7 @@ func keptIsNotWalked(c *check) {
 		got, err = driver.Walk(c.ctx, s, "")
 		return err
 	})
-	// A queue without nodes may be shown, but nothing that is only a value.
+	// Walk may return a queue without nodes, but not the place of a kept value.
 	got = slices.DeleteFunc(got, func(name string) bool { return name == "q" })
 	if strings.Join(got, " ") != "still" {
 		c.errorf("Walk returned %q beside q, expected the queue still alone", got)

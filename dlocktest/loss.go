@@ -2,7 +2,7 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// What users suffer if a store that has lost its data is not noticed.
+// Consequences for users if a driver does not notice that its store has lost data.
 const (
 	whyForgot       = "a holder whose node was lost goes on beside the next holder"
 	whyForgotTokens = "a resource that has seen the token of a lost node refuses the next holder"

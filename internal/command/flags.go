@@ -34,7 +34,6 @@ var (
 	flagsTitle = regexp.MustCompile(`^(?i:flags):?$`)
 )
 
-// readManuals asks every command.
 func readManuals() (all []manual) {
 	for _, c := range commands {
 		var help bytes.Buffer

@@ -67,13 +67,14 @@ type keeper struct {
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cause of k.ctx after a signal that came while no command
-// was running.
+// interrupted is the cancellation cause of k.ctx after a signal that came while
+// no command was running.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
 
-// errOrphaned is the cause of k.ctx after dlock, the parent process, has died.
+// errOrphaned is the cancellation cause of k.ctx after dlock, the parent process,
+// has died.
 var errOrphaned = errors.New("dlock has died")
 
 // keep is the main function of the keeper process. socket is the file
@@ -378,8 +379,8 @@ func (k *keeper) interruptedStatus() int {
 	return storeStatus // dlock has died, so nobody sees the status
 }
 
-// marginOfLease returns for how long after the end of the lease the store is
-// sure to give the lock to nobody else.
+// marginOfLease returns for how long after the end of the lease the store keeps
+// the lock for this session: the margin that the driver reports, or a guess.
 func (k *keeper) marginOfLease() time.Duration {
 	info := k.session.Load()
 	return min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)

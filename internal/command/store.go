@@ -46,9 +46,9 @@ func (s *store) flags(f *flag.FlagSet) {
 // source is what one place, such as the environment, says about the store.
 type source struct{ driver, dsn string }
 
-// resolve determines which store to use. A data source name is ignored if it
-// comes from another place than the driver, unless that place names no other
-// driver. Without a driver, the store is a SQLite file, by default in the
+// resolve determines which store to use. A data source name is ignored if its
+// own source, such as the environment, names a driver other than the one
+// chosen. Without a driver, the store is a SQLite file, by default in the
 // user's state directory.
 func (s *store) resolve() error {
 	file, err := s.readConfig()

@@ -79,7 +79,7 @@ func TestAHoldOfNoLengthIsOK(t *testing.T) {
 	})
 }
 
-// noLock excludes no worker.
+// noLock grants the lock to every worker at once.
 type noLock struct {
 	trace *dlock.Trace
 	next  func() int64
