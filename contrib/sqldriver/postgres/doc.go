@@ -99,10 +99,10 @@
 //     release. Use a database of its own for locks if you do not trust such
 //     users.
 //
-// PostgreSQL serializes the commits of transactions with notices, each of which
-// waits for the disk. All queues of a cluster together thus get about as many
-// contended hand-overs a second as the disk completes consecutive syncs. Free
-// locks send no notices.
+// A release lets the next contender in at once. Only the caller of Unlock waits
+// until the release is on the disk, and on the standbys that have to confirm
+// it. If the server crashes in between, the old node may be there again. It
+// then keeps later contenders waiting until its session removes it or ends.
 //
 // # Fail-over
 //
@@ -200,10 +200,10 @@
 //
 //	SELECT dlock.beat('A7');
 //
-// Append a node, with data that differs each time. The first row begins with
-// "ok", the token and a name of a node in the queue:
+// Append a node, with data that differs each time. The result begins with "ok"
+// and the token:
 //
-//	SELECT * FROM dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1');
+//	CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', NULL, NULL, NULL, NULL);
 //
 // The client holds the lock if this statement, with its token, returns 0. (A
 // reader has "-R-" in its prefix. It waits for writers only: add AND name LIKE
@@ -214,7 +214,7 @@
 // Remove the node. The letter r says that a holder has released an exclusive
 // lock. In all other cases it is c:
 //
-//	SELECT dlock.remove('A7', 1, 'stock/42', 42, 'r');
+//	CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', NULL);
 //
 // If an append had no answer, take the next generation, 2 in place of 1, from
 // then on, and remove the node that the append may have made or may still make:

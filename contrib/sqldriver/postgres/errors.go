@@ -56,20 +56,30 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
+// afterCommit lists the errors that may come after the commit inside a
+// procedure, where it waits for the disk.
+var afterCommit = []string{"53", "57014", "58", "XX"}
+
 // markServerError classifies an error sent by the server. After severity ERROR
-// the transaction was rolled back. After FATAL the outcome is unknown, because
-// an operator may terminate a connection right after a commit.
+// the transaction was rolled back, except for those of afterCommit. After FATAL
+// the outcome is unknown, because an operator may terminate a connection right
+// after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)
 	}
-	if slices.ContainsFunc(temporary, func(class string) bool { return strings.HasPrefix(server.Code, class) }) {
+	if hasPrefix(server.Code, temporary) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	if server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR" {
+	isError := server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR"
+	if isError && !hasPrefix(server.Code, afterCommit) {
 		err = session.Refused(err)
 	}
 	return err
+}
+
+func hasPrefix(code string, classes []string) bool {
+	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
 // untrusted reports whether TLS failed in a way that a retry would not change.

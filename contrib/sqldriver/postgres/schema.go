@@ -52,5 +52,5 @@ func grants(schema, user string) string {
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s;\n"+
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s;\n"+
 		"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s;\n"+
-		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s;\n", schema, name)
+		"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %[1]s TO %[2]s;\n", schema, name)
 }

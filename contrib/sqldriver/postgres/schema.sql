@@ -78,6 +78,13 @@ CREATE TABLE IF NOT EXISTS dlock.kept (
     value bytea NOT NULL
 );
 
+-- The version of a queue as Look returns it. After a crash, the server may draw a version
+-- again that it has shown, so each start of the server has others.
+CREATE OR REPLACE FUNCTION dlock.shown(p_version bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT p_version * 16777216 + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint % 16777216
+$$;
+
 -- The name of a node: its prefix and its token.
 CREATE OR REPLACE FUNCTION dlock.node_name(p_prefix text, p_token bigint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
@@ -232,50 +239,71 @@ BEGIN
         clock_timestamp()) - clock_timestamp()) * 1000) FROM dlock.session);
 END $$;
 
--- Appends a node. The counter is drawn, and the nodes are read, after the queue was
--- locked. So the order of the tokens is the order of the commits. The first column is
--- 'ok', 'unknown' or 'stale'.
-CREATE OR REPLACE FUNCTION dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea)
-RETURNS TABLE (status text, own_token bigint, node_name text, node_token bigint, node_created bigint)
+-- Waits until the changes of this connection are on the disk, and on the standbys that
+-- have to confirm them. A change of a queue in which others wait is committed without
+-- that wait, so that they go on meanwhile. Its own session waits here before it learns of
+-- the change.
+CREATE OR REPLACE FUNCTION dlock.flush() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    drawn bigint;
+    none text;
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        none := set_config('synchronous_commit', 'on', true);
+    END IF;
+    none := pg_logical_emit_message(true, 'dlock', ''); -- a commit without changes would not wait
+END $$;
+
+-- Appends a node. The counter is drawn, and the nodes are read, after the queue was
+-- locked. So the order of the tokens is the order of the commits. The status is 'ok',
+-- 'unknown' or 'stale'. The names are those of all nodes in the queue.
+CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea,
+    INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json)
+LANGUAGE plpgsql AS $$
+DECLARE
     none text;
 BEGIN
     status := dlock.enter(p_session, p_generation);
     IF status <> 'ok' THEN
-        RETURN NEXT;
         RETURN;
     END IF;
     none := dlock.lock_queue(p_queue);
-    drawn := nextval('dlock.counter');
+    own_token := nextval('dlock.counter');
     INSERT INTO dlock.node (token, queue, name, session, data)
-        VALUES (drawn, p_queue, dlock.node_name(p_prefix, drawn), p_session, p_data);
-    RETURN QUERY SELECT 'ok', drawn, n.name, CASE WHEN n.session = p_session THEN n.token ELSE 0 END,
-            CASE WHEN n.token = drawn THEN (extract(epoch FROM n.created) * 1000000)::bigint ELSE 0 END
-        FROM dlock.node n WHERE n.queue = p_queue;
+        VALUES (own_token, p_queue, dlock.node_name(p_prefix, own_token), p_session, p_data)
+        RETURNING (extract(epoch FROM created) * 1000000)::bigint INTO own_created;
+    SELECT json_agg(name) INTO names FROM dlock.node WHERE queue = p_queue;
+    IF json_array_length(names) > 1 THEN
+        none := set_config('synchronous_commit', 'off', true);
+        COMMIT;
+        none := dlock.flush();
+    END IF;
 END $$;
 
 -- Removes a node of a session. If no node is left in the queue, no session is told.
-CREATE OR REPLACE FUNCTION dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text)
-RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text,
+    INOUT status text)
+LANGUAGE plpgsql AS $$
 DECLARE
-    status text := dlock.enter(p_session, p_generation);
     removed text;
     none text;
 BEGIN
+    status := dlock.enter(p_session, p_generation);
     IF status <> 'ok' THEN
-        RETURN status;
+        RETURN;
     END IF;
     none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session RETURNING name INTO removed;
     IF NOT FOUND THEN
-        RETURN 'gone';
+        status := 'gone';
+        RETURN;
     END IF;
     IF EXISTS (SELECT FROM dlock.node WHERE queue = p_queue) THEN
         PERFORM dlock.tell(p_queue, removed, p_why);
+        none := set_config('synchronous_commit', 'off', true);
+        COMMIT;
+        none := dlock.flush();
     END IF;
-    RETURN 'ok';
 END $$;
 
 -- Removes a node of any session, for an operator.

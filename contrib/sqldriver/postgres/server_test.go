@@ -102,7 +102,7 @@ func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	schema := server.Schema()
 	user := "reader_" + schema
 	server.SQL(t, Statements(schema)+"; CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'")
-	server.SQL(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA "+schema+" FROM PUBLIC")
+	server.SQL(t, "REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA "+schema+" FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
 	err := refused(t, dsn, "permission denied for schema "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
@@ -202,7 +202,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	s := newSession(t, c)
 	id := s.ID()
 	c.exec(t, "SELECT dlock.cancel($1, 2, '\\x01')", id)
-	c.exec(t, "SELECT * FROM dlock.append($1, 1, 'q', 'late-W-', '\\x02')", id)
+	c.exec(t, "CALL dlock.append($1, 1, 'q', 'late-W-', '\\x02', NULL, NULL, NULL, NULL)", id)
 	nodes, err := s.List(t.Context(), "q")
 	if err != nil || len(nodes) > 0 {
 		t.Errorf("nodes %v, error %v", nodes, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,19 +43,20 @@ func newTexts(schema string) *texts {
 		expire:    `SELECT dlock.expire()`,
 		tidy:      `SELECT dlock.tidy()`,
 		end:       `SELECT dlock.end_session($1)`,
-		append:    `SELECT * FROM dlock.append($1, $2, $3, $4, $5)`,
-		remove:    `SELECT dlock.remove($1, $2, $3, $4, $5)`,
+		append:    `CALL dlock.append($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL)`,
+		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, NULL)`,
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		keep:      `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
 		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2`,
-		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(q.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
+		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(v.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM unnest($2::text[], $3::bigint[]) AS w (queue, known)
 			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.queue q ON q.name = w.queue
-			LEFT JOIN dlock.node n ON n.queue = w.queue AND q.version IS DISTINCT FROM w.known`,
+			CROSS JOIN LATERAL (SELECT dlock.shown(q.version) AS version) v
+			LEFT JOIN dlock.node n ON n.queue = w.queue AND v.version IS DISTINCT FROM w.known`,
 		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
 				(extract(epoch FROM n.created) * 1000000)::bigint,
 				(extract(epoch FROM CASE WHEN o.server = pg_postmaster_start_time() AND isfinite(o.deadline)
@@ -214,20 +216,26 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
 	var status string
+	var own, created sql.NullInt64
+	var list []byte
 	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, notNull(data)}, func(scan func(...any) error) error {
-		var own, nodeToken, created sql.NullInt64
-		var name sql.NullString
-		if err := scan(&status, &own, &name, &nodeToken, &created); err != nil {
-			return err
-		}
-		token = own.Int64
-		nodes = append(nodes, session.Row{Name: name.String, Token: nodeToken.Int64, Created: created.Int64})
-		return nil
+		return scan(&status, &own, &created, &list)
 	})
 	if err == nil {
 		err = session.StatusError(status)
 	}
-	return token, nodes, err
+	var names []string
+	if err == nil {
+		err = json.Unmarshal(list, &names)
+	}
+	for _, name := range names {
+		row := session.Row{Name: name}
+		if _, seq, ok := driver.ParseName(name); ok && seq == own.Int64 {
+			row.Token, row.Created = own.Int64, created.Int64
+		}
+		nodes = append(nodes, row)
+	}
+	return own.Int64, nodes, err
 }
 
 // notNull replaces nil by an empty slice, because pgx sends nil as NULL.

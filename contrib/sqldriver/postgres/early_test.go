@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+func create(t *testing.T, s driver.Session, data string) (driver.Joined, error) {
+	return s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
+}
+
+// A standby that has to confirm commits and does not exist stands for a disk
+// that takes forever.
+func TestOthersDoNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	c := newCaseOn(t, server, "session_timeout=1h")
+	first, second, third := newSession(t, c), newSession(t, c), newSession(t, c)
+	j, err := create(t, first, "1")
+	require.NoError(t, err)
+	k, err := create(t, second, "2")
+	require.NoError(t, err)
+	w, err := second.Watch(t.Context(), "q", k.Place, j.Node)
+	require.NoError(t, err)
+	eventually := func(holds func() bool) {
+		t.Helper()
+		require.Eventually(t, holds, time.Minute, 10*time.Millisecond)
+	}
+
+	server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = 'missing'")
+	server.SQL(t, "SELECT pg_reload_conf()")
+	eventually(func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := c.admin.ExecContext(ctx, "SELECT pg_logical_emit_message(true, '', '')")
+		return err != nil
+	})
+	waits := func(procedure string) func() bool {
+		return func() bool {
+			return server.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'CALL %"+procedure+"(%'") == "1"
+		}
+	}
+	deleted, created := make(chan error, 1), make(chan error, 1)
+	go func() { deleted <- first.Delete(t.Context(), "q", j.Place, driver.Released) }()
+	assert.Equal(t, driver.Released, <-w.C)
+	eventually(waits("remove"))
+	go func() {
+		_, err := create(t, third, "3")
+		created <- err
+	}()
+	eventually(waits("append"))
+	nodes, err := second.List(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Len(t, nodes, 2)
+	assert.Empty(t, deleted)
+	assert.Empty(t, created)
+
+	server.SQL(t, "ALTER SYSTEM RESET synchronous_standby_names")
+	server.SQL(t, "SELECT pg_reload_conf()")
+	require.NoError(t, <-deleted)
+	require.NoError(t, <-created)
+}
+
+func TestAnErrorAfterTheCommitLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCaseWith(t, "session_timeout=1h", "options=-c%20statement_timeout%3D1s")
+	s := newSession(t, c)
+	j, err := create(t, s, "1")
+	require.NoError(t, err)
+	_, err = create(t, s, "2")
+	require.NoError(t, err)
+	flush := func(statement string) {
+		c.exec(t, fmt.Sprintf("CREATE OR REPLACE FUNCTION dlock.flush() RETURNS void LANGUAGE plpgsql AS 'BEGIN %s; END'", statement))
+	}
+	flush("PERFORM pg_sleep(60)")
+	_, err = create(t, s, "3")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Changed))
+	require.Eventually(t, func() bool {
+		nodes, err := s.List(t.Context(), "q")
+		return err == nil && len(nodes) == 1
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestNoVersionRecursAfterACrash(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	c := newCaseOn(t, server, "session_timeout=1h")
+	s := newSession(t, c)
+	_, err := create(t, s, "1")
+	require.NoError(t, err)
+	look := func(known int64) (version int64, same bool) {
+		found, err := s.Store().Look(t.Context(), s.ID(), map[string]int64{"q": known})
+		require.NoError(t, err)
+		return found["q"].Version, found["q"].Same
+	}
+	before, _ := look(0)
+	_, same := look(before)
+	require.True(t, same)
+	server.Kill()
+	server.Restart()
+	require.Eventually(t, func() bool { _, err := s.List(t.Context(), "q"); return err == nil }, time.Minute, 10*time.Millisecond)
+	_, same = look(before)
+	assert.False(t, same)
+}
