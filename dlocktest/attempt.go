@@ -143,9 +143,9 @@ func (c *check) report() {
 	}
 }
 
-// suspectHooks checks, after a failure, whether Config.CutOff and Config.Drop
-// had any effect: a correct driver fails if they do nothing. It must be called
-// while sessions are still cut off.
+// suspectHooks is called after a failure, which may be the fault of the test's
+// own hooks. It checks whether Config.CutOff and Config.Drop had any effect. It
+// must be called while sessions are still cut off.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

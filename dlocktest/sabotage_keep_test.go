@@ -212,7 +212,7 @@ func (v *keptValues) put(queue string, token int64, value []byte) {
 	v.of[queue] = keptValue{value, token}
 }
 
-// putNewer is put, unless a later contender has kept a value.
+// putNewer stores the value unless a later contender has kept one.
 func (v *keptValues) putNewer(queue string, token int64, value []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -229,7 +229,7 @@ func (v *keptValues) get(queue string) keptValue {
 	return v.of[queue]
 }
 
-// wrongly returns the error that a Keep returns before it looks for the node.
+// wrongly checks the arguments of a Keep, and that the session has not ended.
 func (s *keeperSession) wrongly(queue string, value []byte) error {
 	return errors.Join(driver.CheckQueue(queue), driver.CheckValue(value), s.Err())
 }

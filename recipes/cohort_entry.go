@@ -252,9 +252,9 @@ func (s *sharedEntry) forgetOthers() {
 	}
 }
 
-// noteOthers records whether a list of the queue shows waiters of other
-// clients. Without any, the turn count restarts. With some, an entry held only
-// by readers is given up.
+// noteOthers records whether clients other than this one wait in the queue. If
+// none does, this client may again take all its turns. If some do, and only
+// readers share the entry, no further reader joins it.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()

@@ -182,7 +182,7 @@ func (e *timeoutError) Unwrap() []error {
 // lostError matches ErrLost and its cause.
 type lostError struct {
 	lock, node string
-	mode       Mode // of the hold at its loss
+	mode       Mode // in which the lock was held when it was lost
 	cause      error
 }
 

@@ -180,8 +180,8 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The release of the predecessor and the removal of the waiter's own node both
-// happen before the waiter's Create returns.
+// Before the waiter's Create returns, its predecessor is released and its own
+// node is removed.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {

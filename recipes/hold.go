@@ -122,7 +122,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return nil, false, false
 	}
 	for _, l := range h.locks {
-		for _, c := range l.contexts { // not removed here, so that a concurrent Unlock cancels them, too
+		for _, c := range l.contexts { // they stay in l.contexts, where a concurrent Unlock finds and cancels them, too
 			if c.Err() == nil {
 				contexts = append(contexts, c)
 			}

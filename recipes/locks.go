@@ -100,7 +100,8 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	return held, nil
 }
 
-// inClient is a Locker of this package.
+// inClient is implemented by the lock types that belong to one client. LockAll
+// takes them by their queues.
 type inClient interface {
 	// inQueue returns the queue of the lock, or why no call can use it.
 	inQueue(ctx context.Context) (*queue, error)

@@ -298,7 +298,6 @@ func TestLocksAreTakenAgainWithTheirContext(t *testing.T) {
 	})
 }
 
-// lockAllCalls are LockAll and TryLockAll.
 var lockAllCalls = map[string]func(context.Context, ...recipes.Locker) (*recipes.Locks, error){
 	"LockAll": recipes.LockAll, "TryLockAll": recipes.TryLockAll,
 }

@@ -61,7 +61,7 @@ func (h *hold) overstayed() (report func()) {
 
 // takeAway gives back the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	defer h.overstayed()() // after a pause of the process, both timers are due at once
+	defer h.overstayed()() // after a pause of the process, its own timer may not have run yet
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.lost, ErrMaxHold)
 	h.mu.Unlock()

@@ -158,8 +158,9 @@ func TestWithLockEndsAtTheLimit(t *testing.T) {
 	})
 }
 
-// With retention, too, a holder after one that hangs has a greater token, or its
-// resource could not tell them apart. It has the whole limit.
+// A holder that follows one that hangs must have a greater token, so that the
+// protected resource can tell them apart, and the whole limit. With retention,
+// both may share a node.
 func TestTheLimitOfOneGoroutineOfAClient(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", limited, recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
@@ -205,7 +206,7 @@ func TestUnitsHaveALimit(t *testing.T) {
 	})
 }
 
-// A session that ends first is the reason of the loss.
+// If the session ends before the limit, the error names the session.
 func TestAnEarlierLossIsTheOneReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -244,7 +244,8 @@ func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
 	})
 }
 
-// A node of a cohort, or of a call that had to wait, is older than the call.
+// The node that holds the lock may be much older than the call, so the time of
+// the node must not be used.
 func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: 2 * time.Hour}))
@@ -410,7 +411,7 @@ func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
 	begin := time.Now().Add(time.Hour)
 	for m := range machines {
 		c := w.client(fmt.Sprint("m", m))
-		ahead := upTo(time.Minute) // m 0 to 3 differ by a minute at most
+		ahead := upTo(time.Minute) // the clocks of the machines differ by a minute at most
 		for i := range starts {
 			at := begin.Add(time.Duration(i)*period - ahead + upTo(10*time.Second))
 			if down := rnd.IntN(3) > 0; down && m != i%machines {

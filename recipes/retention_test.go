@@ -834,8 +834,8 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// Without retention, these readers would get the lock first, because their
-// nodes are ahead of the other client's writer. Retention must not change that.
+// The readers began to wait before the writer, so a downgrade grants them the
+// lock. That must also be so with retention.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {

@@ -149,8 +149,8 @@ func TestALayoutWithoutReaders(t *testing.T) {
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// Curator's readers take every node for a writer whose name has "__WRIT__"
-// anywhere, so a host name must not contain it.
+// If the name of a node contains "__WRIT__" anywhere, Curator's readers take it
+// for a writer. So a host name must not contain that text.
 func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	b := newFixture(t, "names=curator")
 	_, err := create(within(t), b, "q", "a__WRIT__b-R-", nil)

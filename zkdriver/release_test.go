@@ -287,7 +287,8 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// With handover=list, a session has no secret and trusts no write.
+// With handover=list, a waiter lists the queue instead of believing a notice
+// that the lock was released.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")

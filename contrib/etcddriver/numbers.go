@@ -25,9 +25,9 @@ func (s *session) take(queue string) (number int64) {
 	return n.last
 }
 
-// giveBack frees the number of a removed node. It must not be called while a
-// request in flight may still create or remove a node with this number; such a
-// number is never reused.
+// giveBack frees the number of a removed node for a later node. It must not be
+// called if an unanswered request may still create or remove a node with this
+// number.
 func (s *session) giveBack(queue string, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ type queueWatch struct {
 	told     bool // Delete may have put the key released; guarded by session.mu
 
 	mu       sync.Mutex
-	stopped  bool // no watch may be armed here anymore
-	armed    bool // a watch has been armed here
+	stopped  bool // no further watch may be armed
+	armed    bool // at least one watch has been armed
 	live     bool // the etcd watch is open and the copy is current
 	revision int64
 	nodes    map[string]driver.Place // copy of the queue, by the last part of the key

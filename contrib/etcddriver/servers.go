@@ -26,8 +26,8 @@ func (answering) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balan
 	return balancer.Get(roundrobin.Name).Build(&servers{ClientConn: cc, silent: make(map[balancer.SubConn]time.Time)}, opts)
 }
 
-// balanced returns the dial options that replace etcd's default balancer by
-// answering.
+// balanced returns dial options for the load balancer of type answering. It
+// replaces the default balancer of the etcd client.
 func balanced() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDisableServiceConfig(),

@@ -195,8 +195,8 @@ func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// The sequences of a generation must not be ahead of the clock, or those after a
-// loss of all data would be behind them.
+// Tokens must not run ahead of the clock. After a loss of all data they begin at
+// the clock, and would then be lower than before.
 func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()

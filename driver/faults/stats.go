@@ -16,7 +16,7 @@ type Stats struct {
 	Repeated       int
 	AheadsDropped  int // Creates that left out the nodes ahead
 	WatchesDropped int // Creates that left out the watch
-	WatchesEnded   int // requests whose watch a fault ends early
+	WatchesEnded   int // watches that a fault has ended early
 	ReleasesLost   int
 	SessionsEnded  int
 }

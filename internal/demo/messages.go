@@ -157,7 +157,7 @@ func (p *parent) ask(_ context.Context, q question) answer {
 	return p.send(message{Question: &q}).Answer
 }
 
-// play runs this child's worker of a scene.
+// play runs the part of this child process in a scene of the demo.
 func (p *parent) play(ctx context.Context, s *settings) error {
 	next := p.goOn
 	if s.Holder {

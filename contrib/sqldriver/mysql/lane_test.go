@@ -81,8 +81,8 @@ func waitFor(ctx context.Context, m *dlock.RWMutex) <-chan error {
 	return got
 }
 
-// soon fails if a waiter gets the lock only because an idle connection was
-// closed, which takes a minute.
+// soon waits for at most 40 seconds. After a minute, an idle connection is
+// closed, which would give the waiter the lock even if its wake-up was lost.
 func soon(t *testing.T, waits <-chan error) {
 	t.Helper()
 	select {

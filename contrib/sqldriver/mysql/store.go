@@ -282,8 +282,8 @@ func account(ctx context.Context, conn *sql.Conn) string {
 	return quote(name[:at]) + "@" + quote(name[at+1:])
 }
 
-// demotions counts how often the server was made a replica since its start. Its
-// data may then lack changes that were made on its primary.
+// demotions counts how often the server was made a replica since its start. A
+// server that follows another one may lack that server's latest changes.
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
 // Begin implements session.Store.

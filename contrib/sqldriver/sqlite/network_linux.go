@@ -3,8 +3,7 @@ package sqlite
 import "syscall"
 
 // networkFileSystem returns the type of the directory's file system if other
-// machines may share it, and otherwise "". The keys are magic numbers from
-// statfs(2).
+// machines may share it, and otherwise "".
 func networkFileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

@@ -129,9 +129,10 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves the first block of tokens. If first is true, no other
-// session was alive, so a power cut may have lost transactions that issued
-// tokens of the reserved block. The rest of that block is therefore skipped.
+// startTokens reserves the session's first block of tokens. If first is true, no
+// other session was alive, so a power cut may have lost transactions that issued
+// tokens of the block that was reserved then. startTokens skips that block, so
+// that no token is issued twice.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)

@@ -30,7 +30,7 @@ func (e *Entry) Remove(limit time.Duration) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer time.AfterFunc(limit, cancel).Stop() // no deadline, which a driver's client would send to the store
+	defer time.AfterFunc(limit, cancel).Stop() // not WithTimeout: some stores get the deadline of the context with the request
 	place := e.lastPlace(ctx)
 	err := e.session.Delete(ctx, e.queue.Name, place, e.removalCause())
 	if err != nil && e.session.Err() == nil && mayPass(err) {

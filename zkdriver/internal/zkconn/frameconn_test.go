@@ -70,9 +70,9 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Even on a new connection, the server must be told the last zxid that the
-// session has seen. The connection hides zxids from go-zookeeper, which would
-// access its own copy without a lock.
+// A session must tell each server that it connects to the last zxid that it has
+// seen. go-zookeeper also keeps one, but accesses it without a lock. So the
+// connection hides zxids from it.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

@@ -138,7 +138,7 @@ type keepalive struct {
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // whether the lease has counted from schedule.strong ever since a hold succeeded
+	countsFromStrong bool // whether the end of the lease is computed from schedule.strong
 	schedule         *schedule
 	number           uint64        // number of the current connection
 	looking          bool          // whether LookAhead is running

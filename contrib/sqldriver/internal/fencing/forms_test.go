@@ -68,7 +68,7 @@ func outcome(t *testing.T, err error) string {
 	return wrote
 }
 
-// withdraw passes the fence and changes the resource.
+// withdraw checks the token and, if it is accepted, changes the account.
 func (f form) withdraw(ctx context.Context, db database, tx *sql.Tx, token int64) error {
 	if err := f(ctx, db, tx, token); err != nil {
 		return err

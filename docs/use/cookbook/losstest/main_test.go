@@ -48,7 +48,8 @@ func TestPayAllStopsWhenItsLockIsLost(t *testing.T) {
 	})
 }
 
-// To test a single situation, a test can remove the lock by hand.
+// To test a single situation, a test can make the client lose its lock at one
+// point of the code. Here it pauses the store.
 func TestPayAllStopsAfterTheInvoiceThatItWasPaying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
