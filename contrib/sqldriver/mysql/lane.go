@@ -99,7 +99,7 @@ func (l *lane) Await(ctx context.Context, id, queue string, own, ahead int64, na
 		l.end(err)
 		l.kill(ctx)
 	}
-	return now, status == "held", err
+	return now, status == "held" && len(now.Nodes) == len(names), err
 }
 
 // killWithin is short, because Close waits for it.

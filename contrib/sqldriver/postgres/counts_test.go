@@ -38,12 +38,13 @@ type countedConnector struct {
 	t        *testing.T
 	server   *pgtest.Server
 	schema   string
+	lanes    string // parameter
 	sessions []*counted
 }
 
 func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
 	proxy := testenv.NewProxy(c.t, c.server.Addr(), pgtest.Protocol)
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), "session_timeout=10m", "schema="+c.schema))
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), "session_timeout=10m", "schema="+c.schema, c.lanes))
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +103,8 @@ func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
 	return l
 }
 
-func newCounted(t *testing.T, server *pgtest.Server) *countedConnector {
-	return &countedConnector{t: t, server: server, schema: server.Schema()}
+func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConnector {
+	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}
 }
 
 // startCounted starts a server on which only the test uses up transaction IDs,
@@ -124,7 +125,7 @@ func (c *countedConnector) changes() int {
 }
 
 func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
-	c := newCounted(t, startCounted(t))
+	c := newCounted(t, startCounted(t), "lanes=4")
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
 	s.Reset()
@@ -146,7 +147,7 @@ func TestHandOverTakesTwoRequestsOfOneRoundTrip(t *testing.T) {
 // countHandOver returns an error unless a hand-over takes the expected
 // requests, while a third session joins the queue.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
-	c := newCounted(t, server)
+	c := newCounted(t, server, "lanes=0")
 	found := c.mutexes(3)
 	began = time.Now()
 	held := lock(t, found[0])

@@ -24,6 +24,8 @@
 //	                 keeps a session that it does not hear from
 //	schema           the schema of the tables, "dlock" if missing
 //	max_connections  at least 3, 8 if missing: the connections of a session
+//	lanes            how many connections more it may use to wait without
+//	                 notices, 4 if missing; see How it works
 //	notify           false: look for changes, do not LISTEN
 //	grace            how long no lock is granted after a fail-over, session_timeout
 //	                 if missing, up to 1h
@@ -35,16 +37,25 @@
 //
 // A session is a row with a deadline by the server's clock, extended by
 // heartbeats. A queue is a row with a version, and a node is a row with a
-// token. Each change is one call of a database function: one round trip and one
-// transaction. The function locks the queue's row before it draws the token, so
-// that commit order is token order. A free lock takes two transactions, and so
-// does a lock that has to be waited for, once the session listens.
+// token. Each change is one call of a database function or procedure, in one
+// round trip. It locks the queue's row before it draws the token, so that
+// commit order is token order. A free lock takes two transactions.
 //
-// A change that removes a node and leaves others in the queue sends a notice. A
-// waiting session listens on one connection, on which PostgreSQL delivers
-// notices in commit order. If no notices arrive, the session polls its queues,
-// all in one statement: first after 2 ms, then less and less often, down to
-// every 250 ms.
+// If a session has a connection to spare, it becomes the lane of a new node
+// until that is removed: the procedure that appends the node takes an advisory
+// lock for it, and the one that removes it gives that lock up. A waiter blocks
+// on the advisory lock of the node ahead, for 0.9 seconds at a time, and then
+// looks at the queue. Safety does not depend on that, because it always looks.
+//
+// A session without a lane to spare, or behind a node without one, and one that
+// holds a lock for longer, listens on one connection, on which PostgreSQL
+// delivers notices in commit order. Each notice wakes all sessions of the
+// database that listen, so a release sends one only if a session listens to its
+// channel. If no notices arrive, the session polls its queues, all in one
+// statement: first after 2 ms, then less and less often, down to every 250 ms.
+//
+// A session thus has up to max_connections + lanes connections. Sessions on a
+// *sql.DB use no lanes unless Options.Lanes says how many.
 //
 // # The rules of package driver
 //
@@ -54,8 +65,10 @@
 //	                 generation of the data begins at the clock or higher
 //	 4 all or none   changes carry a generation; clearing up after a lost reply raises
 //	                 it, so that a change that arrives later is refused
-//	 5 ahead         the statement after the insert reads the queue, with its row locked
-//	 6 watch         listen, arm the watch, look; a new connection ends all watches
+//	 5 ahead         a statement after the insert reads the queue; nodes with lower tokens
+//	                 were committed before
+//	 6 watch         listen, arm the watch, look; a new connection ends all watches. On a
+//	                 lane: arm the watch, wait for the lane ahead, look
 //	 7 delete        by token, and only nodes of the session
 //	 8 session end   driver.Lease; heartbeats commit synchronously; a session is ended
 //	                 by its deadline, compared with clock_timestamp()
@@ -63,7 +76,8 @@
 //	10 methods       codes of errors: see below
 //	11 nothing left  a session has its own pool, and closes it
 //	12 replace       one update of one row
-//	13 released      notices in the order of the commits, on one connection
+//	13 released      notices in the order of the commits, on one connection; on a lane,
+//	                 the row of the queue names the node
 //
 // Errors of classes 08, 40, 53, 57P and 58, network errors, and those of a
 // standby server match driver.ErrUnavailable. Others, such as a wrong password,
@@ -161,8 +175,10 @@
 //
 // # Proxies that pool transactions
 //
-// Behind pgbouncer in transaction mode, locks work, but notices do not arrive.
-// The session detects that, and polls. Set notify=false to skip the attempt.
+// Behind pgbouncer in transaction mode, locks work, but notices do not arrive,
+// and a lane is not one connection to the server. The session detects that,
+// says so in the log, and polls. Set lanes=0 and notify=false to skip the
+// attempts.
 // Before version 1.21, pgbouncer does not support prepared statements, and
 // needs default_query_exec_mode=exec as well.
 //
@@ -201,9 +217,9 @@
 //	SELECT dlock.beat('A7');
 //
 // Append a node, with data that differs each time. The result begins with "ok"
-// and the token:
+// and the token. False means without a lane:
 //
-//	CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', NULL, NULL, NULL, NULL);
+//	CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', false, NULL, NULL, NULL, NULL, NULL);
 //
 // The client holds the lock if this statement, with its token, returns 0. (A
 // reader has "-R-" in its prefix. It waits for writers only: add AND name LIKE
@@ -214,7 +230,7 @@
 // Remove the node. The letter r says that a holder has released an exclusive
 // lock. In all other cases it is c:
 //
-//	CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', NULL);
+//	CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', 0, NULL);
 //
 // If an append had no answer, take the next generation, 2 in place of 1, from
 // then on, and remove the node that the append may have made or may still make:
@@ -225,8 +241,12 @@
 //
 //	SELECT dlock.end_session('A7');
 //
-// The channel of a queue is the schema, "_", and the first byte of the SHA-256
-// of the queue's name in hexadecimal digits. The payload has three lines: "r"
-// if a holder has released an exclusive lock and "c" otherwise, the name of the
-// node, and the queue.
+// The function channel returns the channel of a queue. A connection that listens
+// to it must also share its lock, and look at the queue after that, or no
+// notices may be sent:
+//
+//	SELECT pg_advisory_lock_shared(dlock.listening(dlock.channel('stock/42')));
+//
+// The payload of a notice has three lines: "r" if a holder has released an
+// exclusive lock and "c" otherwise, the name of the node, and the queue.
 package postgres

@@ -50,6 +50,7 @@ func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	}
 	deleted, created := make(chan error, 1), make(chan error, 1)
 	go func() { deleted <- first.Delete(t.Context(), "q", j.Place, driver.Released) }()
+	eventually(func() bool { return len(w.C) == 1 })
 	assert.Equal(t, driver.Released, <-w.C)
 	eventually(waits("remove"))
 	go func() {

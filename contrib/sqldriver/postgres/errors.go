@@ -57,8 +57,8 @@ func markError(ctx context.Context, err error) error {
 }
 
 // afterCommit lists the errors that may come after the commit inside a
-// procedure, where it waits for the disk.
-var afterCommit = []string{"53", "57014", "58", "XX"}
+// procedure, which then reads the queue and waits for the disk.
+var afterCommit = []string{"22", "53", "57014", "58", "XX"}
 
 // markServerError classifies an error sent by the server. After severity ERROR
 // the transaction was rolled back, except for those of afterCommit. After FATAL

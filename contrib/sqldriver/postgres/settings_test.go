@@ -69,7 +69,8 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	}
 }
 
-// The user is configured so that the server sends all values as text.
+// With this query mode and these settings, the server sends values as text in
+// unusual formats.
 func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},

@@ -20,6 +20,8 @@ type store struct {
 	pool      *session.Pool
 	listener  *listener
 	texts     *texts
+
+	on *sql.Conn // the connection of a lane; nil for those of the pool
 }
 
 var _ session.Listener = (*store)(nil)
@@ -32,7 +34,7 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, keep, cancel, list, look, read, kept, walk string
+	version, begin, beat, expire, tidy, end, append, await, remove, removeAny, replace, keep, cancel, list, look, read, kept, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -43,8 +45,9 @@ func newTexts(schema string) *texts {
 		expire:    `SELECT dlock.expire()`,
 		tidy:      `SELECT dlock.tidy()`,
 		end:       `SELECT dlock.end_session($1)`,
-		append:    `CALL dlock.append($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL)`,
-		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, NULL)`,
+		append:    `CALL dlock.append($1, $2, $3, $4, $5, $6, NULL, NULL, NULL, NULL, NULL)`,
+		await:     `SELECT * FROM dlock.await($1, $2, $3, $4, $5)`,
+		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, $6, NULL)`,
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		keep:      `SELECT dlock.keep($1, $2, $3, $4, $5)`,
@@ -69,7 +72,7 @@ func newTexts(schema string) *texts {
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.keep, &t.cancel, &t.list, &t.look, &t.read, &t.kept, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.await, &t.remove, &t.removeAny, &t.replace, &t.keep, &t.cancel, &t.list, &t.look, &t.read, &t.kept, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -80,13 +83,9 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 }
 
 func (s *store) send(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
-	db, err := s.pool.DB()
+	rows, err := s.rows(ctx, text, args)
 	if err != nil {
 		return err
-	}
-	rows, err := db.QueryContext(ctx, text, args...)
-	if err != nil {
-		return s.pool.Busy(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -95,6 +94,18 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 		}
 	}
 	return rows.Err()
+}
+
+func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	if s.on != nil {
+		return s.on.QueryContext(ctx, text, args...)
+	}
+	db, err := s.pool.DB()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, text, args...)
+	return rows, s.pool.Busy(err)
 }
 
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
@@ -215,11 +226,19 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+	token, nodes, _, err = s.create(ctx, op, queue, prefix, data)
+	return token, nodes, err
+}
+
+// create appends a node. If the connection has become its lane, backend is not
+// zero.
+func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, backend int64, err error) {
 	var status string
-	var own, created sql.NullInt64
+	var own, created, process sql.NullInt64
 	var list []byte
-	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, notNull(data)}, func(scan func(...any) error) error {
-		return scan(&status, &own, &created, &list)
+	args := []any{op.Session, op.Generation, queue, prefix, notNull(data), s.on != nil}
+	err = s.query(ctx, s.texts.append, args, func(scan func(...any) error) error {
+		return scan(&status, &own, &created, &list, &process)
 	})
 	if err == nil {
 		err = session.StatusError(status)
@@ -230,12 +249,12 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	}
 	for _, name := range names {
 		row := session.Row{Name: name}
-		if _, seq, ok := driver.ParseName(name); ok && seq == own.Int64 {
+		if sequence(name) == own.Int64 {
 			row.Token, row.Created = own.Int64, created.Int64
 		}
 		nodes = append(nodes, row)
 	}
-	return own.Int64, nodes, err
+	return own.Int64, nodes, process.Int64, err
 }
 
 // notNull replaces nil by an empty slice, because pgx sends nil as NULL.
@@ -243,7 +262,21 @@ func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
 // Delete implements session.Store.
 func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.change(ctx, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1])
+	return s.remove(ctx, op, queue, token, why, 0)
+}
+
+// remove removes a node. If backend is not zero, it is that of the node's lane.
+// The error is errMoved if the node was removed on another connection.
+func (s *store) remove(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause, backend int64) error {
+	var status string
+	err := s.one(ctx, &status, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1], backend)
+	if err == nil && status == "moved" {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	return session.StatusError(status)
 }
 
 // Replace implements session.Store.

@@ -29,6 +29,7 @@ type nodeLane struct {
 	lane Lane               // nil once it has failed
 	stop context.CancelFunc // ends the goroutine that waits on the lane; nil if there is none
 	done chan struct{}      // closed when that goroutine has left the lane
+	late bool               // whether a watch was armed after that goroutine began to wait; it does not tell that watch
 }
 
 func (l *lanes) init() { l.of, l.waiting = make(map[nodeKey]*nodeLane), make(map[string]int) }
@@ -98,6 +99,9 @@ func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.of[nodeKey{queue, p.Token}]
+	if n != nil && n.stop != nil {
+		n.late = true
+	}
 	if n == nil || n.lane == nil || n.stop != nil {
 		return false
 	}
@@ -107,17 +111,18 @@ func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bo
 		stop()
 		return false
 	}
-	n.stop, n.done = stop, done
+	n.stop, n.done, n.late = stop, done, false
 	l.waiting[queue]++
 	return true
 }
 
 // awaitAhead waits until the node ahead is gone, or has no lane. In the latter
-// case the session goes on with polls.
+// case the session goes on with polls. In the former, the next poll need not
+// come soon: only an operator would remove the own node.
 func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p driver.Place, ahead driver.Node, done chan struct{}) {
-	held, err := true, error(nil)
+	held, gone, err := true, false, error(nil)
 	for held && err == nil && ctx.Err() == nil {
-		held, err = s.await(ctx, n.lane, queue, p, ahead)
+		held, gone, err = s.await(ctx, n.lane, queue, p, ahead)
 	}
 	l := &s.lanes
 	l.mu.Lock()
@@ -126,18 +131,21 @@ func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p d
 	}
 	n.stop()
 	n.stop = nil
+	late := n.late
 	l.waiting[queue]--
 	l.mu.Unlock()
 	close(done)
-	s.looks.wake()
+	if !gone || late {
+		s.looks.wake()
+	}
 }
 
 // errHeld makes Look leave the watches as they are.
 var errHeld = errors.New("the lane of the node ahead has not ended")
 
 // await waits once, and tells the watches what has changed. It reports whether
-// the node ahead still has its lane.
-func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.Place, ahead driver.Node) (held bool, err error) {
+// the node ahead still has its lane, and whether it is gone.
+func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.Place, ahead driver.Node) (held, gone bool, err error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 	before := Snapshot{Nodes: []Row{{Name: ahead.Name}}}
@@ -146,6 +154,7 @@ func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.P
 		if held = stillHeld; held && err == nil {
 			err = errHeld
 		}
+		gone = err == nil && !slices.ContainsFunc(now.Nodes, func(r Row) bool { return r.Name == ahead.Name })
 		return places(now), releasedSince(before, now), nil, err
 	})
 	if errors.Is(err, ErrUnknownSession) {
@@ -154,5 +163,5 @@ func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.P
 	if err == errHeld {
 		err = nil
 	}
-	return held, err
+	return held, gone, err
 }

@@ -83,6 +83,9 @@ func (s *Session) look() {
 			pause, changed = shortestLook, time.Now()
 		case <-timer.C:
 			began := time.Now()
+			if pause == longestLook {
+				s.listenInstead(ctx)
+			}
 			if s.lookOnce(ctx) {
 				changed = time.Now()
 			}
@@ -105,6 +108,17 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 		}
 	}
 	return s.timeout / 4
+}
+
+// listenInstead subscribes to notices of the queues that are polled. Nodes on
+// lanes need none as long as they wait. A holder does, to notice that an
+// operator removes its node.
+func (s *Session) listenInstead(ctx context.Context) {
+	for _, queue := range s.watches.Queues() {
+		if !s.lanes.cover(queue, s.watches.Count(queue)) {
+			s.startListening(ctx, queue)
+		}
+	}
 }
 
 // lookOnce polls all watched queues and reports whether one has changed.

@@ -149,7 +149,9 @@ func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 // watch subscribes to notices and arms the watch. Only then does it check that
 // the nodes still exist, so that no removal is missed.
 func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	s.startListening(ctx, queue)
+	if len(ahead) != 1 || !s.lanes.has(nodeKey{queue, p.Token}) {
+		s.startListening(ctx, queue)
+	}
 	w := s.watches.Arm(queue, p, ahead...)
 	snapshot, err := s.lookAt(ctx, queue)
 	if err != nil {

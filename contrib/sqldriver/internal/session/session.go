@@ -92,7 +92,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if err == nil {
-		err = ctx.Err() // a server may answer a heartbeat that was cancelled before standbys had it
+		err = ctx.Err() // a server may report success although the heartbeat was cancelled before it was replicated
 	}
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
@@ -101,7 +101,7 @@ func (s *Session) beat(ctx context.Context) error {
 		s.expireIn(max(next, 0))
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx, cancel := context.WithTimeout(s.ended, s.timeout/16) // done before the next heartbeat but one
+		ctx, cancel := context.WithTimeout(s.ended, s.timeout/16) // short, because the next heartbeat is due soon
 		defer cancel()
 		s.store.CloseSilent(ctx)
 	}

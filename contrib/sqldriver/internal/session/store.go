@@ -122,9 +122,10 @@ type Blocker interface {
 // Delete, Replace or Close, or if one of its methods returns an error. Its
 // methods must not be called concurrently.
 type Lane interface {
-	// Await waits until the lane of the node with the token ahead has ended.
-	// Then it returns which of the named nodes are in the queue. After a
-	// second, it returns held instead. The lane is that of the token own.
+	// Await waits until the lane of the node with the token ahead has ended,
+	// but not longer than a second. Then it returns which of the named nodes
+	// are in the queue. It returns held if the lane has not ended and all of
+	// the nodes are there. The lane is that of the token own.
 	Await(ctx context.Context, id, queue string, own, ahead int64, names []string) (now Snapshot, held bool, err error)
 	// Delete is like that of Store.
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error

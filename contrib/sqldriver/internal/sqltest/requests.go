@@ -25,20 +25,17 @@ type Requests struct {
 // or only pretends to.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Intercepted wraps st, so that the returned Requests can intercept its
-// requests. The session must be begun with the returned store.
+// Intercepted wraps st, a [session.Blocker], so that the returned Requests can
+// intercept its requests. The session must be begun with the returned store.
 func Intercepted(st session.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
 	if l, ok := st.(session.Listener); ok {
 		return r, struct {
-			*Requests
+			laneRequests
 			session.Listener
-		}{r, l}
+		}{laneRequests{r}, l}
 	}
-	if _, ok := st.(session.Blocker); ok {
-		return r, laneRequests{r}
-	}
-	return r, r
+	return r, laneRequests{r}
 }
 
 // Intercept makes each later request call f in its place. f may call send to
