@@ -301,7 +301,7 @@ func ExampleLock_downgrade() {
 }
 
 // A call with the context of a lock takes the lock again at once. The context
-// shows that the caller is the holder: goroutines have no identity in Go.
+// shows that the caller is the holder, because goroutines in Go have no identity.
 func ExampleLock_reentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -343,9 +343,8 @@ func ExampleLock_goroutines() {
 	// true
 }
 
-// Goroutines that must exclude each other need a context with which no lock is
-// taken again. They wait until the lock is free, and get it one after the
-// other.
+// Goroutines that must exclude each other need a context that does not re-enter
+// locks. They wait until the lock is free, and get it one after the other.
 func ExampleWithoutReentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -501,9 +500,8 @@ func ExampleLock_token() {
 	// balance: 70
 }
 
-// A transfer needs both accounts. LockAll takes them in the order of their names,
-// so that a transfer in the other direction does not wait for this one while this
-// one waits for it.
+// A transfer needs the locks of both accounts. LockAll takes them in the order of
+// their names, so that two transfers in opposite directions do not deadlock.
 func ExampleLockAll() {
 	ctx := context.Background()
 	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"))

@@ -57,7 +57,7 @@ func TestTheLongestDataIsKept(t *testing.T) {
 	defer c.Close()
 	for name, fill := range fills {
 		data := bytes.Repeat([]byte{fill}, maxData)
-		m := c.RWMutex("stock/42", dlock.WithData(data)) // this option replaces that of the client
+		m := c.RWMutex("stock/42", dlock.WithData(data)) // replaces the client's option
 		lock, err := m.Lock(t.Context())
 		require.NoError(t, err, name)
 		queue, err := m.Queue(t.Context())

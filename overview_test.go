@@ -111,7 +111,7 @@ func methodsOf(root *types.Package, t types.Type) map[string]string {
 }
 
 // mainTypes are the aliases whose comments list their methods, because go doc
-// shows none for an alias.
+// shows no methods for an alias.
 var mainTypes = []string{"Client", "RWMutex", "Semaphore", "Lock", "Locks", "Majority", "Election"}
 
 // The overview must name every call. go doc lists the types itself.

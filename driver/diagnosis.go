@@ -77,7 +77,7 @@ type Level int
 // The levels of findings.
 const (
 	OK      Level = iota
-	Unknown       // could not be found out; locks work
+	Unknown       // could not be determined, but locks work
 	Warning       // locks work, but something may break them or weaken their guarantees
 	Problem       // locks do not work
 )

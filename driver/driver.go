@@ -28,11 +28,11 @@ type Connector interface {
 	// A Connect that fails leaves nothing behind in this process, with one
 	// exception: if ctx ended while the driver was in a client library call
 	// that cannot be interrupted, the driver cleans up when that call returns.
-	// A session that the store may have begun ends there within a session
-	// timeout.
+	// If the store has begun a session nevertheless, the store ends it within
+	// a session timeout.
 	//
-	// The error matches [ErrUnavailable] if a later attempt may succeed, which
-	// includes a confirmation that took longer than the session timeout.
+	// The error matches [ErrUnavailable] if a later attempt may succeed. That
+	// is also so if the confirmation took longer than the session timeout.
 	Connect(ctx context.Context) (Session, error)
 }
 

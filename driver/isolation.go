@@ -12,12 +12,13 @@ import (
 //
 // Call the function [Isolate] rather than the interface.
 type Isolator interface {
-	// Isolate returns a connector to the part of the store with the given name,
-	// which neither this connector nor another name shares. It does no I/O. The
-	// first session creates what the part needs, such as tables.
+	// Isolate returns a connector to the part of the store that i.Name
+	// identifies. Neither this connector nor a part with another name shares
+	// anything with that part. Isolate does no I/O. The first session creates
+	// what the part needs, such as tables.
 	//
 	// The function remove removes everything in the part, and whatever was
-	// created for it. The sessions of c should be closed before.
+	// created for it. Close the sessions of c before calling it.
 	Isolate(i Isolation) (c Connector, remove func(ctx context.Context) error, err error)
 }
 
@@ -26,8 +27,8 @@ type Isolation struct {
 	// Name has at most 20 characters: lower-case letters and digits, of which
 	// the first is a letter.
 	Name string
-	// SessionTimeout is the session timeout to ask for. Zero means that of the
-	// connector.
+	// SessionTimeout is the session timeout to ask for. Zero means the
+	// connector's own session timeout.
 	SessionTimeout time.Duration
 	// Dial makes the network connections of the sessions, to which the driver
 	// adds TLS. If Dial is nil, the connector dials as usual.

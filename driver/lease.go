@@ -241,7 +241,7 @@ func (l *Lease) Failed(err error) {
 }
 
 // maxBeats limits the heartbeats in flight to the number that Keep starts
-// within one timeout. An older one could not renew the lease anyway.
+// within one timeout. An older heartbeat could not renew the lease anyway.
 const maxBeats = 8
 
 // Keep renews the lease until the lease ends. It calls beat every eighth of the
@@ -295,10 +295,10 @@ func (l *Lease) limit(beat func(ctx context.Context) error) error {
 }
 
 // Context returns a context that is canceled when the lease ends, with the
-// error of [Lease.Err] as its cause. After a pause of the process that may be
-// late, as with Done. The context has no values and no deadline. The CancelFunc
-// cancels it earlier and frees it. Without that call, it is kept until the
-// lease ends.
+// error of [Lease.Err] as its cause. After a pause of the process, it may be
+// canceled late, as with Done. The context has no values and no deadline. The
+// CancelFunc cancels and frees it earlier. Without that call, it is kept until
+// the lease ends.
 func (l *Lease) Context() (context.Context, context.CancelFunc) {
 	_ = l.Err() // ends the lease if it has run out
 	return context.WithCancel(l.ended)
@@ -371,9 +371,9 @@ func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 	l.onRenew = f
 }
 
-// CountFrom counts the lease from the given instant, which, unlike in Renew,
-// may be earlier than the one from which it counts at present. If the lease has
-// not begun, it begins.
+// CountFrom makes the lease count from the given instant. Unlike in Renew, that
+// instant may be earlier than the one from which the lease counts at present.
+// If the lease has not begun, it begins.
 //
 // CountFrom is for stores with two kinds of proof that they counted a request.
 // A weak proof is good enough while the session owns no node, but a session
@@ -416,8 +416,8 @@ func (l *Lease) End(cause error) {
 }
 
 // Done returns a channel that is closed when the lease ends. If the process was
-// paused or the machine slept, that may be late, but Err reports the end at
-// once.
+// paused or the machine slept, the channel may be closed late, but Err reports
+// the end at once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err returns nil until the lease ends, and from then on always an error that

@@ -58,9 +58,9 @@ type Remover interface {
 // Keeper is a session that can keep one value beside each queue, which outlives
 // the queue's nodes. Package recipes uses it to remember what holders have done.
 type Keeper interface {
-	// Keep stores the value beside the queue, in place of the one there, if the
-	// session's own node p is in the queue. The store checks this and writes in
-	// one step. The value outlives p and the session.
+	// Keep stores the value beside the queue, replacing any earlier value. It
+	// does so only if the session's own node p is in the queue. The store checks
+	// this and writes in one step. The value outlives p and the session.
 	//
 	// If p is gone, the error matches [ErrGone]. If a node with a greater token
 	// than p's has kept a value, it matches [ErrStale]. In both cases nothing is

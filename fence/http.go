@@ -27,8 +27,8 @@ func SetToken(h http.Header, resource string, token int64) {
 }
 
 // Token returns what SetToken has set. The resource is empty if the header names
-// none. The error matches [ErrNoToken] without the header, and [ErrInvalid] if
-// it is malformed or there are several.
+// none. The error matches [ErrNoToken] if there is no such header, and
+// [ErrInvalid] if the header is malformed or occurs several times.
 func Token(h http.Header) (resource string, token int64, err error) {
 	values := h.Values(header)
 	switch len(values) {
@@ -49,9 +49,10 @@ func Token(h http.Header) (resource string, token int64, err error) {
 	return parameters["resource"], int64(n), nil
 }
 
-// Handler passes on the requests whose token is not stale, while [Marks.Do] or,
-// for GET, HEAD and OPTIONS, [Marks.Check] keeps others away from the resource.
-// It answers the others itself:
+// Handler passes a request on to next if its token is not stale. It calls next
+// within [Marks.Check] for GET, HEAD and OPTIONS, and within [Marks.Do] for other
+// methods, so the token cannot become stale during the call. It answers all other
+// requests itself:
 //
 //	428  The request has no token.
 //	400  The token or the resource is malformed, or the client names another
@@ -59,9 +60,10 @@ func Token(h http.Header) (resource string, token int64, err error) {
 //	412  The token is stale: the client's lock has passed to another holder.
 //	413  The body is larger than MaxBody.
 //
-// resource returns the name of the resource that a request reads or writes. With
-// nil, it is the one in the header. Then the service relies on its clients to
-// name the right one, and a client that sends many names fills the memory.
+// The function resource returns the name of the resource that a request reads or
+// writes. If it is nil, Handler takes the name from the header. The service then
+// relies on its clients to send the right name, and a client that sends many
+// names fills the memory.
 //
 // Handler reads the whole body before it calls next, so that a slow sender does
 // not block the resource. A slow receiver of a long answer does block it, for as

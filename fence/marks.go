@@ -25,9 +25,9 @@ type mark struct {
 }
 
 // Do keeps the token of a writer, calls f and returns its error. If a greater
-// token was there, it does not call f, and the error matches [ErrStale].
+// token was kept before, Do does not call f, and the error matches [ErrStale].
 //
-// Comparing the token and f are one step: other calls for the resource wait
+// Do compares the token and runs f as one step: other calls for the resource wait
 // until f has returned. So f must not call Do or Check for the same resource.
 // The token is kept even if f returns an error or panics.
 func (m *Marks) Do(resource string, token int64, f func() error) error {

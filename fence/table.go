@@ -39,8 +39,8 @@ type Table struct {
 // Raise or Check, for example where the resource itself is created. Never delete
 // the row: its token would be gone, and a late writer could pass.
 //
-// The error matches [ErrInvalid] if the database takes the resource for another
-// one, as a column does that ignores case.
+// The error matches [ErrInvalid] if the database confuses the resource with
+// another one, for example because the column ignores case.
 func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 	if err := errors.Join(t.valid(), checkResource(resource)); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 }
 
 // Raise keeps the token of a writer, or returns an error that matches [ErrStale]
-// if a greater token was there. The resource's row stays locked until the
+// if a greater token was kept before. The resource's row stays locked until the
 // transaction ends, so no other holder gets past it meanwhile.
 //
 // Call it before the transaction reads or writes anything else, and roll back
@@ -72,9 +72,9 @@ func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
-	// The count of checks makes this a change even if the token is equal. MySQL
-	// would otherwise leave the row as it is, and the SELECT might then see an
-	// old snapshot.
+	// Incrementing checks changes the row even if the token is equal. Otherwise
+	// MySQL would leave the row as it is, and the SELECT might see an old
+	// snapshot.
 	_, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
 		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
 		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,
@@ -89,8 +89,8 @@ func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int
 // Check compares the token of a reader and does not keep it. It locks nothing.
 // Its error matches [ErrStale] if a later writer has committed.
 //
-// Call it after the last read of the transaction: then nothing that was read is
-// the work of a later writer.
+// Call it after the last read of the transaction. If it then returns nil, nothing
+// that was read is the work of a later writer.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
@@ -107,10 +107,11 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int
 	return nil
 }
 
-// RaiseAll is Raise for a lock that is held in a majority of several stores. Its
-// tokens are those of the stores, always in the same order, and 0 for a store
-// that does not hold it. The rows are those of [Part], which need an Add each.
-// The error matches [ErrStale] if any token is stale.
+// RaiseAll is Raise for a lock that is held in a majority of several stores. The
+// argument tokens has one token per store, always in the same order, and 0 for a
+// store in which the lock is not held. Each store has its own row, named by
+// [Part], and each row needs an Add. The error matches [ErrStale] if any token is
+// stale.
 func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens []int64) error {
 	if err := checkMajority(tokens); err != nil {
 		return err
@@ -134,8 +135,8 @@ func checkMajority(tokens []int64) error {
 	return nil
 }
 
-// Part names what is kept of a resource for the store with index i, such as
-// "account/7#0".
+// Part returns the name under which a resource's token for the store with index i
+// is kept, such as "account/7#0".
 func Part(resource string, i int) string { return resource + "#" + strconv.Itoa(i) }
 
 type querier interface {

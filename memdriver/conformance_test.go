@@ -41,8 +41,8 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
-		// A session has a single connection, so a network cannot lose the
-		// notices of watches alone.
+		// A session has a single connection, so a network cannot lose
+		// notices of watches without losing everything else.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)

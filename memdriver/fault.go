@@ -37,9 +37,9 @@ func (f Faults) Expire(s driver.Session) {
 
 // ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
 // programs that use locks, which have a client and no session. When ExpireAll
-// returns, every lock is lost, and Lock.Err says so. No waiter whose session
-// has ended with the others was granted a lock. A client opens a new session
-// when it needs one.
+// returns, every lock is lost, and Lock.Err says so. The expiry of one session
+// grants no lock to a waiter whose own session expires, too. A client opens a
+// new session when it needs one.
 func (f Faults) ExpireAll() {
 	all := f.all()
 	for _, s := range all {

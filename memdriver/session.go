@@ -24,8 +24,8 @@ var (
 	// errNotOwner is the reply to a session that tries to release or replace
 	// another session's node.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the reply to a Create that arrives after the request that
-	// cleans up after it. No caller receives it.
+	// errCleanedUp is the reply to a Create that arrives later than the request
+	// to clean up its node. No caller receives this error.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
 	// errNoAnswer marks a request that was sent but not answered, so that it
 	// may or may not have been carried out.
@@ -61,7 +61,7 @@ type session struct {
 	// The fields below are guarded by the store's mutex.
 	conn    connection
 	inbox   []notice // notices that the store has sent but the session has not received
-	stopped bool     // whether the lease has ended; then requests are not served and spawn is refused
+	stopped bool     // whether the lease has ended; if so, requests are not served and spawn runs nothing
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
@@ -276,8 +276,8 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat renews the lease with an empty request. It need not retry a failed
-// one, because the next heartbeat follows soon.
+// heartbeat renews the lease with an empty request. It does not retry a failed
+// request, because the next heartbeat follows soon.
 func (s *session) heartbeat(ctx context.Context) error {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err

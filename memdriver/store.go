@@ -83,7 +83,7 @@ type record struct {
 	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // numbers of the Creates to refuse, because the request to clean up after them came first
+	cleanedUp map[int64]bool // numbers of the Creates to refuse, because the request to clean up their nodes arrived first
 }
 
 // expire is called when the record's timer fires.

@@ -76,7 +76,6 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// A place without a token stands for any node with its name.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())

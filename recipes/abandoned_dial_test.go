@@ -91,8 +91,8 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// When the last waiting call gives up, it cancels Connect to learn its error. A
-// TryLock that begins while the cancelled Connect still runs must not fail.
+// When the last call that waits for Connect gives up, it cancels Connect. A
+// TryLock that begins before the cancelled Connect returns must not fail.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(&slowToGiveUp{Connector: w.store})

@@ -122,8 +122,8 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// Create also arms the watch. So when the store has served all Creates, every
-	// writer is waiting.
+	// Create also sets the watch, so all writers are waiting once the store
+	// has served n+1 Creates.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}

@@ -111,9 +111,9 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	return l, nil
 }
 
-// contend joins the queue and waits until the entry is granted and own accepts
-// it. If the session or node is lost meanwhile, contend rejoins the queue. On
-// error no node is left behind.
+// contend joins the queue and waits until its entry is granted and the function
+// own accepts the entry. If the session or node is lost meanwhile, contend
+// rejoins the queue. On error no node is left behind.
 func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence()()
@@ -134,8 +134,8 @@ func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error
 	}
 }
 
-// contendOnce makes one attempt to join the queue and be granted. If it fails
-// or panics, the node is removed, if necessary in the background.
+// contendOnce makes one attempt to join the queue and to be granted the lock.
+// If it fails or panics, the node is removed, if necessary in the background.
 func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
@@ -240,7 +240,7 @@ func (o *options) queueFull(ahead int) error {
 }
 
 // waitDowngraded keeps waiting as a reader, at the writer's position in the
-// queue. It fails if the node is not known to be renamed.
+// queue. It fails if it is not certain that the node was renamed.
 func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
 	c.want = c.want.downgraded
 	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
@@ -261,8 +261,8 @@ func (c *call) Interrupt() <-chan struct{} {
 	return c.share
 }
 
-// retry decides whether the call tries again after err. It returns nil after
-// any pause that is due, or the error to return to the caller.
+// retry decides whether the call tries again after err. If so, it pauses if
+// necessary and returns nil. Otherwise it returns the error for the caller.
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
@@ -324,8 +324,8 @@ func (c *call) Answered() {
 	}
 }
 
-// holdAlone returns the Lock of a granted entry that, without retention, no
-// other goroutine will use.
+// holdAlone returns the Lock of a granted entry that other goroutines do not
+// share, as they would with retention.
 func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e, nil)
 	if !h.enlist() {

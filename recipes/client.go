@@ -113,8 +113,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// requestError returns the error to report for a failed Ping, Queue or the like. If the
-// deadline passed or the session ended, the result matches
+// requestError returns the error to report for a failed Ping, Queue or the
+// like. If the deadline passed or the session ended, the result matches
 // driver.ErrUnavailable and includes the last connection error, if any.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {

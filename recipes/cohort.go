@@ -109,8 +109,8 @@ func (c *cohort) drop() {
 // waiter, a writer. Otherwise the writer would wait for Retention.Idle although
 // nobody holds the lock.
 //
-// The result closes when the removal has ended. It is nil if there is nothing
-// to remove.
+// The returned channel closes when the removal has ended. It is nil if there is
+// nothing to remove.
 func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	s := c.shared
 	if s == nil || len(s.holds) > 0 {
@@ -118,7 +118,8 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	}
 	c.drop()
 	done := make(chan struct{})
-	// If the client is being closed, nothing is spawned; no call waits then.
+	// If the client is being closed, spawn does not run the function, and
+	// done never closes. No call waits for it then.
 	c.queue.client.spawn(func() {
 		defer close(done)
 		_ = s.removeNode()

@@ -102,8 +102,8 @@ func (c *cohort) ahead() int {
 	return n
 }
 
-// awaitRemoval waits for removed to close or the call to end. A nil channel
-// returns at once.
+// awaitRemoval waits for removed to close or the call to end. If removed is
+// nil, it returns at once.
 func (c *cohort) awaitRemoval(ctx context.Context, call *call, removed <-chan struct{}) error {
 	if removed == nil {
 		return nil
@@ -263,7 +263,8 @@ func (c *cohort) contendForAll() {
 		s, err := c.contendShared(ctx, call)
 		c.callEnded(ctx, s, err)
 	})
-	// Otherwise the client is closing, which ends the waiters' calls too.
+	// If nothing was spawned, the client is closing, which ends the
+	// waiters' calls, too.
 	if !spawned {
 		cancel()
 		close(shared.ended)
@@ -321,9 +322,9 @@ func (c *cohort) install(s *sharedEntry) bool {
 	return true
 }
 
-// fitCall adapts the contending call after a waiter has given up. It continues
-// as a reader if the first waiter now is one, and is cancelled if it no longer
-// serves that waiter. It is called with mu held.
+// fitCall adapts the contending call after a waiter has given up. The call goes
+// on as a reader if the first waiter is now a reader, and is cancelled if it no
+// longer serves the first waiter. fitCall is called with mu held.
 func (c *cohort) fitCall() {
 	call := c.contending
 	switch {
@@ -338,8 +339,9 @@ func (c *cohort) fitCall() {
 	}
 }
 
-// unwanted returns a channel that closes when the call cancelled for lack of
-// waiters has ended. It is nil if there is none. It is called with mu held.
+// unwanted returns nil, unless the contending call was cancelled and nobody
+// waits any more. It then returns a channel that closes when that call has
+// ended. It is called with mu held.
 func (c *cohort) unwanted() <-chan struct{} {
 	if call := c.contending; call != nil && call.cancelled && len(c.waiters) == 0 {
 		return call.ended
@@ -347,9 +349,9 @@ func (c *cohort) unwanted() <-chan struct{} {
 	return nil
 }
 
-// tryEnter implements TryLock. It fails if taken is true: the cohort has an
-// entry or contends for one. An entry that tryEnter gets becomes that of the
-// cohort, unless the cohort has got another one meanwhile.
+// tryEnter implements TryLock. It fails if taken is true, which means that the
+// cohort has an entry or contends for one. If tryEnter gets an entry, it
+// becomes the cohort's entry, unless the cohort has got another one meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(call.name, ErrLocked)

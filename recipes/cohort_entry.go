@@ -224,8 +224,8 @@ func callAll(fs []func()) {
 }
 
 // lookForOthers watches the queue until another contender waits. If that
-// contender gives up before it is noticed, the cohort gives up its entry for
-// nothing, which costs only a new node.
+// contender has given up meanwhile, the cohort gives up its entry needlessly,
+// which costs only a new node.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	waits := false
 	s.entry.Observe(ctx, func(nodes []driver.Node, err error) (more bool) {

@@ -93,7 +93,7 @@ func TestAnEntryThatIsGrantedWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
 		s := newMortal(time.Hour)
 		_, c, shared := granted(t, s)
 		c.callEnded(context.Background(), shared, nil)
-		time.Sleep(time.Second) // longer than an idle entry is kept
+		time.Sleep(time.Second) // until the idle entry is removed
 		synctest.Wait()
 		assert.True(t, s.deleted.Load())
 	})

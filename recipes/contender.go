@@ -131,7 +131,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	return contenders, nil
 }
 
-// listed returns what the list shows of all contenders.
+// listed returns the contenders, with those fields that a list of the queue
+// shows.
 func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
 	contenders := make([]Contender, len(nodes))
 	for i, n := range nodes {
@@ -141,7 +142,8 @@ func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
 	return contenders
 }
 
-// newContender returns what the list shows of the contender at index i.
+// newContender returns the contender at index i, with those fields that a list
+// of the queue shows.
 func newContender(nodes []driver.Node, i int) Contender {
 	w := wantOf(nodes[i])
 	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Units: w.units.weight, OfUnits: w.units.of,

@@ -30,9 +30,9 @@ import (
 // [WithoutReentry].
 //
 // Calls with the same parent return the same context, which the lock keeps
-// until the parent ends or Unlock is called. During a long hold, cancel parents
-// made for one piece of work when that work is done. A nil parent counts as
-// context.Background.
+// until the parent ends or Unlock is called. During a long hold, if you make a
+// parent for one piece of work, cancel it when that work is done. A nil parent
+// counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -111,8 +111,9 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.lock.hold.queue.name))
 }
 
-// newContext returns a child of parent that the end of the Lock cancels. If the
-// Lock has ended, the child is already cancelled. It is called with mu held.
+// newContext returns a child of parent that is cancelled when the Lock ends. If
+// the Lock has ended, the child is already cancelled. newContext is called with
+// mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}
@@ -137,8 +138,9 @@ func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// lockContext ends the heldContext of one parent together with its Lock. The
-// Lock keeps only one per parent, so that a long hold does not leak memory.
+// lockContext is what a Lock keeps to cancel the heldContext of one parent when
+// the Lock ends. There is only one per parent, so that a long hold does not
+// leak memory.
 type lockContext struct {
 	context.Context // the parent of held
 	cancel          context.CancelCauseFunc

@@ -43,7 +43,7 @@ func TestDiagnoseOfADriverWithoutItTakesALock(t *testing.T) {
 	assert.Equal(t, driver.Unknown, found[driver.CheckSettings])
 }
 
-// stuck is a connector whose Diagnose ends only with its context.
+// stuck is a connector whose Diagnose returns only when its context ends.
 type stuck struct {
 	driver.Connector
 	began chan struct{}

@@ -60,7 +60,8 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	})
 }
 
-// A waiter must pause if its watches end for no reason, but not after a change.
+// If watches end although the queue has not changed, a waiter must pause before
+// it lists the queue again. Otherwise it would flood the store.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
 		t.Run(wait.String(), func(t *testing.T) {

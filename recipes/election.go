@@ -60,8 +60,9 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 //
 // Run outlasts outages of the store: after each error that matches
 // driver.ErrUnavailable, it pauses as [WithBackOff] says and tries again.
-// [WithTimeout] has no effect. With a context of a [Lock.Context] of this
-// election, Run waits for the end of that term: it never re-enters it.
+// [WithTimeout] has no effect. Run never re-enters a term: if ctx comes from
+// [Lock.Context] of a term of this election, Run waits until that term has
+// ended.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lock) error) error {
 	if err := e.valid(ctx); err != nil {
 		return err
@@ -120,10 +121,10 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 // leaders' tokens. A zero Contender says that nobody leads. A leader that has
 // gone by the time Observe looks is left out.
 //
-// If the store cannot be reached, Observe yields an error that matches
-// driver.ErrUnavailable, once, and the leader again as soon as it knows. The loop
-// may end then or go on. After any other error, among them that of ctx and
-// [ErrClosed], Observe ends.
+// If the store cannot be reached, Observe yields one error that matches
+// driver.ErrUnavailable. The loop may end then or go on; if it goes on, Observe
+// yields the leader again as soon as it is known. After any other error, such
+// as that of ctx or [ErrClosed], Observe ends.
 //
 // Each change costs three requests, or four on ZooKeeper. Contenders that join
 // or leave the queue behind the leader cost none.
@@ -148,12 +149,14 @@ type observer struct {
 	behind time.Time // when the store began to show smaller ones; zero if it does not
 }
 
-// longBehind is how long an observer ignores leaders with smaller tokens than
-// that of an earlier one: after a new session, a server of ZooKeeper may show an
-// old queue. In a store that was set up anew, tokens stay smaller.
+// longBehind is how long an observer ignores a leader whose token is smaller
+// than an earlier leader's. A ZooKeeper server may show an old queue at the
+// start of a new session. But if tokens stay smaller, the store was set up
+// anew.
 const longBehind = 30 * time.Second
 
-// isOld reports whether the leader has probably gone before the latest one came.
+// isOld reports whether leader is probably an earlier leader, shown by a server
+// that lags behind.
 func (o *observer) isOld(leader Contender) bool {
 	if leader.Token == 0 || leader.Token >= o.newest {
 		o.behind = time.Time{}
@@ -210,9 +213,9 @@ func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 	}
 }
 
-// watchLeader returns the leader, or a zero Contender, and a watch that ends when
-// that may have changed: one of the first node, or of an empty queue. New nodes
-// come after the first one, so they end no watch of it.
+// watchLeader returns the leader, or a zero Contender, and a watch that ends
+// when the leader may have changed. It watches the first node, because nodes
+// that join later do not matter, or the queue if that is empty.
 func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
 	for {
 		nodes, err := s.List(ctx, queue)

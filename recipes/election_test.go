@@ -27,8 +27,8 @@ func untilDone(ctx context.Context, _ *recipes.Lock) error {
 	return ctx.Err()
 }
 
-// running runs an election on a goroutine. The function returns its result,
-// which must be there.
+// running runs an election on a goroutine. The function result returns what Run
+// returned, and fails the test if Run has not returned yet.
 func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {
 	c := make(chan error, 1)
 	go func() { c <- e.Run(ctx, lead) }()
@@ -54,7 +54,7 @@ type watched struct {
 	last  error
 	ended bool
 	token int64     // the latest
-	newer time.Time // when it was seen
+	newer time.Time // when token was first seen
 }
 
 func (w *world) observing(ctx context.Context, e *recipes.Election) *watched {
@@ -184,7 +184,7 @@ func TestAnObserverThatComesLateSeesTheLeaderGo(t *testing.T) {
 	})
 }
 
-// The election shares its name with an RWMutex.
+// An RWMutex of the same name has readers, which must not count as leaders.
 func TestReadersAreNoLeaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
@@ -224,8 +224,8 @@ func TestHooksOfAnElectionNameIt(t *testing.T) {
 	})
 }
 
-// With retention, the node of a leader that has resigned would stay, and the next
-// term of the same client would have the same token.
+// Retention would keep the node of a leader that has resigned, so the next term
+// of the same client would have the same token.
 func TestRetentionHasNoEffectOnElections(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
@@ -289,7 +289,6 @@ func TestALoopOverObserveMayEndAtAnyTime(t *testing.T) {
 	})
 }
 
-// The leader changes between the requests of the observer, and not after them.
 func TestAnObserverMissesNoChangeBetweenItsRequests(t *testing.T) {
 	for name, op := range map[string]faults.Op{"first leader": faults.OpWatchQueue, "next leader": faults.OpWatch} {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +326,7 @@ func TestAnObserverMissesNoChangeBetweenItsRequests(t *testing.T) {
 	}
 }
 
-// A new session may reach a server that shows an old queue.
+// A new session may reach a server that lags behind and shows an old queue.
 func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		old := &world{w.T, memdriver.New()} // its tokens are smaller
@@ -353,7 +352,7 @@ func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	})
 }
 
-// switching is a connector whose sessions are in the store that it leads to.
+// switching is a connector whose store a test can replace.
 type switching struct{ to driver.Connector }
 
 func (s *switching) Connect(ctx context.Context) (driver.Session, error) { return s.to.Connect(ctx) }
@@ -390,7 +389,7 @@ func TestRunGivesATermUpOnlyWhenLeadHasReturned(t *testing.T) {
 		stopped := make(chan struct{})
 		run := w.running(ctx, a.Election("q"), func(ctx context.Context, term *recipes.Lock) error {
 			<-ctx.Done()
-			<-stopped // a goroutine that takes its time
+			<-stopped // lead is slow to return
 			assert.NoError(w, term.Err(), "the term goes on until lead returns")
 			return nil
 		})
@@ -434,7 +433,8 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// The back-off gives up after a minute, and WithTimeout after an hour.
+// Run must go on although the back-off gives up after a minute and WithTimeout
+// ends a wait after an hour.
 func TestRunOutlastsOutagesAndWaitsWithoutALimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a", recipes.WithTimeout(time.Hour)), w.client("b")
@@ -579,7 +579,7 @@ func TestOnlyOneLeadsAtATime(t *testing.T) {
 	}
 }
 
-// judge keeps the terms whose leads have not returned.
+// judge records the terms whose lead function has not returned.
 type judge struct {
 	mu      sync.Mutex
 	current map[*recipes.Lock]bool
@@ -587,8 +587,8 @@ type judge struct {
 	token   int64
 }
 
-// begin records a term. No other one may still be held: its lead may clean up,
-// but no longer acts as the leader.
+// begin records a term, and fails the test if another term is still held. The
+// lead function of a lost term may still be running, to clean up.
 func (j *judge) begin(w *world, term *recipes.Lock) (end func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -133,7 +133,8 @@ func mask(err error, not ...error) error {
 }
 
 // unlockError returns an error that matches ErrUnlock and cause, but no context
-// error: the expired limit is Unlock's own, not the caller's.
+// error, because the limit that has expired is Unlock's own and not the
+// caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))

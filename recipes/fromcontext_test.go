@@ -72,8 +72,8 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 	})
 }
 
-// A context that ended because of a loss has the error context.Canceled, which
-// says nothing of the loss, so errors of calls with that context must match
+// The loss of a lock cancels its contexts. Their error, context.Canceled, does
+// not mention the loss, so errors of calls with such a context must match
 // ErrLost.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {

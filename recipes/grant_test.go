@@ -105,8 +105,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, whose removal would end the watch, too.
-// So if no watch is left, Unlock has stopped it.
+// The store refuses to remove the node, because the removal would end the
+// watch, too. Only Unlock can therefore have stopped the watch.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

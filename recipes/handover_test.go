@@ -135,9 +135,8 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode calls both, a function of bothOrders, at the given point of a wait,
-// so that the waiter loses its node. The waiter must get the lock with a new
-// node.
+// loseNode removes a waiter's node during the wait, by a call of the function
+// both, one of bothOrders. The waiter must get the lock with a new node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -160,8 +159,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option that calls run once a Lock or RLock has waited
-// for 5 s. It hooks into the log message about slow waits.
+// whileWaiting returns an option that calls the function run when a Lock or
+// RLock has waited for 5 s. It relies on the log message about slow waits.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }

@@ -111,10 +111,10 @@ func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	}
 }
 
-// markLost marks the Locks as lost, unless some of their contexts have not
-// ended: then it returns those for the caller to cancel first. granted reports
-// whether the Granted hook has returned, counts whether this is the first loss
-// of a held lock.
+// markLost marks the Locks as lost. If some of their contexts have not ended,
+// it only returns those contexts, for the caller to cancel first. The result
+// granted reports whether the Granted hook has returned, and counts whether
+// this is the first loss of a held lock.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,15 +13,15 @@ var errSharedKeeps = errors.New("only a lock that is held exclusively can keep a
 // Keep stores a value of at most 64 KB beside the lock, in place of the one
 // there, and returns once the store has confirmed it. The value outlives the
 // lock, the session and this process; [RWMutex.Kept] returns it to every
-// client. The store refuses it if the lock is no longer held, in the same step
-// in which it writes. So what a holder keeps is never overwritten by an earlier
-// one.
+// client. In the same step as it writes, the store checks that the lock is
+// still held, and otherwise refuses the value. So an earlier holder never
+// overwrites what a later one keeps.
 //
 // While the store is unavailable, Keep tries again, as [WithBackOff] says. An
 // attempt whose answer was lost may reach the store later, while the lock is
-// held, and put its value back in place of one that this Lock has kept since. If
-// Keep returns an error, the value may be stored anyway, or be stored later while
-// the lock is held, unless the error says otherwise:
+// held, and overwrite a value that this Lock has kept since. If Keep returns an
+// error, the value may be stored anyway, or be stored later while the lock is
+// held, unless the error says otherwise:
 //
 //   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during
 //     the call.

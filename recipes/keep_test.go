@@ -131,9 +131,9 @@ func TestKeepEndsWithItsContextAndWithTheLock(t *testing.T) {
 	})
 }
 
-// Under retention, the next holder of a client takes over the node of the first.
-// A value that the first one keeps after its Unlock must not replace the next
-// one's.
+// With retention, two holders of the same client may use the same node, one
+// after the other. A Keep that the first one has in flight at its Unlock must
+// not replace the value of the second.
 func TestALateKeepOfACohortDoesNotReplaceAValueOfTheNextHolder(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inWorldOf(t, patient, func(w *world) {

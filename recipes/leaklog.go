@@ -12,11 +12,11 @@ import (
 // held until the client is closed. The log goes to the logger of [WithLogger],
 // or without one to slog.Default.
 //
-// It is for finding mistakes: the message comes when the garbage collector finds
-// that nothing refers to the Lock or to one of its contexts any more, which may
-// be late or never. So the client does not unlock the lock then, either: the work
-// under it may have ended long ago, or still be going on. Locks of WithLock
-// cannot be dropped. The option costs a few allocations for each lock.
+// It is for finding mistakes. The message comes when the garbage collector
+// finds that nothing refers to the Lock or to one of its contexts any more,
+// which may be late or never. The client does not unlock the lock then, because
+// the work under it may still be going on. Locks of WithLock cannot be dropped.
+// The option costs a few allocations for each lock.
 func WithLeakLog() Option {
 	return func(o *options) { o.leakLog = true }
 }

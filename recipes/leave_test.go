@@ -91,8 +91,8 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		// The first attempt to end the lost session fails in this minute; the
-		// next is due a day later.
+		// The first attempt to end the lost session fails within this
+		// minute. The next one is due a day later.
 		time.Sleep(time.Minute)
 		heal()
 		w.unlock(w.won(c.lock(bg)))

@@ -96,7 +96,7 @@ func (l *Lock) Token() int64 {
 // after Unlock.
 //
 // The session counts as ended before the store can grant the lock to another
-// one. However, a request sent before the loss may still reach the resource
+// session. However, a request sent before the loss may still reach the resource
 // after it; see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Locker takes one lock. An [RWMutex] takes its lock exclusively, its
-// [RWMutex.RLocker] shared, and a [Semaphore.Locker] units. The methods are like
-// those of RWMutex.
+// A Locker takes one lock. An [RWMutex] takes its lock exclusively, an
+// [RWMutex.RLocker] takes it shared, and a [Semaphore.Locker] takes units. The
+// methods are like those of RWMutex.
 type Locker interface {
 	Lock(ctx context.Context) (*Lock, error)
 	TryLock(ctx context.Context) (*Lock, error)
@@ -31,9 +31,10 @@ func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ct
 func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
 
 // Locks are locks that [LockAll], [TryLockAll] or a [Majority] has taken
-// together. They are held while all of them are, and those of a Majority while
-// more than half are. The zero value and nil hold no lock: errors match
-// [ErrNotHeld], and other results are zero. Locks are safe for concurrent use.
+// together. They count as held while every one of them is held, and those of a
+// Majority while more than half of them are. The zero value and nil hold no
+// lock: errors match [ErrNotHeld], and other results are zero. Locks are safe
+// for concurrent use.
 type Locks struct {
 	_    noCopy
 	all  []*Lock // nil where a Majority does not hold the lock
@@ -140,7 +141,7 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 			if err != nil {
 				return err
 			}
-			key = holdsKey{client: q.client, name: q.name} // also of a semaphore: they exclude each other
+			key = holdsKey{client: q.client, name: q.name} // also for a semaphore, because it and an RWMutex of one name exclude each other
 		}
 		if seen[key] {
 			return lockError(l.Name(), errTwice)
@@ -163,8 +164,9 @@ func byName(lockers []Locker) []int {
 	return order
 }
 
-// takeNext takes a lock, unless the store shows that one of the taken Locks is
-// the same lock, through another client: the call would wait for itself.
+// takeNext takes a lock. It fails if the store shows that one of the taken
+// Locks is the same lock, taken through another client, because the call would
+// then wait for itself.
 func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker, context.Context) (*Lock, error)) (*Lock, error) {
 	c, ok := next.(inClient)
 	for _, l := range taken {
@@ -211,10 +213,11 @@ func (l *Locks) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock gives all locks back at the same time; a [Majority] gives the one that
-// others wait for back last. The error matches those of each [Lock.Unlock] that
-// failed. A Majority does not report a lost lock if it has held enough others to
-// the end. Hooks run on goroutines of Unlock, where a panic ends the program.
+// Unlock gives all locks back at the same time, except that a [Majority] gives
+// back last the one that others wait for. The error matches those of each
+// [Lock.Unlock] that failed. A Majority does not report a lost lock if it has
+// held enough others to the end. Hooks run on goroutines of Unlock, where a
+// panic ends the program.
 func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks

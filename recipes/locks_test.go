@@ -23,8 +23,8 @@ import (
 // three are the names of the locks that a test takes together.
 var three = []string{"a", "b", "c"}
 
-// lockers returns a lock of each name, in reverse order, each of a client of
-// its own, so that a test can end their sessions one by one.
+// lockers returns a lock for each name, in reverse order. Each has its own
+// client, so that a test can end the sessions one by one.
 func (w *world) lockers() (clients []*client, lockers []recipes.Locker) {
 	for _, name := range three {
 		clients = append(clients, w.client("of-"+name))
@@ -110,7 +110,7 @@ func TestUnitsOfASemaphoreAreTakenWithLocks(t *testing.T) {
 	})
 }
 
-// losses are the ways in which the lock of client c is lost.
+// losses holds, by name, the ways in which client c can lose its lock.
 var losses = map[string]func(w *world, c *client, name string){
 	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
 	"its node is removed":  func(w *world, _ *client, name string) { w.store.Faults().RemoveQueue(name) },
@@ -173,8 +173,7 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
-// The node of the last lock goes while LockAll takes it, before any watch can
-// tell.
+// The first lock is lost while LockAll takes the last one.
 func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		clients, lockers := w.lockers()
@@ -334,8 +333,8 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// With two clients of one store, LockAll would wait for itself. Locks of the
-// same name in different stores are different locks.
+// In one store, two clients' locks of the same name are the same lock, so
+// LockAll would wait for itself. In different stores they are different locks.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

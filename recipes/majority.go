@@ -29,18 +29,18 @@ const (
 const majorityRecipe = "majority"
 
 // Majority is an exclusive lock in several independent stores. It is held while
-// it is held in more than half of them. So it survives the loss of a minority of
-// the stores with all their data, which a single store that forgets does not. If
-// an ensemble of ZooKeeper or etcd is at hand, use that instead: it does the
-// same with fewer requests.
+// it is held in more than half of them. So it survives the loss of a minority
+// of the stores with all their data, while a lock in a single store does not
+// survive the loss of that store's data. If an ensemble of ZooKeeper or etcd is
+// at hand, use that instead: it does the same with fewer requests.
 //
-// Two majorities have a store in common, and that has one holder. The lock
-// counts as lost as soon as fewer than a majority of the stores keep their
-// promises, by the lease of each, and by the clocks of this process. A store
-// that forgets what it has confirmed counts as lost, too, but only when this
-// process learns of it. So there can be two holders for a while if all stores
-// forget that both have taken: one store at least, and a majority if the first
-// holder has all.
+// Any two majorities have a store in common, and its lock has one holder at a
+// time. The lock counts as lost as soon as fewer than a majority of the stores
+// keep their promises, by the lease of each, and by the clocks of this process.
+// A store that forgets what it has confirmed counts as lost, too, but only when
+// this process learns of it. So there can be two holders for a while if every
+// store that both have taken forgets the first one. That is one store at least,
+// and a majority if the first holder has all.
 //
 // There is no single fencing token. The resource has to keep the greatest token
 // of each store, and refuse a caller if any of [Locks.Tokens] is less than that
@@ -113,8 +113,8 @@ func (m *Majority) Lock(ctx context.Context) (*Locks, error) {
 
 // TryLock is like Lock, but uses [RWMutex.TryLock] and does not try again. The
 // error matches [ErrLocked] if another contender is in the way in some store.
-// Calls at the same time seldom keep each other from the lock, because all begin
-// with the same store.
+// Concurrent calls seldom keep each other from the lock, because all of them
+// begin with the same store.
 func (m *Majority) TryLock(ctx context.Context) (*Locks, error) {
 	ctx, cancel, err := m.begin(ctx)
 	if err != nil {
@@ -194,8 +194,8 @@ func (m *Majority) newRound(lock func(*RWMutex, context.Context) (*Lock, error))
 	return &round{Majority: m, lock: lock, held: make([]*Lock, len(m.stores)), errs: make([]error, len(m.stores))}
 }
 
-// run returns the Locks of a majority of the stores, or nil. Then it has given
-// back those that it had.
+// run returns the Locks of a majority of the stores. If it cannot get a
+// majority, it gives back what it has taken and returns nil.
 func (r *round) run(ctx context.Context) *Locks {
 	first := r.takeFirst(ctx)
 	if first == nil {
@@ -215,7 +215,8 @@ func (r *round) run(ctx context.Context) *Locks {
 	return nil
 }
 
-// giveBack does not wait long for a silent store, because ctx may have ended.
+// giveBack unlocks the locks. It does not wait long for a silent store, because
+// the context of the call may have ended.
 func (r *round) giveBack(locks *Locks) {
 	unlocked := make(chan struct{})
 	go func() {
@@ -240,8 +241,8 @@ func (r *round) dropLost() {
 }
 
 // takeFirst takes the lock in the first store that can be reached. All calls
-// wait in the same queue, so it happens seldom that each has a part of the
-// stores.
+// wait in the queue of that store, so it seldom happens that several calls hold
+// a part of the stores each.
 func (r *round) takeFirst(ctx context.Context) *Lock {
 	for i, s := range r.stores {
 		if r.errs[i] = s.queue.client.reach(ctx); r.errs[i] == nil {
@@ -254,7 +255,8 @@ func (r *round) takeFirst(ctx context.Context) *Lock {
 	return nil
 }
 
-// lockOnSession ends with the client's session: it does not wait for a new one.
+// lockOnSession takes the lock on the client's current session. If that session
+// ends, it fails instead of waiting for a new one.
 func (r *round) lockOnSession(ctx context.Context, m *RWMutex) (*Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -286,9 +288,9 @@ func (c *Client) reach(ctx context.Context) error {
 	return err
 }
 
-// takeOthers takes the lock in the other stores, all at the same time. The limit
-// is random, so that of several calls with a part of the stores each, one gives
-// back first, and another gets what it needs.
+// takeOthers takes the lock in the other stores, all at the same time. The time
+// limit is random: if several calls hold a part of the stores each, one gives
+// its part back first, and another gets what it needs.
 func (r *round) takeOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinFor/2+rand.N(joinFor))
 	defer cancel()
@@ -343,8 +345,8 @@ func (r *round) expectsMore() bool {
 	return false
 }
 
-// findTwins reports whether two clients use one store, because a node of this
-// round is in the way there. It is a best effort: twins cost availability, but
+// findTwins reports whether two clients use the same store, where this round
+// then stands in its own way. It is a best effort: twins cost availability, but
 // two majorities still have a store in common.
 func (r *round) findTwins(ctx context.Context) (found bool) {
 	ctx, cancel := context.WithTimeout(ctx, lingerFor)
@@ -367,8 +369,8 @@ func contended(err error) bool {
 		(errors.Is(err, ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// pause returns how long to wait before the next round, or the error of the call
-// if there is none.
+// pause returns how long to wait before the next round, or the error of the
+// call if there is to be no further round.
 func (r *round) pause(ctx context.Context, retries *engine.Retries) (pause time.Duration, over error) {
 	away, refused := 0, 0
 	for i, err := range r.errs {

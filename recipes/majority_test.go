@@ -27,7 +27,7 @@ import (
 type stores struct {
 	*testing.T
 	all      []*memdriver.Store
-	requests atomic.Int64 // all but those of sessions
+	requests atomic.Int64 // all except Connect and Close
 	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
 }
 
@@ -84,7 +84,7 @@ func (w *stores) majority(host string, opts ...recipes.Option) *recipes.Majority
 	return recipes.NewMajority("q", w.clients(host), opts...)
 }
 
-// drop ends the host's session in a store, and the host does not know it yet.
+// drop ends the host's session in a store without telling the host.
 func (w *stores) drop(host string, store int) {
 	if s, known := w.sessions.Load(fmt.Sprint(host, " ", store)); known {
 		w.all[store].Faults().Drop(s.(driver.Session))
@@ -291,8 +291,8 @@ func (g *guarded) write(tokens []int64) error {
 
 func (g *guarded) leave() { g.inside.Add(-1) }
 
-// There must be one holder at a time, and the marks must refuse what an earlier
-// holder writes late.
+// There must be one holder at a time, and the resource must refuse late writes
+// of earlier holders.
 func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -302,7 +302,7 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 		inStores(t, 3+2*(seed%2), func(w *stores) {
 			random := rand.New(rand.NewPCG(uint64(seed), 0))
 			var g guarded
-			var before []int64 // the tokens of the last holder; it has the lock as its mutex
+			var before []int64 // the tokens of the last holder, guarded by the lock under test
 			const workers, turns = 6, 10
 			var all sync.WaitGroup
 			for i := range workers {
@@ -322,7 +322,7 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 						lost := l.Err()
 						g.leave()
 						if lost == nil {
-							_ = l.Unlock() // may come too late by now
+							_ = l.Unlock() // fails if the lock has been lost since
 						} else {
 							assert.ErrorIs(t, l.Unlock(), recipes.ErrLost)
 						}
@@ -507,8 +507,8 @@ func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
 	})
 }
 
-// The list of tokens is compared with marks of holders that were granted after
-// the loss.
+// The lock in one store is lost before a majority is granted. Others may get
+// greater tokens from that store, so its token must be reported as zero.
 func TestALockThatWasLostBeforeTheGrantHasNoToken(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		others := w.clients("web1")
@@ -595,8 +595,9 @@ func TestAMajorityIsPrinted(t *testing.T) {
 	assert.Equal(t, "stock/\n", m.Name())
 }
 
-// Two calls have one store each, and the third is taken. The limits differ, so
-// one call gives its store back, and the other gets it.
+// Two calls hold one store each, and the third store is taken. Both calls stop
+// trying after a random time, so one of them gives its store back first, and
+// the other gets it.
 func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
@@ -643,7 +644,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		clients[0] = recipes.NewClient(denied{})
 		defer clients[0].Close()
 		m := recipes.NewMajority("q", clients)
-		for range 20 { // the pauses before the next Connect get longer than a call waits
+		for range 20 { // until the pauses between Connects exceed what a call waits
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())
@@ -683,7 +684,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		const limit = 400 * time.Millisecond
 		m := w.majority("web2", recipes.WithTimeout(limit))
 		up := make(chan func(), 1)
-		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the call has this store alone
+		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store that the call holds
 		began := time.Now()
 		_, err := m.Lock(bg)
 		require.ErrorIs(t, err, recipes.ErrTimeout)

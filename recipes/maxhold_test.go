@@ -21,8 +21,8 @@ const (
 
 var limited = recipes.WithMaxHold(maxHold)
 
-// until sleeps until d after began, and lets everything else that is due happen
-// first.
+// until sleeps until d after began, and returns once everything else that is
+// due by then has happened.
 func until(began time.Time, d time.Duration) {
 	time.Sleep(time.Until(began.Add(d)))
 	synctest.Wait()
@@ -265,8 +265,8 @@ func TestNoLimit(t *testing.T) {
 	})
 }
 
-// After a pause of the process, or a slow hook, both timers are due at once, and
-// either may run first.
+// One timer marks a held lock as lost, and a later one releases it. After a
+// slow hook, both are due at once, and either may run first.
 func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
 	for range 20 {
 		inWorld(t, func(w *world) {

@@ -40,8 +40,8 @@ const maxUnits = 1_000_000
 
 func (u units) kind(letter rune) string { return fmt.Sprintf("-%c%dof%d-", letter, u.weight, u.of) }
 
-// unitsOf returns the units of a semaphore's contender. Of a node of another
-// kind, ok is false and the units are zero.
+// unitsOf returns the units of a semaphore's contender. If the node is of
+// another kind, ok is false and the units are zero.
 func unitsOf(n driver.Node) (u units, ok bool) {
 	_, u, ok = cutUnits(n)
 	return u, ok

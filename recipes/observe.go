@@ -15,8 +15,8 @@ import (
 // yielded as one. After a new session, a store with several servers may show an
 // old queue at first.
 //
-// Errors are yielded as by [Election.Observe]: that of an outage once, after
-// which the loop may go on, and any other error as the last.
+// Errors are yielded as by [Election.Observe]. An outage yields one error,
+// after which the loop may go on. Any other error is the last value.
 //
 // Each change costs every observer two requests, however long the queue is:
 // fields of a Contender for which its node must be read are empty. [RWMutex.Queue]
@@ -90,7 +90,7 @@ func (o *observing) answered(changed bool) bool {
 	return true
 }
 
-// await blocks until the watch ends, or the loop has to.
+// await blocks until the watch ends or the loop has to end.
 func (o *observing) await(ctx context.Context, watch driver.Watch) {
 	engine.Throttle(o.idle, ctx.Done())
 	select {

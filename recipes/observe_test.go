@@ -15,8 +15,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// queues is what an observer of an RWMutex has seen: each queue as the hosts of
-// its contenders, waiters with a question mark, and "!" for an error.
+// queues records what an observer of an RWMutex has seen. A queue is recorded
+// as the hosts of its contenders, with a question mark after waiters, and an
+// error as "!".
 type queues struct {
 	mu   sync.Mutex
 	seen []string

@@ -206,8 +206,8 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn makes sessions whose first list with several nodes lacks the
-// last one.
+// forgetfulConn makes sessions that leave the last node out of a list, once:
+// out of the first list with several nodes.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

@@ -76,7 +76,8 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // OncePer was called, not at which it got the lock.
 //
 // With stores that do not tell their time, such as etcd, this machine's clock
-// counts, and clocks may differ by what a call may come early.
+// counts. The clocks of two machines may then differ by no more than a call may
+// come early.
 func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	began := time.Now()
 	slack := min(maxSlack, period/4)

@@ -263,7 +263,8 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
-// Otherwise no machine would run the job, and none would say so.
+// If a run recorded ahead of the store's clock were no error, no machine would
+// run the job, and nobody would notice.
 func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -475,7 +476,7 @@ func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
 	})
 }
 
-// The clocks of crontabs are set forward in one night and back in another.
+// Daylight saving time makes one day 23 hours long and another one 25.
 func TestOncePerLeavesOutNoDay(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -488,8 +489,8 @@ func TestOncePerLeavesOutNoDay(t *testing.T) {
 	})
 }
 
-// The second machine was started for the same time, and waits while the first
-// works for longer than the period.
+// Both machines call OncePer at the same time. The second one waits for longer
+// than the period while the first one works, and must not run the job again.
 func TestOncePerCountsFromTheCall(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}
@@ -503,7 +504,8 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// A call may have lost its place to later ones, whose runs then began after it.
+// While a call waits, a later call may run the job. The waiting call then finds
+// a run that began after it, which must not be an error.
 func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")
@@ -539,8 +541,8 @@ func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
 	})
 }
 
-// While requests, replies and sessions are lost, each tick is run, and only one
-// call says that its run is kept.
+// Although requests, replies and sessions are lost, each tick must be run, and
+// at most one call may report that its run was kept.
 func TestOnceUnderFaults(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {

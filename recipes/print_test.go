@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The methods run concurrently with users of the locks, so that the race
+// Values are printed while other goroutines use the locks, so that the race
 // detector reports a String method that reads a field without its mutex.
 func TestPrintingDisturbsNothing(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
@@ -162,7 +162,7 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 	})
 }
 
-// The name of a foreign node contains no host name.
+// The node of another program has no host in its name.
 func TestAForeignContenderHasNoHost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -660,8 +660,8 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) { w.requireBoundedTurns(w.clientOf(mute{w.store}, "a", retention())) })
 }
 
-// After one watch that shows no contender, the queue cannot be watched any
-// more.
+// Each request to watch the queue is lost, except the first, which shows no
+// other contender.
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.requireBoundedTurns(w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
@@ -671,7 +671,7 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 }
 
 // requireBoundedTurns requires that another client gets the lock although many
-// goroutines of the first keep taking it.
+// goroutines of c keep taking it.
 func (w *world) requireBoundedTurns(c *client) {
 	w.Helper()
 	l := w.won(c.lock(bg))
@@ -998,9 +998,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent context that calls run in the middle of Unlock, when
-// the Lock is no longer held but the turn of its cohort has not ended. It
-// relies on Unlock unregistering from the parent at that point.
+// duringUnlock is a parent context that calls the function run in the middle of
+// Unlock, which unregisters from the parent as soon as the Lock is no longer
+// held.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1016,8 +1016,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks l and calls run in the middle of Unlock, when l is no
-// longer held but the turn of its cohort has not ended.
+// unlockWith unlocks l, and calls the function run in the middle of Unlock, as
+// soon as l is no longer held.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1213,8 +1213,8 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 	})
 }
 
-// A reader takes over the queue position of a writer of its client that gives
-// up, ahead of another client's writer.
+// When a writer gives up, a reader of the same client takes over its position
+// in the queue, ahead of another client's writer.
 func TestAWriterThatGivesUpLeavesItsPositionToAReader(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Millisecond)} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -1255,8 +1255,8 @@ func TestAReaderBehindAWriterThatGivesUpJoinsOtherReaders(t *testing.T) {
 	})
 }
 
-// If the outcome of the rename is unknown, the reader must contend with a new
-// node.
+// If the client does not know whether the rename took effect, the reader must
+// contend with a new node.
 func TestAReaderGetsTheLockIfTheNodeOfTheWriterIsNotKnownToBeRenamed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))

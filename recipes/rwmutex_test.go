@@ -145,8 +145,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	})
 }
 
-// A contender that joins the queue during a brief hold is granted the lock by
-// its release.
+// A contender that joins the queue while another one holds the lock briefly is
+// granted the lock by the release.
 func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

@@ -49,7 +49,7 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c.opened(), semaphoreRecipe, name, opts)
 	q.options.retention = nil
 	q.key = holdsKey{client: q.client, name: name, units: true}
-	q.engine.Renamed = func(context.Context, string, error) {} // a mark is no downgrade
+	q.engine.Renamed = func(context.Context, string, error) {} // the rename of a granted node is no downgrade
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -76,8 +76,8 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error) {
 }
 
 // TryAcquire is like Acquire, but returns [ErrLocked] instead of waiting for
-// other contenders. It also does if enough units are free but an earlier call
-// waits for more. See [RWMutex.TryLock].
+// other contenders, even if enough units are free but an earlier call waits for
+// more. See [RWMutex.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error) {
 	return s.acquire(ctx, weight, true)
 }
@@ -157,8 +157,9 @@ var errNoSemaphore = fmt.Errorf("dlock: this Semaphore comes from no client (use
 
 func (s *Semaphore) fromNoClient() bool { return s == nil || s.queue == nil }
 
-// units are what a contender of a semaphore wants or holds: weight of the of
-// units that the semaphore has by its client's count.
+// units says how many units of a semaphore a contender wants or holds, in the
+// field weight, and how many the semaphore has by its client's count, in the
+// field of.
 type units struct{ weight, of int }
 
 func (u units) want() *want {
@@ -168,13 +169,15 @@ func (u units) want() *want {
 }
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
-// units if, with those of all nodes ahead, they are at most what there is. That
-// sum never grows, so a grant stays right.
+// units if the sum of these and the units of all nodes ahead does not exceed
+// the number that the semaphore has. That sum never grows, so a grant stays
+// valid.
 //
-// A node ahead is settled if it holds by the same rule. A waiter behind any
-// other node watches the last such node only, which gets another name when it
-// is granted. If all nodes ahead are settled, the waiter is the first one and
-// watches them all. Nodes of other kinds are never settled.
+// A node ahead is settled if it holds its units by the same rule. If some nodes
+// ahead are not settled, a waiter watches only the last of them, which gets
+// another name when it is granted. If all nodes ahead are settled, the waiter
+// is the first one and watches them all. Nodes of other kinds are never
+// settled.
 func (w *want) behindUnits(ahead []driver.Node) []driver.Node {
 	sum, mixed, last := 0, false, -1
 	for i, n := range ahead {

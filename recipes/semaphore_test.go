@@ -46,7 +46,8 @@ func TestUnitsAreGrantedInOrderOfArrival(t *testing.T) {
 	}
 }
 
-// The waiter behind one that is granted sees no node go, so it needs the mark.
+// A grant removes no node, so the next waiter is woken by a mark instead: the
+// granted node is renamed from S to H.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -66,8 +67,8 @@ func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	})
 }
 
-// All nodes ahead of the first waiter hold, and each of them may be the one
-// that gives back enough.
+// All nodes ahead of the first waiter hold units, and the release of any of
+// them may free enough.
 func TestTheFirstWaiterSeesTheReleaseOfAnyHolder(t *testing.T) {
 	for released := range 3 {
 		inWorld(t, func(w *world) {
@@ -319,8 +320,9 @@ func TestTheQueueShowsUnits(t *testing.T) {
 	})
 }
 
-// A mark whose reply is lost must be repeated, or the waiter behind would wait
-// for a release that it need not wait for.
+// A node is marked when its units are granted. If the request or its reply is
+// lost, the mark must be repeated, or the next waiter would wait although units
+// are free.
 func TestAMarkIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		inWorld(t, func(w *world) {
@@ -383,8 +385,8 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// A driver may read the nodes ahead only after it has created the node, when a
-// node behind may already have listed the queue.
+// If Create reports a node behind the new one, that node's client may already
+// wait for the new node. The grant must therefore be marked, as -H.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		store := behind{w.store}

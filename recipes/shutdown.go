@@ -10,8 +10,8 @@ import (
 
 // Shutdown ends the client when its locks have been unlocked, like the method
 // of net/http.Server. From now on no lock is granted: calls that wait for one
-// leave the queue and return [ErrClosed], and so do new calls. A call that waits
-// for an answer of the store returns after that.
+// leave the queue and return [ErrClosed], and so do new calls. A call that
+// waits for an answer of the store returns once it has the answer.
 //
 // Holders go on. They keep their locks until they unlock, and may re-enter and
 // downgrade them. A lock that was lost counts as held until Unlock, because its

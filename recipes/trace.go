@@ -129,9 +129,9 @@ type ConnectedInfo struct {
 	Session driver.SessionInfo // zero after an error
 	Err     error              // nil if connected
 
-	// Before is the generation of the store's data in which the client's
-	// previous session began, if the data have begun another one since, as after
-	// a fail-over. All locks of the earlier generation are lost.
+	// Before is set if the store's data have begun a new generation since
+	// the client's previous session began, as after a fail-over. It names
+	// the generation of that session, whose locks are all lost.
 	Before string
 }
 

@@ -71,8 +71,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns hooks that append to seen their name and the caller that
-// their context stores, so that tests see whose context a hook gets.
+// callers returns hooks that append their name and the caller stored in their
+// context to seen, so that tests can check whose context a hook gets.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)

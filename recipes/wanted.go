@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Wanted returns a channel that closes when a contender waits that this lock
-// blocks, so that a long job can give way at a good moment:
+// Wanted returns a channel that closes when this lock makes a contender wait,
+// so that a long job can give way at a good moment:
 //
 //	select {
 //	case <-lock.Wanted():
@@ -81,8 +81,8 @@ func (h *hold) awaitWanted(ctx context.Context) {
 	})
 }
 
-// blocks reports whether a node waits behind the hold's own. It finds that by
-// its sequence, because a change of its name may be under way.
+// blocks reports whether a node waits behind the hold's own node. It finds its
+// own node by the sequence, because the name may just be changing.
 func (h *hold) blocks(nodes []driver.Node) bool {
 	p := h.entry.Place()
 	own := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Seq == p.Seq && n.Epoch == p.Epoch })
@@ -99,8 +99,8 @@ func (h *hold) blocks(nodes []driver.Node) bool {
 	return false
 }
 
-// waitsFor reports whether goroutines of the cohort wait for an entry that
-// others of them hold.
+// waitsFor reports whether goroutines of the cohort wait while other goroutines
+// of the cohort hold the entry.
 func (c *cohort) waitsFor(s *sharedEntry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -128,7 +128,6 @@ func TestALostLockIsNotWanted(t *testing.T) {
 	})
 }
 
-// The store may be out of reach when Wanted is called.
 func TestAnOutageDelaysWhoWantsTheLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

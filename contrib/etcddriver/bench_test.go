@@ -26,8 +26,8 @@ import (
 // locker acquires a lock.
 type locker func() (unlock func() error, err error)
 
-// ofDlock and ofMutex open a session and return a contender of it, for dlock
-// and for etcd's concurrency.Mutex.
+// ofDlock and ofMutex open a session and return a locker that uses it: ofDlock
+// with dlock, and ofMutex with etcd's concurrency.Mutex.
 func ofDlock(b testing.TB, server *etcdtest.Server, name string) locker {
 	client, err := dlock.Open("etcd", "etcd://"+server.Addr()+"/bench?session_timeout=60s")
 	require.NoError(b, err)
@@ -66,9 +66,9 @@ var lockers = []struct {
 // before it switches to the other.
 const turn = 50
 
-// BenchmarkFreeLock compares the median times of dlock and etcd's Mutex. It
-// alternates between them, so that other load affects both, but not after every
-// lock, because switching evicts code from the CPU caches.
+// BenchmarkFreeLock compares the median times that dlock and etcd's Mutex take
+// for a free lock. It alternates between them, so that other load affects both,
+// but not after every lock, because switching evicts code from the CPU caches.
 func BenchmarkFreeLock(b *testing.B) {
 	server := etcdtest.Start(b)
 	lock := make([]locker, len(lockers))

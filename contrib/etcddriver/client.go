@@ -38,10 +38,11 @@ type Options struct {
 // password, but opens its own connections.
 //
 // A session does not use the client's connections, because their settings may
-// hide a hung server for too long: without keep-alive pings it stays unnoticed
-// for minutes, and gRPC may wait up to two minutes before it reconnects. The
-// client's dial options, interceptors and call options have no effect on
-// sessions. Closing the client leaves them open, and vice versa.
+// hide a hung server for too long. Without keep-alive pings, a hung server
+// stays unnoticed for minutes, and gRPC may wait up to two minutes before it
+// reconnects. The client's dial options, interceptors and call options have no
+// effect on sessions. Closing the client leaves the sessions open, and vice
+// versa.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid, if the
 // client has endpoints other than host:port, http:// and https://, or if it has

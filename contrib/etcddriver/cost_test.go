@@ -80,8 +80,9 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver makes next wait for the lock, and then lets from unlock held. It
-// returns next's lock and the number of requests made by from and by next.
+// handOver hands over the lock from one contender to the next: next waits for
+// the lock, and then from unlocks held. It returns the lock of next, and how
+// many requests from and next have made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)

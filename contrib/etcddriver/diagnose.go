@@ -44,8 +44,8 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 }
 
 // checkedFirst is a connector that first asks every server for its status.
-// Without that, it would depend on chance which request meets a server that
-// cannot serve it.
+// Otherwise, requests would be distributed over the servers, and it would
+// depend on chance which of them fails at a bad server.
 type checkedFirst struct{ *connector }
 
 var (
@@ -60,7 +60,9 @@ func (c checkedFirst) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connector.Connect(ctx)
 }
 
-// checkServers leaves it to Connect to report servers that do not answer.
+// checkServers fails if the servers belong to different clusters, if one of
+// them is a learner, or if none of them has a leader. It skips servers that do
+// not answer, and leaves it to Connect to report them.
 func (c checkedFirst) checkServers(ctx context.Context) error {
 	own, err := c.following()
 	if err != nil {
@@ -118,7 +120,8 @@ const majority = "start enough members of the cluster for a majority"
 // compaction.
 const muchHistory = 1_000_000
 
-// inspect checks every member, because clients may be connected to any.
+// inspect checks every member of the cluster, because a client may be connected
+// to any of them.
 func (s *session) inspect(ctx context.Context, report func(driver.Finding)) {
 	var found []driver.Finding
 	add := func(level driver.Level, advice, format string, args ...any) {

@@ -110,7 +110,7 @@ func TestDiagnoseOfAClusterWithoutAMajority(t *testing.T) {
 		return err == nil && m.Leader == 0
 	})
 	diagnosed(t, "etcd://"+alive.Addr()+"/locks").Ends(t, driver.CheckLogin, "no leader", "a majority")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the revision remains unknown
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // without a leader, nothing answers the read of the revision
 	defer cancel()
 	var found doctortest.Findings
 	s.inspect(ctx, func(f driver.Finding) { found = append(found, f) })

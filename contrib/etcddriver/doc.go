@@ -15,9 +15,9 @@
 //
 // The default port is 2379. IPv6 addresses are in brackets. All keys of the
 // driver begin with the prefix, which defaults to "dlock". Any character of the
-// user, password and values may be written as %XX, and these must be: / ? @ : ,
-// and % in the user and password, and & in a value. These are the parameters,
-// with their defaults in parentheses:
+// user, password and values may be written as %XX. In the user and password,
+// the characters / ? @ : , and % must be written so, as must & in a value.
+// These are the parameters, with their defaults in parentheses:
 //
 //	session_timeout  how long etcd keeps a session without heartbeats, in whole
 //	                 seconds; etcd grants at least one and a half election

@@ -46,8 +46,8 @@ type Driver struct {
 // Connect reads the TLS files each time, so that it picks up renewed
 // certificates. Before the first session, errors due to TLS files,
 // certificates, user or password don't match driver.ErrUnavailable, because
-// retrying is pointless. After it, certificate errors do match, because the
-// certificates may be in the middle of being replaced.
+// retrying is pointless. Once a session has begun, certificate errors do match,
+// because an operator may be replacing the certificates.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	existing *clientv3.Client // of NewConnector, or nil
+	existing *clientv3.Client // client passed to NewConnector, or nil
 	// dial holds additional gRPC options, by which tests inject faults.
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
@@ -174,10 +174,10 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	return nil, ctx.Err()
 }
 
-// dialOptions overrides gRPC and client library defaults. It limits the
-// reconnection backoff, which could exceed a session timeout. It also makes
-// requests fail at once while no server is reachable, because waiting would end
-// in a timeout that gives no reason.
+// dialOptions overrides defaults of gRPC and the client library. It limits the
+// reconnection backoff, which could otherwise exceed the session timeout. It
+// also makes requests fail at once while no server is reachable, because the
+// error then says why, and that of a timeout would not.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -192,8 +192,9 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	)
 }
 
-// window is the flow-control window of a connection, in bytes. With a fixed
-// size, gRPC need not send a ping for nearly every message to estimate one.
+// window is the flow-control window of a connection, in bytes. It is fixed,
+// because gRPC would otherwise send a ping for nearly every message it receives
+// to estimate a window.
 const window = 1 << 20
 
 func failFast(
@@ -203,8 +204,8 @@ func failFast(
 }
 
 // askAnother retries a request at other servers if one does not answer in time.
-// It covers only the requests that begin a session, because other requests are
-// unsafe to repeat or have no time left.
+// It covers only the kinds of requests that begin a session. Others may not be
+// safe to repeat.
 func (c *connector) askAnother(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {

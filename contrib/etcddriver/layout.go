@@ -14,7 +14,7 @@ import (
 )
 
 // The methods below build keys as described in the package documentation. A
-// double slash ends the queue name, which has no empty segments.
+// double slash ends the name of the queue, since no name contains one.
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
@@ -27,7 +27,8 @@ func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 // kept returns the key of the value kept beside the queue.
 func (s *settings) kept(queue string) string { return s.prefix + "//kept/" + queue }
 
-// keptToken formats the token before a kept value, so that values sort by token.
+// keptToken formats the token with which a kept value begins, so that values
+// sort by token.
 func keptToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
 // released returns the key that announces a release. It sorts directly before
@@ -35,8 +36,8 @@ func keptToken(token int64) string { return fmt.Sprintf("%016x", token) }
 // it out.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
-// watched returns the range of keys, excluding to, that a watch of the queue
-// must cover.
+// watched returns the half-open range of keys that a watch of the queue must
+// cover.
 func (s *settings) watched(queue string) (from, to string) {
 	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
 }

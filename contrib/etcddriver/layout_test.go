@@ -18,7 +18,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
 	id := fmt.Sprintf("%016x", int64(s.id))
 	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
-	w, err := s.WatchQueue(within(t), "stock/42") // a session that has waited announces its release
+	w, err := s.WatchQueue(within(t), "stock/42") // makes Delete announce the release
 	require.NoError(t, err)
 	defer w.Stop()
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
@@ -40,7 +40,6 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	}
 }
 
-// The transactions are copied from the package documentation.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()

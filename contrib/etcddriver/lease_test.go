@@ -28,7 +28,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	) error {
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		if _, grant := request.(*pb.LeaseGrantRequest); grant && err == nil {
-			time.Sleep(3500 * time.Millisecond) // longer than the lease
+			time.Sleep(3500 * time.Millisecond) // the lease ends in this process after 3 s
 			answered = time.Now()
 		}
 		return err
@@ -38,8 +38,8 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// If the Raft term has changed by the time of the read after a keep-alive, a
-// deposed leader may have answered the keep-alive, which must not count.
+// A keep-alive must not count if the read after it reports a newer Raft term,
+// because a deposed leader may have answered the keep-alive.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {
@@ -57,7 +57,7 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 // Reads must be linearizable. A lagging server answers a serializable read from
 // old data, by which two contenders might be granted the same lock.
 func TestNoReadMayBeOld(t *testing.T) {
-	var reads sync.Map // keyed by what was read
+	var reads sync.Map // set of the kinds of reads that were made
 	s := connectThrough(t, func(request, _ any, send func() error) error {
 		if r, ok := request.(*pb.RangeRequest); ok {
 			reads.Store([3]bool{r.CountOnly, r.KeysOnly, r.RangeEnd != nil}, nil)
@@ -73,9 +73,10 @@ func TestNoReadMayBeOld(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Walk(within(t), "")
 	require.NoError(t, err)
+	// The kinds are those of a heartbeat, List and Walk.
 	for _, kind := range [][3]bool{{true, false, false}, {false, false, true}, {false, true, true}} {
 		_, found := reads.Load(kind)
-		require.True(t, found, "%v", kind) // a heartbeat, a list, a walk
+		require.True(t, found, "%v", kind)
 	}
 }
 

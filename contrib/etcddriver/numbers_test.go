@@ -255,8 +255,8 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	})
 }
 
-// If a proxy sends the transaction twice, the token must be the revision of the
-// first one.
+// If a proxy sends the transaction twice, the token must be the revision of its
+// first execution, which created the node.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {

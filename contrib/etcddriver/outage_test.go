@@ -106,8 +106,8 @@ func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	}
 }
 
-// enter records l as the holder, or returns false if l was lost. The previous
-// holder still counts as a holder until its lock is lost.
+// enter records l as the holder, or returns false if l was lost. A previous
+// holder that has not left is still a holder, unless its lock was lost.
 func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -254,8 +254,8 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// A copy of a stopped server's files is a backup that is restored without a
-// bumped revision.
+// Copying back the files of a stopped server has the same effect as restoring a
+// backup without bumping the revision.
 func TestARestoredBackupEndsTheSession(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -266,7 +266,7 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	server.Restart()
 	eventually(t, func() bool { return s.beat(within(t)) == nil })
 	j := create(t, s, "q", "h-W-")
-	eventually(t, func() bool { return s.beat(within(t)) == nil }) // so that it knows the revision
+	eventually(t, func() bool { return s.beat(within(t)) == nil }) // the session learns the revision
 	server.Kill()
 	require.NoError(t, os.RemoveAll(server.DataDir()))
 	require.NoError(t, os.CopyFS(server.DataDir(), os.DirFS(backup)))

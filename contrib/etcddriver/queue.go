@@ -128,8 +128,8 @@ func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err
 // is released, the same transaction announces the release, so that watches
 // receive both at once.
 //
-// If the session does not follow the queue, it has not waited there lately, so
-// there is probably no waiter. Delete then only removes the key; if there is a
+// A session that does not follow the queue has not waited there lately, so the
+// lock is probably uncontended. Delete then only removes the key. If there is a
 // waiter after all, it sees driver.Changed and lists the queue.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
@@ -228,9 +228,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 	return nil
 }
 
-// forget records that a node is gone, and that as many more requests to remove
-// it as answered says got a reply. Once no such request can still arrive, the
-// node's key may be reused.
+// forget records that a node is gone. answered is the number of requests to
+// remove the node that have just been answered. Once no such request can still
+// arrive, the node's key may be reused.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

@@ -40,8 +40,8 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 )
 
-// silentFor is how long a client avoids a server after a request that it did
-// not answer.
+// silentFor is how long a client avoids a server that has left a request
+// unanswered.
 const silentFor = time.Minute
 
 // servers tracks which servers of a client are unresponsive.
@@ -91,7 +91,7 @@ func (s *servers) avoids(server balancer.SubConn, method string) bool {
 }
 
 // done records whether the server answered. A cancelled heartbeat stream counts
-// as unanswered, because streams are cancelled only when a reply is overdue.
+// as unanswered, because it is cancelled only when a reply is overdue.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

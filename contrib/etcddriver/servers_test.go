@@ -25,8 +25,8 @@ func (w *wheel) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: w.servers[w.turn%len(w.servers)]}, nil
 }
 
-// Each watch is followed by a list. With two servers, round robin alone would
-// therefore open the new stream at the server of the old one.
+// A session lists the queue after each new watch. With two servers, plain round
+// robin would therefore open every new stream at the same server.
 func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	type server struct {
 		balancer.SubConn
@@ -50,8 +50,8 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is the reply of a follower with a hung disk if it times out just
-// before the client does.
+// errOutOfTime is what a follower with a hung disk replies if its own time
+// limit ends just before the client's.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {

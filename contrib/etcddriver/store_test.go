@@ -190,7 +190,7 @@ func (w *watchStreams) intercept(
 }
 
 // overtake makes the open streams receive progress notifications but no more
-// events, because some servers report progress before sending older events.
+// events, as if the server reported its progress before it sent older events.
 func (w *watchStreams) overtake() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).noEvents.Store(true)

@@ -208,8 +208,8 @@ func onStream(ctx context.Context, number int64) context.Context {
 	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
 }
 
-// errStream says that a watch needs a new stream. Its code is one that neither
-// etcd nor gRPC uses.
+// errStream says that a watch needs a new stream. Its code tells it from the
+// errors of etcd and gRPC, which do not use this code.
 var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
 
 // openOnce prevents the client library from reopening a lost stream, so that

@@ -29,7 +29,8 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes in the queue and a watch by the second of the first.
+// pair creates two nodes in the queue. The watch that it returns is that of the
+// second node, which waits for the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -240,7 +241,7 @@ func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-removed)
 		select {
-		case <-w.C: // Released, or the end
+		case <-w.C: // the watch reports the release, or has ended
 		case <-within(t).Done():
 			t.Fatal("the removal was missed")
 		}
@@ -254,8 +255,8 @@ func waitFarBehind(t *testing.T, n int) {
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line creates four nodes of the session holder, and behind them a waiting node
-// of the session waiter. l is the waiter's link.
+// line opens two sessions, holder and waiter. holder creates four nodes, and
+// waiter creates a node that waits behind them. l is the link of waiter.
 func line(t *testing.T) (holder *session, ahead []driver.Joined, waiter *session, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)

@@ -21,8 +21,8 @@ type Elector struct {
 	ended bool
 }
 
-// NewElector returns the elector of this instance. The instances whose electors
-// have the same name elect one leader among them; name is also that of the lock.
+// NewElector returns the elector of this instance. Instances whose electors
+// have the same name elect one leader among them. The lock has this name, too.
 // NewElector makes no request. The caller must close the elector before the
 // client.
 func NewElector(client *dlock.Client, name string) *Elector {

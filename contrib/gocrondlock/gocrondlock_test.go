@@ -99,8 +99,8 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// This behavior is the reason for the minimum hold. If the test fails, gocron
-// has changed.
+// The double runs in this test are the reason for the minimum hold. If the test
+// fails, gocron has changed.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 	inTime(t, func(t *testing.T, s *store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))

@@ -23,7 +23,7 @@ type Locker struct {
 	closed chan struct{} // closed by Close
 	mu     sync.Mutex
 	ended  bool           // Close was called; guarded by mu
-	kept   sync.WaitGroup // goroutines that keep a lock; Add is guarded by mu
+	kept   sync.WaitGroup // goroutines that hold a lock after its job; Add is guarded by mu
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it

@@ -291,7 +291,7 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 		}
 	}, oteldlock.WithLockLabel(func(lock string) string {
 		kind, _, _ := strings.Cut(lock, "/")
-		return kind + "\xff" // no valid UTF-8
+		return kind + "\xff" // not valid UTF-8
 	}))
 }
 

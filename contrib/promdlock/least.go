@@ -8,14 +8,14 @@ import (
 )
 
 // least is a gauge of the shortest duration observed in the last one or two
-// windows. A minimum since the last scrape would depend on how many clients
-// scrape.
+// windows. It is not the minimum since the last scrape, because several servers
+// may scrape it.
 type least struct {
 	desc *prometheus.Desc
 
 	mu        sync.Mutex
 	began     time.Time     // start of the current window; guarded by mu
-	now, last time.Duration // minima of the current and the last window, or none; guarded by mu
+	now, last time.Duration // minima of the current and the previous window, or none; guarded by mu
 }
 
 const (

@@ -114,9 +114,9 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 	return c
 }
 
-// begin creates counters with the value zero. A rate would miss the first event
-// of a counter that did not exist before. Counters with a lock label can't be
-// created yet, because the label's values are unknown.
+// begin creates counters with the value zero, because rate() in PromQL misses
+// the first event of a counter that did not exist before. Counters with a lock
+// label can't be created yet, because the label's values are unknown.
 func (m *metrics) begin() {
 	for _, outcome := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(outcome)
@@ -140,12 +140,12 @@ func (m *metrics) begin() {
 	}
 }
 
-// of returns values for all labels of a lock's metric, including the one of
-// WithLockLabel, if any.
+// of builds the label values of a lock's metric. If WithLockLabel was given,
+// they include the value of its label.
 func (m *metrics) of(recipe, lock string, values ...string) []string {
 	values = append(values, recipe)
 	if m.label != nil {
-		values = append(values, strings.ToValidUTF8(m.label(lock), "\uFFFD")) // anything else panics
+		values = append(values, strings.ToValidUTF8(m.label(lock), "\uFFFD")) // Prometheus panics on invalid UTF-8
 	}
 	return values
 }

@@ -44,7 +44,7 @@ type Options struct {
 // client's pool, because a heartbeat must not wait for the program's requests,
 // and because go-redis can't interrupt a request when its context ends. The
 // size of the client's pool therefore does not matter. Closing the client
-// leaves the sessions open, and vice versa.
+// leaves the sessions open, and closing sessions leaves the client open.
 //
 // The client's hooks, Limiter, retries and routing to replicas have no effect:
 // the driver's requests always go to the master, and go-redis does not repeat
@@ -98,8 +98,8 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	return &connector{settings: s, addrs: s.addrs}, nil
 }
 
-// optionsOf takes the addresses from the client, and returns its options with a
-// dialer.
+// optionsOf stores the client's addresses in s, and returns the client's
+// options, including a dialer.
 func (s *settings) optionsOf(client redis.UniversalClient) (*redis.Options, error) {
 	switch c := client.(type) {
 	case *redis.Client:

@@ -59,7 +59,7 @@ func (c *conformance) of(session driver.Session) (*store, *redistest.Proxy) {
 func TestConformance(t *testing.T) {
 	config := (&conformance{server: redistest.Shared(t)}).config()
 	if mistakes.Planted() {
-		config.Timeout = 2 * time.Second // the case fails
+		config.Timeout = 2 * time.Second // a planted mistake makes a case fail, which should not take long
 	}
 	dlocktest.Run(t, config)
 }

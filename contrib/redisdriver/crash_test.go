@@ -109,7 +109,8 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// A waiter joins the queue of the next generation, in which the lock is free.
+// A waiter must survive the restart of the server. It joins the queue again and
+// finds the lock free.
 func TestARestartEndsTheSessionsAndGrantsLater(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.Durable()), "session_timeout=2s")
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -197,8 +198,9 @@ func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Opt
 	return replica, replication
 }
 
-// While the master is down, the session must not take the outdated queues of a
-// replica for those of the master. It must find the master when it is back.
+// While the master is down, a session must not read the queues from a replica,
+// where they are outdated. It must find the master again when the master is
+// back.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -213,7 +215,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	known := connect()
 	_, err := known.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
-	// What the replica knows is of another generation.
+	// Give the replica data of another generation, and then cut it off.
 	generation := master.Do("HGET", "{dlock}:gen", "id").(string)
 	master.Do("HSET", "{dlock}:gen", "id", "another")
 	require.Eventually(t, func() bool { return replica.Do("HGET", "{dlock}:gen", "id") == "another" }, 30*time.Second, time.Millisecond)
@@ -301,8 +303,8 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// The old server would answer that there are no queues. The new one has another
-// generation.
+// After the move, the old server would answer that there are no queues. The new
+// server must end the session, because the move begins a new generation.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

@@ -157,11 +157,11 @@
 // ever in a namespace also waits for the grace, because a new store looks like
 // one that has lost everything.
 //
-// Tokens rise after all of this, except if the clock of the new master is
-// behind that of an earlier one by more than the grace, and the data lack about
-// as much time as the clock does, or more than ten minutes. A generation that
-// begins with a clock that is behind puts its tokens up to ten minutes ahead, so
-// they also fall after the loss of such a begin.
+// Tokens rise after all of this, with one exception: the clock of the new
+// master is behind that of an earlier one by more than the grace, and the data
+// lack about as much time as the clock does, or more than ten minutes. If the
+// clock is behind when a generation begins, the generation's tokens start up to
+// ten minutes ahead, so tokens also fall if the data lose this beginning.
 //
 // A master that is cut off from its replicas, but not from its clients, does
 // not know that a replica was promoted, and would go on to renew leases. With

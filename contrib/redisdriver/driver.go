@@ -41,8 +41,9 @@ type connector struct {
 	addrs  []string        // in the order that the next Connect tries them
 }
 
-// Connect begins a session. The first call also checks the server's persistence
-// settings and logs a warning for each guarantee they weaken.
+// Connect begins a session. The first call also checks the server's settings.
+// It fails if the server may evict locks, and logs a warning if the server does
+// not show its settings.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s := &session{
 		settings: c.settings,

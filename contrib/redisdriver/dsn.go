@@ -25,7 +25,7 @@ type settings struct {
 	timeout   time.Duration
 	namespace string
 	grace     time.Duration // zero means timeout
-	replicas  int           // that have to confirm heartbeats
+	replicas  int           // how many have to confirm each heartbeat
 	emptyNew  bool          // a store without data counts as new
 	addrs     []string      // in the order to try them
 	tls       *tlsFiles
@@ -54,8 +54,8 @@ const (
 	maxReplicas      = 16
 )
 
-// graceTime returns how long a new generation waits for the leases of the
-// earlier one.
+// graceTime returns how long no lock is granted after a loss of data, so that
+// the leases of earlier holders can end.
 func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
 
 // key returns the Redis key for name. The braces are a hash tag: they make a

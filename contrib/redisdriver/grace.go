@@ -13,8 +13,9 @@ import (
 // errGrace means that a session cannot begin yet.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
-// receipt tells that enough replicas had received an attempt to begin a
-// session. The zero value means that this is not known.
+// receipt says when enough replicas had received an attempt to begin a session,
+// and in which generation of the data. The zero value means that this is not
+// known.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
 	generation string // "*" if no replica has to receive anything
@@ -49,7 +50,9 @@ func (c *connector) awaitGrace(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.settings.replicas > 0 {
-			// The replicas may have followed another master until just now.
+			// Until they received this attempt, the replicas may have
+			// followed another master. The next attempt says when they had
+			// received it.
 			received = receipt{at: o.now + time.Since(sent).Microseconds(), generation: o.generation}
 		}
 		c.tellOnce(ctx, o.generation, "redisdriver: the store is new or has lost data: no lock is granted until all leases of earlier holders are over",
@@ -73,7 +76,7 @@ func (s *session) sleep(ctx context.Context, o opened) error {
 }
 
 // compareGrace warns if another client has a longer grace. If all data were
-// lost, this client would wait too short a time for that client's lease.
+// lost, this client would not wait until that client's lease has ended.
 func (c *connector) compareGrace(ctx context.Context, o opened) {
 	if own := c.settings.graceTime(); own < o.grace {
 		c.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
@@ -99,7 +102,7 @@ type opened struct {
 	wait       time.Duration // until the next attempt; zero if the session has begun
 	generation string
 	grace      time.Duration // the longest of all clients
-	left       time.Duration // of the grace
+	left       time.Duration // rest of the grace
 	now        int64         // the store's time, in microseconds
 }
 
@@ -127,9 +130,10 @@ func (s *session) open(ctx context.Context, received receipt) (o opened, err err
 	return o, nil
 }
 
-// evalConfirmed runs a script for upkeep, and fails unless enough replicas
-// confirm that they have received its changes. Both commands go over one
-// connection, because WAIT covers only the changes made by its own.
+// evalConfirmed runs a script on a connection for upkeep, and fails unless
+// enough replicas confirm that they have received its changes. The script and
+// the WAIT command use the same connection, because WAIT covers only changes
+// made on its own connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.settings.replicas == 0 {
 		return l.eval(ctx, l.upkeep, script, args...)

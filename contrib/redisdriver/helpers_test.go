@@ -104,7 +104,7 @@ type store struct {
 	// data source name.
 	existing bool
 
-	// graced does not skip the grace of an empty store.
+	// graced makes sessions wait for the grace even if the store is empty.
 	graced bool
 
 	// keepProxies prevents the reuse of proxies whose sessions have ended.
@@ -157,7 +157,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
-		s.t.Cleanup(func() { _ = made.Close() }) // before the proxy is closed
+		s.t.Cleanup(func() { _ = made.Close() }) // runs before the proxy is closed
 	}
 	return made, err
 }

@@ -138,8 +138,8 @@ type line struct {
 	refused error
 }
 
-// begin returns the client for one request, which is interrupted if ctx ends
-// before done is called.
+// begin returns the client for one request. If ctx ends before done is called,
+// the request is interrupted.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -235,7 +235,8 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn closes the connection. x.mu must be held, as for discard.
+// closeConn closes the connection. Callers of closeConn and of discard must
+// hold x.mu.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -332,12 +333,12 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	return nil, "", mixed(failed, passing)
 }
 
-// failoverAddr is the address in the options of a client of
-// redis.NewFailoverClient, whose dialer ignores it.
+// failoverAddr is the address that redis.NewFailoverClient puts in the options
+// of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed returns failed, the error of several attempts, and makes it temporary
-// if any of the attempts failed temporarily.
+// mixed returns failed, the joined error of several attempts. If any of the
+// attempts failed temporarily, mixed makes the result temporary.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -531,7 +532,7 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the server that was dialed last to the end of the list. It
+// passOver moves the most recently dialed server to the end of the list. It
 // reports whether there is another server to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()

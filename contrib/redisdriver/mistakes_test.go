@@ -22,7 +22,7 @@ import (
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
 // A lock made with SETNX followed by EXPIRE stays forever if the process dies
-// in between. Here a session and its deadline are created by one script.
+// in between. In this driver, one script creates a session and its deadline.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
 	dead, _ := s.join(t, "stock/42")
@@ -236,8 +236,9 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// Another program may overwrite the key of a queue. A session with a node there
-// must still expire, because otherwise all locks of the namespace would fail.
+// Another program may overwrite the key of a queue. A session with a node in
+// that queue must still expire, because otherwise all locks of the namespace
+// would fail.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other, err := s.Connect(t.Context())

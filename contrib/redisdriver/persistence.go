@@ -22,9 +22,9 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 		return nil
 	}
 	l := s.link
-	// Run a script that has no effect, because it follows redirects to the
-	// master, whose settings are the ones that matter. The session to close
-	// does not exist yet.
+	// Run a script first, because it follows redirects to the master, whose
+	// settings are the ones that matter. The script has no effect: the
+	// session that it would close does not exist yet.
 	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && l.settings.dialer == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)

@@ -68,8 +68,8 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
-// takes checks that run makes exactly the wanted requests. It repeats slow
-// runs, in which dlock may have retried requests that timed out.
+// takes checks that the function run makes exactly the wanted requests. It
+// repeats slow runs, in which dlock may have retried requests that timed out.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
 	const unlockTimeout = 2 * time.Second // the shortest timeout in package recipes
@@ -135,13 +135,13 @@ func TestLocksTakenTogetherTakeTheRequestsOfEach(t *testing.T) {
 			require.NoError(t, locks.Unlock())
 		}
 		made := s.since(lists, others)
-		delete(made, otherCommand) // of the connections that Unlock opens, as it makes its requests at the same time
+		delete(made, otherCommand) // Unlock makes its requests concurrently and opens connections for them
 		return made
 	})
 }
 
-// For each change the observer lists the queue, watches its first node, and reads
-// that one.
+// For each new leader, the observer makes three requests: it lists the queue,
+// watches the first node, and reads that node.
 func TestAnObserverTakesThreeRequestsAndJoinsTakeNone(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	first, err := s.newClient().Election("stock/42").Campaign(t.Context())
@@ -327,8 +327,9 @@ func acquire(t *testing.T, c *dlock.Client, weight int) *dlock.Lock {
 	return lock
 }
 
-// The first waiter watches both holders by a request of its own. When it is
-// granted, it lists the queue and marks its node, which wakes the second.
+// The first waiter watches both holders with a separate request. When it gets
+// its units, it lists the queue and renames its node, which wakes the second
+// waiter.
 func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 	want := map[faults.Op]int{faults.OpCreate: 4, faults.OpWatch: 1, faults.OpList: 2, faults.OpReplace: 1, faults.OpDelete: 4}
 	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
@@ -354,8 +355,8 @@ func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 	})
 }
 
-// Wanted watches and lists the queue at once, and again after each change until
-// a contender waits.
+// The method Wanted watches and lists the queue at once, and again after each
+// change of the queue until a contender waits.
 func TestEachChangeOfTheQueueTakesTwoRequestsForWanted(t *testing.T) {
 	want := map[faults.Op]int{faults.OpCreate: 3, faults.OpWatchQueue: 3, faults.OpList: 3}
 	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {

@@ -24,12 +24,12 @@ type session struct {
 	id       string
 	lease    *driver.Lease
 	link     *link
-	calls    calls.Gate // the session's goroutines
+	calls    calls.Gate // tracks the session's goroutines
 	watches  watches.Set
 	notices  notices
 
 	generation string        // set by Connect
-	graced     time.Duration // how long Connect waited for the generation to begin
+	graced     time.Duration // how long Connect waited for earlier leases to end
 
 	early atomic.Bool   // an extra heartbeat is scheduled
 	news  chan struct{} // wakes checkWatches; has capacity 1
@@ -128,9 +128,9 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// armed returns the watch of the predecessor, or the zero Watch if the create
-// has not registered one: the script can only register a watch of the queue's
-// last node.
+// armed returns the watch of the predecessor. It returns the zero Watch if the
+// script has not registered one, because the script can only watch the last
+// node of the queue.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}

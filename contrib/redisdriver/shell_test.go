@@ -92,11 +92,11 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces the session timeout in documented commands, in
-// microseconds, because 10 s is too short for tests on a slow machine.
+// tenMinutes replaces 10 s by 10 min, both in microseconds, in the documented
+// commands. A session timeout of 10 s is too short on a slow machine.
 var tenMinutes = []string{"10000000", "600000000"}
 
-// begin begins a session in an empty store, without its grace.
+// begin begins a session in an empty store without waiting for the grace.
 func (sh *shell) begin() {
 	require.Equal(sh.t, "0", sh.run(shellOpen, append(tenMinutes, " 0 1", " 1 1")...)[0])
 }

@@ -161,8 +161,8 @@ func TestAServerThatHasNoTLS(t *testing.T) {
 	assert.Equal(t, driver.OK, one(t, run(t, st), driver.CheckTLS).Level)
 }
 
-// failing is a connector whose methods and sessions fail: the fields connect,
-// create and close are the errors of the methods of that name.
+// failing is a connector whose methods and sessions fail. The fields connect,
+// create and close hold the errors that Connect, Create and Close return.
 type failing struct {
 	driver.Connector
 	connect, create, close error

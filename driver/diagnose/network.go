@@ -29,8 +29,8 @@ type host struct {
 	err                  error
 }
 
-// network makes the checks that need no session. It reports whether it makes
-// sense to try to begin a session.
+// network makes the checks that need no session. It reports whether a session
+// is worth trying.
 func (r *run) network(ctx context.Context) bool {
 	if len(r.Hosts) == 0 {
 		where := r.Local

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Bounds of the time limit of a request. The limit is the session timeout if
-// that lies between them.
+// leastLimit and mostLimit bound the time limit of a request. The limit is the
+// session timeout if that lies between the two.
 const (
 	leastLimit = time.Second
 	mostLimit  = 10 * time.Second
@@ -29,7 +29,7 @@ func Run(ctx context.Context, st Store, report func(driver.Finding)) error {
 	r.report = func(f driver.Finding) {
 		mu.Lock()
 		defer mu.Unlock()
-		if ctx.Err() == nil { // otherwise the end of ctx may have caused the finding
+		if ctx.Err() == nil { // otherwise drop it: the end of ctx may have caused it
 			r.found[f.Check] = true
 			report(f)
 		}

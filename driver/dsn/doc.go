@@ -3,7 +3,7 @@
 //
 // No error of this package repeats a value, because a value may be part of a
 // password whose special characters are not escaped. Errors name parameters, and
-// hosts by their position. A driver adds its name to them.
+// give the positions of hosts. A driver adds its own name to these errors.
 //
-// url.Parse is not for data source names: its errors repeat the whole text.
+// Do not use url.Parse for data source names: its errors repeat the whole text.
 package dsn

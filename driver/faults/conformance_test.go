@@ -46,8 +46,8 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(diagnosable{connectorFunc(connect), store}, plan), store}
 }
 
-// diagnosable is a connector whose sessions are of the type known. Its Diagnose
-// method is that of the store.
+// diagnosable is a connector whose sessions have the type known, and whose
+// method Diagnose calls the store's.
 type diagnosable struct {
 	connectorFunc
 	store *memdriver.Store

@@ -26,8 +26,8 @@ func ExampleConnector_EndSessions() {
 	// Output: true
 }
 
-// The network loses 5% of all requests and 5% of all replies. The same seed
-// loses the same ones again.
+// The network loses 5% of all requests and 5% of all replies. A second run with
+// the same seed loses the same requests and replies.
 func ExampleRates() {
 	store := faults.New(memdriver.New(), faults.Rates{
 		Seed:         4,

@@ -130,8 +130,8 @@ type Fault struct {
 	// StageRequest.
 	Repeat bool
 
-	// EndWatchAfter, if not zero, ends the watch armed by the request this
-	// long after the reply. It applies to OpCreate, OpWatch and
+	// EndWatchAfter, if not zero, is how long after the reply the watch
+	// armed by the request ends. It applies to OpCreate, OpWatch and
 	// OpWatchQueue at StageRequest.
 	EndWatchAfter time.Duration
 

@@ -31,7 +31,7 @@ type session struct {
 
 	calls *calls.Group // requests in flight, including those whose callers gave up
 
-	gate calls.Gate // method calls in flight, and goroutines that are not in calls
+	gate calls.Gate // method calls in flight, and goroutines not counted by the field calls
 
 	mu   sync.Mutex
 	sent map[kind]int // how many requests were sent, by kind
@@ -190,7 +190,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // no plan may lose this reply: a method is unsupported in every call or in none
+		return got, err // no plan may lose this reply, because a method is unsupported in every call or in none
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

@@ -40,8 +40,8 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek receives from a watch's channel without blocking. It reports whether it
-// has heard a value, or the channel has ended by being closed.
+// peek receives from a watch's channel without blocking. The result heard
+// reports whether it received a value, and ended whether the channel is closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:

@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// A waiter watches its own node and the one ahead of it. The first poll of the
-// store finds both. Then the holder releases the lock, and at last the waiter's
-// node is lost.
+// A waiter watches its own node and the holder's node. The first poll of the
+// store finds both nodes. Then the holder releases the lock, and finally the
+// waiter's node is lost.
 func Example() {
 	holder := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1}
 	waiter := driver.Place{Node: driver.Node{Name: "b-W-0000000002", Seq: 2}, Token: 2}

@@ -62,8 +62,8 @@ var closed = func() chan driver.Cause {
 	return c
 }()
 
-// Ended returns a watch that has already ended. It is for a Watch call whose
-// own node is not in the queue.
+// Ended returns a watch that has already ended. A driver returns it from Watch
+// if the session's own node is not in the queue.
 func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
@@ -315,8 +315,8 @@ func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	}
 }
 
-// End ends all watches, in the order of arming. Watches armed later have ended
-// by the time they are returned. Drivers call End when the session has ended.
+// End ends all watches, in the order of arming. Arm and ArmQueue then return
+// only watches that have ended. Drivers call End when the session has ended.
 func (s *Set) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

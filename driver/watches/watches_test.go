@@ -273,8 +273,8 @@ func TestEndedHasEnded(t *testing.T) {
 	w.Stop()
 }
 
-// Waiters pass a lock on, each watching its own node and the one before it,
-// while other goroutines call the set's other methods.
+// Many waiters take the lock in turn. Each watches its own node and the one
+// before it, while other goroutines call the set's other methods.
 func TestManyGoroutines(t *testing.T) {
 	const waiters = 50
 	var s watches.Set

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// run is a run of one case.
 type run struct {
 	Resource
 	ctx  context.Context
@@ -29,8 +28,8 @@ var cases = []struct {
 
 var errSkip = errors.New("the resource implements no Restarter")
 
-// first is the token of the earliest holder. It is like those of Redis and
-// MySQL, which come from a clock.
+// first is the token of the earliest holder. It is about as large as the tokens
+// of Redis and MySQL, which come from a clock.
 const first = 1_800_000_000_000_000
 
 func staleWriter(r run) error {

@@ -51,8 +51,8 @@ type Options struct {
 //   - downgrade: a writer that has become a reader reads with its old token,
 //     beside readers with later ones.
 //   - restart: the greatest token outlives a restart.
-//   - large tokens: tokens that differ by one are told apart, although they do
-//     not fit a float64.
+//   - large tokens: tokens that differ by one are told apart, even if they are
+//     too large for a float64 to represent exactly.
 func Run(t *testing.T, open func(t *testing.T) Resource) { Options{}.Run(t, open) }
 
 // Run is like the function Run, with these options.

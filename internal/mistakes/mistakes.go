@@ -16,11 +16,12 @@ import (
 
 var sabotage = flag.Bool("sabotage", false, "plant each mistake and check that its test fails")
 
-// planted is set in the environment while a mistake is planted.
+// planted is the environment variable that is set while a mistake is planted.
 const planted = "DLOCK_PLANTED_MISTAKE"
 
-// Mistake is a name, a file, the correct text in it, the wrong text to replace
-// it with, and a pattern for the test that must then fail.
+// Mistake holds, in this order, a name, a file, the correct text in that file,
+// the wrong text that replaces it, and a pattern for the test that must then
+// fail.
 type Mistake [5]string
 
 // Planted reports whether this process runs with a planted mistake.

@@ -89,7 +89,7 @@ type issuer struct {
 	t      testing.TB
 	dir    string
 	serial int64
-	age    time.Duration // how long ago the certificates issued next were signed
+	age    time.Duration // age given to certificates issued from now on
 }
 
 type authority struct {

@@ -15,7 +15,8 @@ const (
 )
 
 // fault is a fault that a test has injected. A fault that loses a message
-// applies to one matching request; a hold applies to all of them.
+// applies to one matching request. A fault that holds messages applies to every
+// matching request.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool

@@ -14,7 +14,7 @@ func compileLibrary(name string, source []byte) ([]byte, error) {
 }
 
 // Compile compiles the C program source and returns the result. It needs Linux
-// and a C compiler. name is for the error.
+// and a C compiler. The name appears in error messages.
 func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("testenv: %s needs Linux", name)

@@ -53,8 +53,8 @@ func (p *Process) Dir() string { return p.dir }
 // Startup tells [Process.Start] how to find out whether a server is ready, or
 // why it won't be.
 type Startup struct {
-	// Ready reports whether this very server answers, rather than another one
-	// on the same port.
+	// Ready reports whether the started server answers, and not another
+	// server on the same port.
 	Ready func() bool
 	// PortTaken reports whether the log says that a port was taken.
 	PortTaken func(log string) bool

@@ -30,7 +30,7 @@ type connection struct {
 type queuedFrame struct {
 	Frame
 	at      time.Time // when to forward the frame, because of the proxy's delay
-	matched bool      // whether fault was looked up; then nil means none
+	matched bool      // whether fault was looked up; if so, a nil fault means none
 	fault   *fault
 }
 
@@ -65,8 +65,8 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read adds frames to the queue of direction d until the connection ends that
-// it reads from.
+// read reads frames from the connection from and adds them to the queue of
+// direction d, until that connection ends.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)
@@ -183,8 +183,8 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 }
 
 // passable reports whether cuts and delays let the first frame of direction d
-// pass or, if the queue is empty, the end of the stream. The caller holds
-// proxy.mu.
+// pass. If the queue is empty, it reports this for the end of the stream. The
+// caller holds proxy.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -245,8 +245,8 @@ func (c *connection) lockAndAbort() {
 	c.abort()
 }
 
-// forwardingEnded records that forwarding has ended in one direction. After
-// both, it closes the connection.
+// forwardingEnded records that forwarding has ended in one direction. Once both
+// directions have ended, it closes the connection.
 func (c *connection) forwardingEnded() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()

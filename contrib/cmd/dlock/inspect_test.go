@@ -134,8 +134,8 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	}
 }
 
-// One of the servers refuses connections. The other accepts them but never
-// answers.
+// One of the two addresses refuses connections. The other accepts them but
+// never answers.
 func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	unchanged(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,5 +1,5 @@
-// Command dlock shows what distributed read-write locks do, with every driver of this
-// repository. Run it without arguments to list its commands:
+// Command dlock shows what distributed read-write locks do, with every driver
+// of this repository. Run it without arguments to list its commands:
 //
 //	go run ./contrib/cmd/dlock demo -driver redis -dsn redis://localhost:6379
 //	go install github.com/dlock-go/dlock/contrib/cmd/dlock@latest

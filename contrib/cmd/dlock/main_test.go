@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores starts a server for the named driver and returns a data source name
-// for it. The sessions of a killed process end after 5 s, or at once with
-// SQLite.
+// stores maps the name of a driver to a function that starts a server and
+// returns a data source name for it. The sessions of a killed process end after
+// 5 s, or at once with SQLite.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -210,8 +210,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// SQLite is left out because it takes any data source name for a file name,
-// which its errors repeat.
+// SQLite takes any data source name for a file name, which its errors quote.
+// Even then, dlock must hide the password.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")

@@ -28,13 +28,13 @@ func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock
 		driver, dsn, _ := strings.Cut(store, " ")
 		c, err := dlock.Open(driver, dsn, opts...)
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() }) // the server may be down
+		t.Cleanup(func() { _ = c.Close() }) // fails if the server is down
 		clients = append(clients, c)
 	}
 	return clients
 }
 
-// server is what the servers of all stores have in common.
+// server is the set of methods that the test servers of all stores have.
 type server interface {
 	Kill()
 	Restart()
@@ -68,7 +68,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 		for _, i := range killed {
 			servers[i].Kill()
 		}
-		for _, i := range killed { // two of five away during a hold
+		for _, i := range killed { // two of five stores are down while the lock is held
 			require.Eventually(t, func() bool { return errors.Is(held.All()[i].Err(), dlock.ErrLost) }, bound, 10*time.Millisecond)
 		}
 		require.NoError(t, held.Err())
@@ -76,7 +76,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, held.Unlock())
 
-		next, err := b.Lock(ctx) // and before a lock
+		next, err := b.Lock(ctx) // the two stores are still down
 		require.NoError(t, err)
 		for i, token := range next.Tokens() {
 			require.Equal(t, i == killed[0] || i == killed[1], token == 0, "%v: %v", killed, next.Tokens())
@@ -98,7 +98,7 @@ func requireAllStores(ctx context.Context, t *testing.T, m *dlock.Majority) {
 	require.Eventually(t, func() bool {
 		l, err := m.Lock(ctx)
 		require.NoError(t, err)
-		_ = l.Unlock() // a store may not answer yet
+		_ = l.Unlock() // fails if a store does not answer yet
 		return !slices.Contains(l.Tokens(), 0)
 	}, bound, 100*time.Millisecond)
 }
@@ -132,7 +132,7 @@ func TestRequestsOfAMajority(t *testing.T) {
 				return n
 			}
 			m := dlock.NewMajority("stock/42", open(t, stores))
-			for range 2 { // connects, and makes the queue
+			for range 2 { // connect, and create the queue
 				l, err := m.Lock(t.Context())
 				require.NoError(t, err)
 				require.NoError(t, l.Unlock())

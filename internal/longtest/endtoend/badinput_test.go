@@ -160,8 +160,8 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// endsWithItsContext requires that call returns soon after its context has
-// timed out, in most of several tries.
+// endsWithItsContext calls the function several times with a context that times
+// out. It requires that most calls return soon after the timeout.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration

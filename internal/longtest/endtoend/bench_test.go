@@ -95,8 +95,8 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock measures a lock that eight sessions contend for, with
-// dlock and zk.Lock in turns.
+// BenchmarkContendedLock measures a lock that eight sessions contend for. It
+// alternates between dlock and zk.Lock.
 func BenchmarkContendedLock(b *testing.B) {
 	const sessions, times = 8, 25
 	w := newFixture(b)

@@ -78,8 +78,9 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	isDocumented(t, "tables", "TestLocksOfOtherLibraries", seen)
 }
 
-// isDocumented compares tables with those of the page that a comment with their
-// name begins. With the flag -update, it writes them there.
+// isDocumented requires that the documentation page contains the tables seen.
+// HTML comments with the given name mark their place in the page. With the flag
+// -update, isDocumented writes the tables into the page instead.
 func isDocumented(t *testing.T, name, test, seen string) {
 	t.Helper()
 	begin := "<!-- " + name + ": go test -C internal/longtest ./endtoend -run " + test + " -update -->\n"
@@ -130,8 +131,8 @@ func (d comparison) lockForeign() (node string, release func()) {
 }
 
 // contendOwn returns the outcome of Lock or RLock while another library holds
-// the lock. A call that waits must be granted the lock after the library's
-// release.
+// the lock. If the call waits, it must be granted the lock once the library has
+// released it.
 func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
@@ -174,7 +175,7 @@ func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, 
 }
 
 // contendForeign returns the outcome of the other library's lock call while
-// dlock holds the lock. A call that waits must be granted the lock after
+// dlock holds the lock. If the call waits, it must be granted the lock after
 // Unlock.
 func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
@@ -211,8 +212,8 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	return fails
 }
 
-// watchedByAnother reports whether a session other than the node's own watches
-// the node, which means that a contender waits for it.
+// watchedByAnother reports whether a session that does not own the node watches
+// it. If so, a contender waits for the node.
 func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name

@@ -11,12 +11,13 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift bounds how long a lock may be held while requests are counted, because
-// after 300 ms a holder watches its own node, which costs a request.
+// swift is the longest time for which a test may hold a lock while it counts
+// requests. After 300 ms, a holder watches its own node, which costs another
+// request.
 const swift = 200 * time.Millisecond
 
-// swiftly repeats f, which returns the longest time that it held a lock, until
-// that is less than swift. On a busy machine that may take several attempts.
+// swiftly calls f until it returns a time below swift. f returns the longest
+// time for which it held a lock. A busy machine may need several attempts.
 func (w *fixture) swiftly(f func() (longest time.Duration)) {
 	w.Helper()
 	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
@@ -120,8 +121,8 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	return counts
 }
 
-// The requests are: create, list, two watches (of the predecessor and the own
-// node), and delete. The grant itself costs none.
+// The requests are a create, a list, two watches (of the predecessor and of the
+// waiter's own node), and a delete. The grant itself costs no request.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
 		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
@@ -145,7 +146,8 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Node())
-			// The two watches are set concurrently.
+			// The call sets its two watches concurrently, so wait
+			// for both.
 			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "the server does not hold both watches of the waiter" })
 		})
 		began := time.Now()
@@ -235,8 +237,8 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// A free lock must not allocate much more than go-zookeeper does, which takes
-// 46 allocations for the two requests.
+// Acquiring and releasing a free lock must not allocate much more than
+// go-zookeeper itself, which makes 46 allocations for the two requests.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")
@@ -249,8 +251,8 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations leaves a small margin over the 108 that a lock and its unlock
-// took when this was written.
+// maxAllocations leaves a small margin. Lock and Unlock made 108 allocations
+// when this test was written.
 const maxAllocations = 115.0
 
 func TestReentrySendsNothing(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A change takes four requests: a list, a watch of the first node, and a read of
-// that node and of the queue.
+// After a change of the leader, an observer sends four requests: a list, a
+// watch of the first node, and reads of that node and of the queue.
 func TestAnObserverIsWokenByChangesOfTheLeaderOnly(t *testing.T) {
 	w := newFixture(t)
 	first, err := w.client("web1").Election("q").Campaign(t.Context())
@@ -77,9 +77,9 @@ func TestAnObserverIsWokenByChangesOfTheLeaderOnly(t *testing.T) {
 // value is the data source name.
 const candidateVariable = "ENDTOEND_CANDIDATE_DSN"
 
-// candidateMain campaigns, and prints the times at which it led, with the tokens
-// of the terms. A time is from before the call of Err that proves it, so it is
-// right even if the process is stopped in between.
+// candidateMain campaigns for leadership. It prints each time at which it was
+// the leader, with the token of its term. It takes the time before it calls
+// Err, so the time is right even if the process is stopped in between.
 func candidateMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn)
 	if err != nil {
@@ -159,7 +159,8 @@ func (w *fixture) aspirant(s *terms) *aspirant {
 	return c
 }
 
-// Leaders are killed, stopped for longer than their session, and cut off.
+// This test kills leaders, stops them for longer than their session timeout,
+// and cuts them off from the server.
 func TestOnlyOneProcessLeadsAtATime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a session timeout for each leader")

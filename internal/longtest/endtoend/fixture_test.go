@@ -111,8 +111,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually polls reached until it returns true. After bound it fails the test
-// with the message from instead.
+// eventually polls the function reached until it returns true. After the time
+// bound, it fails the test with the message that the function instead returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -159,8 +159,8 @@ func (w *fixture) missing(queue string) bool {
 	return !there
 }
 
-// closes waits until c is closed. After bound it fails the test with the
-// message what.
+// closes waits until the channel c is closed. After the time bound, it fails
+// the test with the message in what.
 func (w *fixture) closes(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
@@ -318,8 +318,8 @@ func (w *fixture) unlock(locks ...*dlock.Lock) {
 	}
 }
 
-// release unlocks l. It tolerates ErrUnavailable after 2 s, when Unlock gives
-// up, because the machine may be slow.
+// release unlocks l. It tolerates the error ErrUnavailable, with which Unlock
+// gives up after 2 s, because the machine may be slow.
 func release(l *dlock.Lock) error {
 	began := time.Now()
 	err := l.Unlock()

@@ -61,8 +61,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			}
 		}
 		w.listed("q", holder.Node())
-		// Two watches may remain on the holder's node: its own, and one
-		// of the waiters' session.
+		// Two watches may remain on the holder's node: one of the
+		// holder's session and one of the waiters' session.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
@@ -71,7 +71,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	before := heap()
 	goOn(enough)
 	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
-	// The heap shrinks only when the reaper has removed the last node.
+	// The heap shrinks only after the client has removed the last node in
+	// the background.
 	var after uint64
 	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
 		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
@@ -228,7 +229,7 @@ func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 			return fmt.Sprintf("%d watches, %d goroutines more than before", w.server.Watches()-watches, runtime.NumGoroutine()-before)
 		})
 	t.Logf("%d more goroutines for %d waiters", runtime.NumGoroutine()-before, n)
-	require.GreaterOrEqual(t, runtime.NumGoroutine(), before+n-spare) // some of those before may have ended
+	require.GreaterOrEqual(t, runtime.NumGoroutine(), before+n-spare) // goroutines counted before may have ended
 	cancel()
 	all.Wait()
 	failures.none(t)

@@ -54,16 +54,16 @@ func (l *waitingWriters) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the server has more watches than before, by the given
-// number.
+// watched waits until the server has exactly before+more watches.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows one request for the release. It tolerates a few more,
-// because on a busy machine a holder may start to watch its own node.
+// maxPerHandOver limits the average number of requests per hand-over. A release
+// is one request. The limit is a little higher, because on a busy machine some
+// holders may start to watch their own nodes.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
@@ -96,8 +96,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// With WatchQueue each release wakes every waiter, so that its cost grows with
-// their number. By default it wakes a single writer.
+// With WatchQueue, each release wakes every waiter, so its cost grows with the
+// number of waiters. By default, a release wakes only one writer.
 func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	const n = 20
 	w := newFixture(t)
@@ -105,8 +105,8 @@ func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
 	spent := l.handOver(true)
 	t.Logf("%.2f requests for each hand-over", spent)
-	// Each release is a Delete, after which all remaining waiters set a
-	// watch and list the queue. On average that makes n-1 requests.
+	// Each release is one Delete. After it, each remaining waiter sends two
+	// requests, a watch and a list. On average (n-1)/2 waiters remain.
 	require.GreaterOrEqual(t, spent, 1+float64(n+1)-2)
 	w.listed("q")
 }

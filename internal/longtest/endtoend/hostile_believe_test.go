@@ -115,8 +115,8 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	}
 }
 
-// The attacker recreates the holder's node, with the same data, in its own
-// session. The holder must still notice its loss.
+// An attacker replaces the holder's node with another one of the same name. The
+// holder must still notice its loss.
 func TestAForgedNodeDoesNotHideALossFromTheHolder(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {

@@ -305,8 +305,8 @@ func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Any client can create a node with any name, so only the session that owns a
-// node tells whose it is.
+// Any client can create a node with any name. Therefore a client must recognize
+// its node by the session that owns it, not by the name.
 func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")

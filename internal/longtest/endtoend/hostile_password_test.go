@@ -414,14 +414,15 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether reach skips values of a type, because they belong to
-// the test or another library and are guarded by locks that reach does not
-// take.
+// foreign reports whether reach must skip values of type t. Such values belong
+// to the test or to another library, and are guarded by locks that reach does
+// not take.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// Without this test, other tests might pass because the recorder finds nothing.
+// The recorder must find a password where there is one. Otherwise the other
+// tests would pass without proving anything.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {

@@ -40,9 +40,9 @@ func beforeLock(*rand.Rand) bool     { return true }
 func beforeUnlock(*rand.Rand) bool   { return false }
 func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
-// lockUnderFaults lets clients take and release one lock while meet injects
-// faults. There must never be two holders, no call may fail, and no node may
-// remain.
+// lockUnderFaults lets clients take and release one lock while the function
+// meet injects faults. There must never be two holders, no call may fail, and
+// no node may remain.
 func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {
 	w := newFixture(t)
 	ephemerals := w.server.Ephemerals()

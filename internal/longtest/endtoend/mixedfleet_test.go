@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// fleet is a setting of the parameter names, with the locks of other libraries
-// that it is for.
+// fleet is a value of the data source parameter "names", with the locks of
+// other libraries that it is meant for.
 type fleet struct {
 	names  string
 	labels []string // of foreignLocks
 	start  func(w *fixture) foreignLibrary
 	write  string // kinds of the library's locks
-	read   string // empty: the library has no readers
-	// deadlocks says that a reader of the library also waits for writers behind
-	// it: see python-zk/kazoo 649.
+	read   string // empty if the library has no read lock
+	// deadlocks is set if a reader of the library also waits for writers
+	// that are behind it in the queue (python-zk/kazoo 649).
 	deadlocks bool
 }
 
@@ -44,8 +44,8 @@ func (f fleet) clients(w *fixture, n int) (clients []*dlock.Client) {
 	return clients
 }
 
-// TestNamesOfOtherLibraries is TestLocksOfOtherLibraries with clients that name
-// their nodes as the library does.
+// TestNamesOfOtherLibraries does the same as TestLocksOfOtherLibraries, but its
+// clients name their nodes as the other library does.
 func TestNamesOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	libraries := make(map[string]foreignLibrary)
@@ -70,8 +70,8 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 }
 
 // TestNoUpdateOfAMixedFleetIsLost lets dlock and a program with another library
-// count in one file, each 2,000 times. Readers check that nobody writes beside
-// them.
+// increment a number in a file, 2,000 times each. Readers check that the number
+// does not change while they hold the lock.
 func TestNoUpdateOfAMixedFleetIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 4,000 locks of each library")

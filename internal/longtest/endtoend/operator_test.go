@@ -199,9 +199,9 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 	w.unlock(k.granted())
 }
 
-// takenOver returns a lost lock and its successor, whose nodes have the same
-// name: an operator has removed the queue in between, and both clients have the
-// same host name.
+// takenOver returns a lost lock and its successor. Their nodes have the same
+// name, because an operator has removed the queue in between and both clients
+// have the same host name.
 func takenOver(t *testing.T) (w *fixture, old, present *dlock.Lock) {
 	w = newFixture(t)
 	old = w.lock(w.client("web1")).granted()
@@ -235,7 +235,7 @@ func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// The reply to an Unlock is lost, and before the client reconnects, another one
+// The reply to an Unlock is lost. Before the client reconnects, another client
 // holds the lock with a node of the same name. The repeated Delete must not
 // remove that node.
 func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
@@ -261,7 +261,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
-	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // the reaper has repeated the Delete by now
+	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // by now, the client has repeated the Delete in the background
 	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
@@ -366,7 +366,7 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // so that the client knows the queue, and its next data read is the watch
+			w.unlock(w.lock(c).granted()) // the client now knows the queue, so its next read of data sets the watch
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")

@@ -25,7 +25,8 @@ type foreignLibrary interface {
 // because Java starts slowly on a busy machine.
 const programBound = 2 * time.Minute
 
-// soonAfter waits until the other library has acquired a lock that is now free.
+// soonAfter waits for the outcome of the other library's attempt to acquire a
+// lock that is now free.
 func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
@@ -86,8 +87,8 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen reads the program's answers and passes each one to the channel of its
-// order.
+// listen reads the program's answers and sends each one to the channel of the
+// order that it answers.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string
@@ -118,8 +119,8 @@ func (p *program) take(kind, path string) (id int, outcome <-chan error) {
 	return p.last, p.answers[p.last]
 }
 
-// count makes the program take the lock n times, and each time count in the
-// file, or read it.
+// count makes the program take the lock n times. Each time, the program
+// increments the number in the file or, with a read lock, reads it.
 func (p *program) count(kind, path string, n int, file string) (outcome <-chan error) {
 	p.w.Helper()
 	p.last++

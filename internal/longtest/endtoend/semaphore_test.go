@@ -44,9 +44,9 @@ func TestFreeUnitsAreTwoRequestsAndThreeBesideHolders(t *testing.T) {
 	w.unlock(held)
 }
 
-// A hand-over costs the waiters the mark of the one that is granted and two lists,
-// by it and by the next one, which then watches every holder. All other waiters
-// sleep.
+// A release wakes only two waiters. The one that is granted the units lists the
+// queue and renames its node. The next one lists the queue and watches every
+// holder.
 func TestAReleaseOfUnitsWakesTwoWaitersHoweverManyWait(t *testing.T) {
 	for _, n := range []int{8, 32} {
 		t.Run(fmt.Sprintf("%d units", n), func(t *testing.T) { handOverUnits(t, n) })

@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// acquire lets the clients together take the lock "q" the given number of
-// times, a quarter of them shared. After one grant in ten, a client releases
-// the lock and calls between.
+// acquire makes the clients take the lock "q", the given number of times in
+// total and a quarter of the times shared. After every tenth release, it calls
+// the function between.
 func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
 	w.Helper()
 	var (

@@ -15,8 +15,8 @@ import (
 const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
 // child is the main function of a child process. It holds a lock and prints
-// Lock.Err for each input line. It calls nothing else, because the first Err
-// after a pause must already report the loss.
+// Lock.Err for each input line. It calls no other method, because the first
+// call of Err after a pause must already report the loss.
 func child(dsn string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

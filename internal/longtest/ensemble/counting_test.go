@@ -56,14 +56,14 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 			return
 		}
 		c.count(l)
-		// An error does not matter, because the reaper or the end of
-		// the session removes the node later.
+		// Ignore the error. If Unlock fails, the client removes the
+		// node later, or the node ends with its session.
 		l.Unlock()
 	}
 }
 
-// count increments the counter within milliseconds. A holder that loses its
-// lock meanwhile is done before the store grants the lock again.
+// count increments the counter within milliseconds. Even if the lock is lost
+// meanwhile, count is done before the store grants the lock again.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -84,8 +84,8 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients have incremented the counter by more, and
-// fails the test if that takes too long.
+// progress waits for the given number of further increments. It fails the test
+// if they take too long.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	if !c.goesOn(t, more) {
@@ -93,7 +93,8 @@ func (c *counting) progress(t testing.TB, more int64) {
 	}
 }
 
-// goesOn reports whether the clients increment the counter by more in time.
+// goesOn reports whether the clients make the given number of further
+// increments in time.
 func (c *counting) goesOn(t testing.TB, more int64) bool {
 	t.Helper()
 	from := c.counts.Load()

@@ -14,9 +14,9 @@ import (
 )
 
 // Clients count under a lock while the servers are killed and restarted one by
-// one. No increment may be lost, and a short outage must not cost another
-// client the lock that it holds. If the servers diverge, a fault of ZooKeeper
-// (see package survey), the test starts over with new ones.
+// one. No increment may be lost. Another client holds a second lock, which a
+// short outage must not cost it. If a fault of ZooKeeper makes the servers
+// diverge (see package survey), the test starts over with new ones.
 func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -142,13 +142,14 @@ func (h *steadyHolder) await(t *testing.T) {
 	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
 }
 
-// quick is the longest outage that must not cost a lock. Leases last nine
-// seconds here. The latest renewal may be 3.75 s old and reconnecting takes one
-// second, so an outage may take 4.25 s.
+// quick is the longest outage in which the holder must keep its lock. Leases
+// last nine seconds here. The latest renewal may be 3.75 s old and reconnecting
+// takes one second, which leaves 4.25 s for the outage. quick is shorter, for a
+// margin.
 const quick = 3 * time.Second
 
-// requireHeld requires that an outage of at most quick has not cost the lock.
-// After a longer one, the holder acquires the lock again.
+// requireHeld requires that an outage of at most quick has not cost the holder
+// its lock. If a longer outage has, the holder acquires the lock again.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

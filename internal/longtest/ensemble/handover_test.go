@@ -96,9 +96,9 @@ func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	return g
 }
 
-// margin waits for the grant and returns how long before it the holder had
-// learned of its loss. It returns an error if the holder had not learned of it,
-// or if the waiter was not granted the lock.
+// margin waits for the next grant. It returns how long before that grant the
+// holder learned of its loss. It returns an error if the holder had not learned
+// of it, or if the waiter was not granted the lock.
 func (h *handover) margin() (time.Duration, error) {
 	var g grant
 	select {

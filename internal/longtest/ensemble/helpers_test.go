@@ -35,8 +35,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stalls detects when this process gets no CPU time for a moment. Timers are
-// late then, for which the lock is not to blame.
+// stalls detects moments in which this process gets no CPU time. Timers are
+// late then, which is not the fault of the lock.
 type stalls struct {
 	tick, stall atomic.Int64 // in Unix nanoseconds
 }
@@ -91,7 +91,7 @@ func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn returns the data source name for these servers. path may end with
+// dsn returns the data source name for the given servers. path may end with
 // parameters.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path

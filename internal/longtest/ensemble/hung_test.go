@@ -17,7 +17,7 @@ import (
 const hungTimeout = 4 * time.Second
 
 // One of three hosts accepts connections but never answers. Each client tries
-// the hosts in its own random order, so the test uses several.
+// the hosts in its own random order, so the test uses several clients.
 func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*zktest.Proxy){

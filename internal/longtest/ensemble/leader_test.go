@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that has lost its followers carries on for a while (syncLimit), as
-// do the followers before they elect another. A holder on the old leader must
-// learn of the loss before the lock is granted to a client of the other
+// A leader that has lost its followers carries on for a while (syncLimit). So
+// do the followers before they elect another leader. A holder on the old leader
+// must learn of the loss before the lock is granted to a client of the other
 // servers.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The lease of a waiter is renewed by ZooKeeper's sync requests. A deposed
-// leader still answers these for a while, although the new leader expires the
-// session. The tests below check that this grants nobody a lock.
+// ZooKeeper's sync requests renew the lease of a waiter. A deposed leader still
+// answers these for a while, although the new leader expires the session. The
+// tests below check that such answers grant nobody a lock.
 
 // deposable is an ensemble whose leader keeps serving after another was
 // elected.
@@ -28,15 +28,16 @@ type deposable struct {
 	others  []string // addresses of the servers that elect another leader
 }
 
-// The other clients' sessions are longer. If the deposed leader wanted to
-// expire one, it would wait for a quorum and answer no sync from then on.
+// The sessions of the other clients have a longer timeout. Otherwise the
+// deposed leader would try to expire them. It would then wait for a quorum and
+// answer no more syncs.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
 )
 
-// onEachDeposedServer runs a test with a waiter on a deposed leader, and with
-// one on a follower that still follows it.
+// onEachDeposedServer runs a test with a waiter on a deposed leader, and again
+// with a waiter on a follower of that leader.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	t.Parallel()
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
@@ -170,14 +171,14 @@ func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy, op int32) {
 	}
 }
 
-// A waiter that missed two releases, one of which made it next in line,
-// receives their events only after the store has ended its session and granted
-// the lock to the next contender. Its lease is still renewed by the deposed
-// server's answers to syncs, but a grant also takes the answer to a write,
-// which never comes.
+// A waiter receives the events of two releases only after the store has ended
+// its session and granted the lock to the next contender. The deposed server's
+// answers to syncs still renew the waiter's lease. But before it takes the
+// lock, the waiter also needs the answer to a write, which never comes.
 //
-// The test delays the events past answers that the server sent later. In order,
-// they would arrive while the session is certainly alive.
+// The test delivers the events after answers that the server sent later. In the
+// order in which they were sent, the events would arrive while the session is
+// certainly alive.
 func TestLateReleaseEventsOfADeposedServerGrantNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

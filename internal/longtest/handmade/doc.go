@@ -1,5 +1,5 @@
-// Package handmade shows how hand-written locks break. Each test plays a lock
-// that is made of a few statements of a database or of Redis, and then the same
+// Package handmade shows how hand-written locks break. Each test uses a lock
+// made of a few statements of a database or of Redis. It then repeats the same
 // events with dlock on the same store, which does not break.
 //
 // The page docs/use/choosing-a-store.md explains the tests. To read along:

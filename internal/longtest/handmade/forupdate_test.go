@@ -19,8 +19,8 @@ import (
 // It breaks for work outside the database. The lock ends with the connection,
 // which the process does not notice before its next statement. If the holder's
 // machine disappears, on the other hand, the server keeps the lock for as long
-// as it believes in the connection. An open transaction also keeps VACUUM from
-// removing dead rows.
+// as it considers the connection alive. An open transaction also keeps VACUUM
+// from removing dead rows.
 type forUpdate struct {
 	db *sql.DB
 	tx *sql.Tx
@@ -84,10 +84,10 @@ func (s rowStore) terminate(t testing.TB, process string) {
 	s.SQL(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+s.schema+process+"'")
 }
 
-// TestForUpdateEndsWithTheConnection closes a holder's connection, in the two
-// ways in which that happens on servers, while the holder works outside the
-// database. B gets the lock without A's knowledge. In contrast, a session of
-// dlock survives the loss of a connection.
+// TestForUpdateEndsWithTheConnection closes a holder's connection while the
+// holder works outside the database. Either a time limit of the server or an
+// operator ends the connection. B gets the lock without A's knowledge. In
+// contrast, a session of dlock survives the loss of a connection.
 func TestForUpdateEndsWithTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"a limit of the server": idleLimit, "an operator": noLimit} {

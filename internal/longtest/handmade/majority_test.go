@@ -48,7 +48,8 @@ func (l *majority) lock(ctx context.Context) (int64, error) {
 func (l *majority) check() error                 { return l.held.Err() }
 func (l *majority) unlock(context.Context) error { return l.held.Unlock() }
 
-// tokens returns the list of tokens in JSON, or null for a lock without one.
+// tokens returns the list of tokens in JSON, or null if the lock has no such
+// list.
 func tokens(l locker) string {
 	m, ok := l.(*majority)
 	if !ok {
@@ -129,8 +130,8 @@ func TestAMajorityWhenAServerForgets(t *testing.T) {
 	}
 }
 
-// TestAMajorityOutlivesOneServer lets A hold the lock on three servers. A server
-// that forgets counts as one that is lost, whichever it is.
+// TestAMajorityOutlivesOneServer lets A hold the lock on three servers, one of
+// which then forgets its data. A keeps the lock, whichever server it is.
 func TestAMajorityOutlivesOneServer(t *testing.T) {
 	t.Parallel()
 	for i := range 3 {
@@ -152,10 +153,10 @@ func TestAMajorityOutlivesOneServer(t *testing.T) {
 	}
 }
 
-// TestAMajorityThatForgets is the limit: two of three servers forget A unnoticed,
-// because of empty_is_new. A's network is silent, so B gets the lock before A has
-// learned of it. The tokens of Redis follow its clock, so the resource still
-// tells them apart.
+// TestAMajorityThatForgets shows the limit. Two of three servers lose their
+// data, which goes unnoticed because of empty_is_new. A is cut off from them,
+// so B gets the lock before A learns of its loss. The tokens of Redis follow
+// its clock, so the resource still refuses A's late write.
 func TestAMajorityThatForgets(t *testing.T) {
 	t.Parallel()
 	servers, addrs := forgetful(t, 3)

@@ -109,7 +109,7 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 			third.Kill()
 			third.Restart()
 		},
-		"a clock that jumps": func(t *testing.T, third *redistest.Server) { // moves the expiry in place of the clock
+		"a clock that jumps": func(t *testing.T, third *redistest.Server) { // moves the key's expiry instead of the clock
 			require.Equal(t, int64(1), third.Do("PEXPIREAT", "lock:42", "1"))
 		},
 	} {
@@ -158,8 +158,9 @@ func TestAPausedHolderOfRedlock(t *testing.T) {
 	require.Equal(t, pause{told: true, lateWrite: true, thirdOne: false}, pausedHolder(t, short, long))
 }
 
-// TestRedlockWithoutAMajority lets two processes set the key on a minority
-// each, while a master is down. Both have to start over, and chance decides.
+// TestRedlockWithoutAMajority takes down one of five masters and lets two
+// processes set the key on two masters each. Neither has a majority, so both
+// have to start over, and chance decides which one wins.
 func TestRedlockWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	servers, s := masters(t, never)

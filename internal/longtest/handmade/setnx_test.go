@@ -87,9 +87,9 @@ func setNX(ctx context.Context, server *redis.Client, key, value string, expiry 
 	return err == nil, err
 }
 
-// A setWithExpiry is stage 3: SET NX PX, and DEL to unlock. A dead holder's key
-// always expires. So does that of a slow holder, which then deletes the key of
-// the next one.
+// A setWithExpiry is stage 3: SET NX PX, and DEL to unlock. The key of a dead
+// holder always expires. So does the key of a slow holder, which then deletes
+// the next holder's key.
 type setWithExpiry struct{ redisKey }
 
 func newSetWithExpiry(s setting, p *points) (locker, error) {
@@ -247,7 +247,7 @@ func TestSetnxOutlivesItsHolder(t *testing.T) {
 
 // TestSetnxThenExpire is stage 2: the process is killed before it sends EXPIRE.
 // dlock has no such window, because a node belongs to a session, which has a
-// deadline from its first script on.
+// deadline from its first request on.
 func TestSetnxThenExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -259,9 +259,9 @@ func TestSetnxThenExpire(t *testing.T) {
 	require.Equal(t, int64(-1), server.Do("TTL", "lock:42"), "the key never expires")
 }
 
-// TestAPausedHolderOfAKey stops the holder in each stage with an expiry. Its
-// late write always reaches the resource. From the script on, its unlock is
-// harmless.
+// TestAPausedHolderOfAKey stops the holder in each stage with an expiry. The
+// holder's late write always reaches the resource. In the stages that use a
+// script, its late unlock is harmless.
 func TestAPausedHolderOfAKey(t *testing.T) {
 	t.Parallel()
 	for lock, thirdOne := range map[string]bool{
@@ -311,8 +311,7 @@ func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 
 // TestAWatchdogOutlivesTheWork is stage 5: the network fails while the holder
 // unlocks. Its watchdog then extends the key for as long as the process lives.
-// A dlock client, in contrast, keeps trying to remove the node, although its
-// session lives.
+// A dlock client, in contrast, keeps trying to remove its node.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -358,7 +357,7 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 
 // TestGetThenDelOfAKey is stage 4 without a script: the key expires after the
 // holder has compared its value, so that the holder deletes another process's
-// key. A script leaves no gap between the steps in which to play this.
+// key. With a script, there is no such gap.
 func TestGetThenDelOfAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

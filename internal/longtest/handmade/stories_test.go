@@ -43,7 +43,7 @@ func pausedHolder(t testing.TB, short, long setting) (p pause) {
 }
 
 // requireDeadHolderBlocks requires that the store keeps a dead holder's lock
-// forever. take makes A acquire the lock, or die on the way.
+// forever. The function take makes A acquire the lock, or only begin to.
 func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
 	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
@@ -83,7 +83,8 @@ func requireOvertaken(t testing.TB, s setting) {
 	b.at("retry")
 }
 
-// requireOrder requires that dlock grants B before C, which came later.
+// requireOrder requires that dlock grants the lock to B before C, which came
+// later.
 func requireOrder(t testing.TB, s setting) {
 	t.Helper()
 	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)

@@ -23,7 +23,7 @@ import (
 // live but slow holder. Waiters poll, so there is no order among them.
 type rowLock struct {
 	db     *sql.DB
-	expiry time.Duration // 0: the row never expires
+	expiry time.Duration // 0 if the row never expires
 	now    func() time.Time
 	points *points
 }
@@ -130,8 +130,8 @@ func TestAPausedHolderOfARow(t *testing.T) {
 		long.Expiry = time.Hour
 		require.Equal(t, pause{told: false, lateWrite: true, thirdOne: true}, pausedHolder(t, short, long))
 	})
-	// SQLite is left out: a process stopped within a transaction blocks the
-	// file for all others.
+	// The test leaves out SQLite, because a process stopped within a
+	// transaction blocks the file for all others.
 	t.Run("dlock on PostgreSQL", func(t *testing.T) {
 		s := newPostgres(t).dlock
 		require.Equal(t, pause{told: true, lateWrite: false, thirdOne: false}, pausedHolder(t, s, s))

@@ -13,11 +13,11 @@ import (
 )
 
 // A versioned is a row with a version. An update names the version that was
-// read and fails if the row has another one. For lost updates of a single row
-// that is sound, and it blocks nobody.
+// read and fails if the row has another one. That prevents lost updates of a
+// single row and blocks nobody.
 //
-// It protects neither effects outside the row nor a rule about several rows,
-// and a slow process may lose its work again and again.
+// A version protects neither effects outside the row nor a rule about several
+// rows. A slow process may lose its work again and again.
 type versioned struct {
 	value, version int
 }
@@ -75,8 +75,8 @@ func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{})
 	return granted
 }
 
-// contenders returns two clients of one lock. waits receives a value when the
-// second has to wait.
+// contenders returns two clients of one lock. The channel waits receives a
+// value when the second client has to wait.
 func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan struct{}) {
 	t.Helper()
 	waiting := make(chan struct{}, 100)
@@ -171,8 +171,8 @@ func TestVersionsDoNotProtectARule(t *testing.T) {
 }
 
 // TestASlowWriterLosesByItsVersion lets a fast process update a row while a
-// slow one works, which costs the slow one its work each time. With dlock the
-// slow one waits in the queue for a single turn of the fast one.
+// slow one works. Each time, the slow process loses its work. With dlock, the
+// slow process waits only until the fast one has held the lock once.
 func TestASlowWriterLosesByItsVersion(t *testing.T) {
 	t.Parallel()
 	onEachDatabase(t, func(t *testing.T, store sqlStore) {
@@ -199,7 +199,7 @@ func TestASlowWriterLosesByItsVersion(t *testing.T) {
 				}
 				next <- lock
 			}()
-			second := <-granted // before the fast one's next turn
+			second := <-granted // before the fast process gets the lock again
 			require.NoError(t, second.Unlock())
 			third := <-next
 			require.Greater(t, third.Token(), second.Token())

@@ -33,7 +33,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := histories.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // by broken lock: histories that the judge must still refuse
+	missing := make(map[string]int) // for each broken lock: histories that the judge must still refuse
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {

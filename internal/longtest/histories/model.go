@@ -51,8 +51,8 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
-// holder is a *dlock.Lock that is held. Re-entry gives a contender several,
-// which it loses together.
+// holder is a *dlock.Lock that is held. With re-entry, a contender has several
+// holders, which it loses together.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
@@ -73,7 +73,7 @@ type state struct {
 	// and may therefore be granted the same token again; otherwise 0.
 	sharer  int
 	fence   int64 // highest token granted to a writer or with units
-	cleared int64 // highest token removed with its whole queue; later nodes have higher ones
+	cleared int64 // highest token of a queue that was removed; later nodes have higher tokens
 }
 
 func (s state) String() string {
@@ -124,8 +124,8 @@ func (s state) readable() bool {
 	return !slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive || h.units > 0 })
 }
 
-// free returns how many units of the semaphore are free. There are none while
-// the read-write lock of its name is held.
+// free returns how many units of the semaphore are free. No unit is free while
+// the read-write lock of the same name is held.
 func (s state) free() int {
 	n := histories.Units
 	for _, h := range s.holders {
@@ -173,10 +173,10 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.Mode, s
 }
 
-// turn reports whether o may reuse the token of a shared node. Either no higher
-// token was granted since, or another goroutine of the client still holds the
-// lock with that node. In the second case other clients' readers may have
-// higher tokens, because a downgrade let them in.
+// turn reports whether o may reuse the token of a shared node. It may if no
+// higher token was granted since, or if another goroutine of the client still
+// holds the lock with that node. In the second case, readers of other clients
+// may have higher tokens, because a downgrade let them in.
 func (s state) turn(o operation) bool {
 	if o.Sharer == 0 {
 		return false
@@ -223,8 +223,9 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower applies an Unlock or a Downgrade. With o.Maybe set, the lock may be
-// lost already, so the contender's last Lock is left for its loss to remove.
+// lower applies an Unlock or a Downgrade. If o.Maybe is set, the lock may be
+// lost already. Then an Unlock keeps the contender's last Lock, because a later
+// Loss removes it.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

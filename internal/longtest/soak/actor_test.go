@@ -83,7 +83,7 @@ func (a *actor) holdLong() {
 
 // delayUnlock delays half of the Unlocks of lost locks until the store has
 // expired the session. An Unlock ends the session early, which would hide how
-// much time a client leaves between giving up and expiry.
+// long before the expiry a client gives up its lock.
 func (a *actor) delayUnlock() {
 	if a.random.IntN(2) == 0 {
 		return

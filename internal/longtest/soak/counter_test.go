@@ -93,9 +93,9 @@ func (t *tally) accept(token int64) error {
 	return nil
 }
 
-// step updates the file atomically with do, and returns the number before. It
-// holds a file lock, which the system releases if the process is killed.
-// Changes are written back even if do fails.
+// step applies the function do to the contents of the file, atomically. It
+// returns the number from before. It holds a file lock, which the system
+// releases if the process is killed. Changes are written back even if do fails.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

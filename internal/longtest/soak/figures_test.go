@@ -89,9 +89,9 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce is the longest gap between the last check that found a lock held and
-// the noticed loss that still counts in the figures. With a longer gap, the
-// time of the loss is too uncertain.
+// atOnce limits the gap between the last check that found a lock held and the
+// check that noticed its loss. After a longer gap, the time of the loss is too
+// uncertain to count in the figures.
 const atOnce = 60 * time.Millisecond
 
 // measure adds the acquisitions of one lock to the figures.

@@ -57,9 +57,9 @@ func (a *actor) waitForStop(name string, h *hold) bool {
 	return true
 }
 
-// readTwice reads the counter twice to see whether anybody writes meanwhile. A
-// late writer may do so without breaking a rule, because a reader's token does
-// not fence it off.
+// readTwice reads the counter twice to see whether anybody writes in between. A
+// writer that has lost the lock may do so without breaking a rule, because the
+// counter does not store a reader's token.
 func (a *actor) readTwice(name string, h *hold) {
 	if _, ok := h.check(); !ok {
 		return
@@ -82,7 +82,7 @@ func (a *actor) readTwice(name string, h *hold) {
 }
 
 // stale records that the counter has refused a token. If the lock was still
-// held after that, the refusal was wrong.
+// held after the refusal, the refusal was wrong.
 func (a *actor) stale(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

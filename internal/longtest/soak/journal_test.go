@@ -34,7 +34,7 @@ const (
 	refused     kind = "refused"     // the call failed with an error to be expected under faults
 	confirmed   kind = "confirmed"   // Err was nil after At
 	downgrading kind = "downgrading" // held exclusively until At, before a downgrade
-	lossSeen    kind = "lossSeen"    // an Err that was not nil returned before At
+	lossSeen    kind = "lossSeen"    // Err returned an error before At
 	// Unlock was called after At. Held says whether the lock was held until
 	// then.
 	released    kind = "released"
@@ -90,8 +90,8 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// readJournal returns the events of a journal. The last line may be incomplete
-// if its writer was killed, and is then ignored.
+// readJournal returns the events of a journal. It ignores an incomplete last
+// line, which a writer leaves if it is killed.
 func readJournal(name string) (events []event, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

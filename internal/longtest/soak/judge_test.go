@@ -133,11 +133,11 @@ func judgeLock(all []*holding) (wrong []string) {
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	writers := make(map[int64]*holding) // by token: latest exclusive holding
-	// last is the earlier holding with the latest confirmation; lastExclusive
-	// is the one with the latest confirmation as exclusive.
+	// last is the earlier holding that was confirmed latest. lastExclusive
+	// is the earlier holding that was confirmed latest as exclusive.
 	var last, lastExclusive *holding
-	// The earlier holdings with the highest token, of any mode and of exclusive
-	// mode.
+	// highest and highestWriter are the earlier holdings with the highest
+	// token, in any mode and in exclusive mode.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
@@ -191,9 +191,9 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns the time until which the holding excludes other contenders: all
-// of them if exclusively is false, and otherwise those that want the lock
-// exclusively. A downgraded holding no longer excludes readers.
+// end returns the time until which the holding excludes other contenders. If
+// exclusively is set, only contenders that want the lock exclusively count. A
+// downgraded holding no longer excludes the others.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to

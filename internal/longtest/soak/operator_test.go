@@ -83,8 +83,8 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove deletes a node and reports whether that is certain. It also records an
-// unknown outcome as a removal.
+// remove deletes a node and reports whether that is certain. It records a
+// removal even if the outcome is unknown.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)

@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. Its inject function injects one, describes the
-// target, and returns a function that heals it; heal is nil if no target was
-// left.
+// faultKind is a kind of fault. Its function inject injects a fault. It returns
+// a function that heals the fault, and a description of the target. The
+// function heal is nil if no target was left.
 type faultKind struct {
 	name   string
 	alone  bool // never combined with other faults

@@ -324,7 +324,7 @@ func (s *round) close() {
 }
 
 // finishWorkers lets every worker finish. If the servers have diverged, it
-// kills them, because they might never finish.
+// kills the workers, because they might never finish.
 func (s *round) finishWorkers() {
 	if s.diverged() {
 		for _, m := range s.members {

@@ -1,7 +1,7 @@
-// Package engine takes one contender through one queue, from the Create of its
-// node until the node is removed. It knows package driver and nothing above it:
-// no modes, no locks, no re-entry. Which nodes block an entry is a [Rule] that
-// the caller gives, so that other recipes can use the same engine.
+// Package engine manages a contender's node in a queue, from the creation of
+// the node to its removal. It builds on package driver and knows nothing of
+// lock modes or re-entrant locks. The caller passes a [Rule] that decides which
+// nodes block an entry, so other recipes can use the same engine.
 //
 // The files, from the bottom up:
 //

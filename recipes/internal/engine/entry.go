@@ -37,8 +37,8 @@ type Entry struct {
 	// listed identifies the latest list of the queue. Like first, it needs no
 	// mutex.
 	listed list
-	// followed is whether a node may be behind that has seen this entry wait.
-	// Like first, it needs no mutex.
+	// followed reports whether another contender may have queued behind this
+	// entry and seen it waiting. Like first, it needs no mutex.
 	followed bool
 
 	mu       sync.Mutex
@@ -48,7 +48,7 @@ type Entry struct {
 	since    time.Time                  // when granted; zero before
 	lost     func(Loss) (report func()) // set by Grant; reports a loss to the owner
 	loss     *Loss                      // nil unless lost
-	inUse    bool                       // whether callers may still work under the lock after its loss
+	inUse    bool                       // whether callers may still be using the lost lock
 	watching nodeWatch
 	rename   rename
 	keeps    int // requests to keep a value that may still take effect
@@ -133,13 +133,13 @@ func (e *Entry) joined(j driver.Joined) {
 // Grant makes a waiting entry granted. If the session has ended, it returns the
 // reason, and the caller has to remove the entry.
 //
-// If the entry is lost later, lost is called once to tell the owner, with no
-// mutex of this package held. The function it returns is called after the
-// owners of all entries lost with this one were told, so that it may run slow
-// hooks.
+// If the entry is lost later, the function lost is called once to tell the
+// owner. No mutex of this package is held during that call. The function report
+// that lost returns may run slow hooks, because it is called only after the
+// owners of all entries lost at the same time have been told.
 //
-// The watch of the granted node starts only after watchAfter, because for a
-// shorter hold Remove detects whether the node is gone.
+// The watch of the granted node starts only after watchAfter. If the lock is
+// given back sooner, Remove detects whether the node is gone.
 func (e *Entry) Grant(lost func(Loss) (report func())) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
@@ -264,8 +264,9 @@ func (e *Entry) Loss() *Loss {
 // SessionOver reports whether the session has ended, by reading the clocks.
 func (e *Entry) SessionOver() bool { return e.session.Err() != nil }
 
-// Followed reports whether, as far as the grant shows, a node may be behind that
-// has seen the entry wait and does not know of its grant.
+// Followed reports whether another contender may have queued behind the entry,
+// seen it waiting, and not know of its grant. It goes by what was known when the
+// entry was granted.
 func (e *Entry) Followed() bool { return e.followed }
 
 // Alone reports whether the queue was empty when the node was created.

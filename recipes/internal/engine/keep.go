@@ -32,9 +32,10 @@ func (e *Entry) countKeeps(n int) {
 	e.keeps += n
 }
 
-// Reusable reports whether the node may serve another holder that takes the lock
-// exclusively. It may not once it is renamed, or while a request to keep a value
-// may still arrive: the value would replace the one of the next holder.
+// Reusable reports whether another exclusive holder may take over the node. It
+// returns false if the node has been renamed. It also returns false while a
+// request to keep a value may still reach the store, because that value would
+// overwrite the next holder's.
 func (e *Entry) Reusable() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,9 +64,10 @@ func (e *Entry) ask(ctx context.Context, request func() error) error {
 	}
 }
 
-// StoreTime converts a time of this process's clock to the store's, whose clock
-// the node's creation has told. It is zero if the driver does not tell that. A
-// step of this process's clock does not count.
+// StoreTime converts a time of this process's clock to the store's clock, based
+// on the node's creation time by the store's clock. It returns the zero time if
+// the driver did not report the creation time. A step of this process's clock
+// does not affect the result.
 func (e *Entry) StoreTime(at time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()

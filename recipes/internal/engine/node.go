@@ -13,8 +13,8 @@ const (
 	// watchAfter is how long after its grant an entry starts to watch its own
 	// node. Shorter holds need no watch.
 	watchAfter = 300 * time.Millisecond
-	// early is the age below which the end of a watch may be spurious: a
-	// driver may end a watch although nothing has changed. Loops then pause,
+	// early is the age below which the end of a watch is suspect, because a
+	// driver may end a watch although nothing has changed. Loops then pause
 	// to avoid flooding the store with requests.
 	early = 100 * time.Millisecond
 )
@@ -110,12 +110,13 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the current name of the node, or an empty one if it is gone. An
-// unanswered Replace may or may not have renamed the node. Nodes of the same
-// name in a recreated queue, or forged ones, do not count.
+// find returns the current name of the node, or an empty string if the node is
+// gone. An unanswered Replace may or may not have renamed the node, so find
+// looks for both names. It ignores forged nodes and nodes of a recreated queue,
+// even if they have the same name.
 //
 // If a Rename begins during the search, find searches again for the new name.
-// Otherwise a holder would lose its lock while its node blocks others.
+// Otherwise it might report the node as gone while the node still blocks others.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	for {

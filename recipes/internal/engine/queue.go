@@ -24,8 +24,8 @@ type Spec struct {
 	Prefix string
 	Data   []byte // the node's content; must be unique to each Create
 	Rule   Rule
-	// Exclusive entries share the lock with no other entry, so removing one
-	// grants the next.
+	// Exclusive means that the entry shares the lock with no other entry, so
+	// that removing it grants the next.
 	Exclusive bool
 	// Waits is false for TryLock. If it is true, the driver may arm a watch of
 	// the blocking node along with Create.

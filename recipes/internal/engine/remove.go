@@ -12,14 +12,15 @@ import (
 // abandonTimeout is how long a failing call waits for the removal of its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the entry's node. It must be called only once, and takes no
-// context, because that of the call may have ended.
+// Remove removes the entry's node. It must be called only once. It takes no
+// context, because the caller's context may have ended.
 //
 // If the entry was lost, even if only the removal finds that out, the error is a
 // *[Loss]. If the store does not confirm the removal within the limit, the error
-// matches driver.ErrUnavailable, and the reaper continues in the background; so
-// it does if the session has ended, which removes the node. Any other error
-// means that the store refuses to remove it.
+// matches driver.ErrUnavailable, and the reaper continues in the background. The
+// error also matches driver.ErrUnavailable if the session has ended, but then
+// the store removes the node by itself. Any other error means that the store
+// refuses to remove the node.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
@@ -30,7 +31,7 @@ func (e *Entry) Remove(limit time.Duration) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer time.AfterFunc(limit, cancel).Stop() // not WithTimeout: some stores get the deadline of the context with the request
+	defer time.AfterFunc(limit, cancel).Stop() // not WithTimeout, because some drivers send the deadline to the store
 	place := e.lastPlace(ctx)
 	err := e.session.Delete(ctx, e.queue.Name, place, e.removalCause())
 	if err != nil && e.session.Err() == nil && mayPass(err) {

@@ -40,9 +40,9 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 	return true
 }
 
-// Rename tells the store the prefix set by MarkRenamed. It is a no-op if that
-// was already confirmed or the entry is no longer granted. On error the reaper
-// retries. If the node is gone, the entry is lost.
+// Rename sends the prefix set by MarkRenamed to the store. It is a no-op if the
+// store has already confirmed the prefix or the entry is no longer granted. On
+// error the reaper retries. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -54,7 +54,8 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace sends a Replace, after any that is in flight, if one is still needed.
+// replace waits for any Replace in flight, and then sends its own if one is
+// still needed.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,10 +74,10 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs renames a waiting entry's node, so that the entry goes on waiting at
-// the same position by another rule, no longer exclusively. The rule must not
-// let it pass entries behind it that may already be granted. After an error
-// either prefix is possible, and the caller must remove the entry.
+// WaitAs renames a waiting entry's node. The entry keeps its position, but is no
+// longer exclusive and waits by another rule. The rule must not let it pass
+// entries behind it that may already be granted. After an error either prefix is
+// possible, and the caller must remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := e.session.Replace(ctx, e.queue.Name, e.Place(), prefix)

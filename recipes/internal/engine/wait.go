@@ -157,8 +157,9 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// Ahead returns the nodes ahead of an entry that does not wait yet. It makes a
-// request only if Create has not returned them, and saves Wait its first.
+// Ahead returns the nodes ahead of an entry that does not wait yet. It sends
+// a request only if Create has not returned the nodes. The first step of Wait
+// then needs no request for them.
 func (e *Entry) Ahead(ctx context.Context) ([]driver.Node, error) {
 	nodes, err := e.ahead(ctx)
 	if err == nil {
