@@ -35,7 +35,7 @@
 //   - If a plan ends a session, Done is closed before the nodes go (rules 8 and
 //     9).
 //   - Close waits for everything that the session has started (rule 11).
-//   - Replace, Read, Walk and Remove are supported if the driver supports them.
+//   - The optional methods are supported if the driver supports them.
 //
 // The package waits only on channels and timers, so it can be used in a bubble
 // of testing/synctest. All methods, including those of sessions, are safe for

@@ -112,8 +112,8 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 
 // find returns the current name of the node, or an empty string if the node is
 // gone. An unanswered Replace may or may not have renamed the node, so find
-// looks for both names. It ignores forged nodes and nodes of a recreated queue,
-// even if they have the same name.
+// looks for both names. It ignores nodes of a recreated queue, even if they
+// have the same name, and forged ones, if the driver can read single nodes.
 //
 // If a Rename begins during the search, find searches again for the new name.
 // Otherwise it might report the node as gone while the node still blocks others.
