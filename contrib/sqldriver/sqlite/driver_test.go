@@ -368,6 +368,26 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
+// The poller may end the session of a dead process between the two steps of
+// List. List must then read the queue again.
+func TestListSeesThatThePollerHasEndedADeadSession(t *testing.T) {
+	if !kernelLocks {
+		t.Skip("this system has no lock that shows the death of a session")
+	}
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	a, b := connect(t, st), connect(t, st)
+	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	var before content
+	require.NoError(t, b.view(t.Context(), "list", "q", func(c content) { before = c }))
+	require.Len(t, before.nodes, 1)
+	require.False(t, b.dropHead(t.Context(), before), "the session is alive")
+
+	a.presence.unlock()
+	require.NoError(t, b.reap(t.Context()))
+	require.True(t, b.dropHead(t.Context(), before))
+}
+
 // copyFiles copies a database, truncating its write-ahead log.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {

@@ -19,6 +19,7 @@ func enter(string, fs.FileMode) (*presence, error)       { return &presence{rand
 func (p *presence) attend(context.Context) (bool, error) { return false, nil }
 func (p *presence) share(context.Context) error          { return nil }
 func (p *presence) dead(string) bool                     { return false }
+func (p *presence) missing(string) bool                  { return false }
 func (p *presence) forget(string)                        {}
 func (p *presence) remains() map[string]bool             { return nil }
 func (p *presence) notify(string)                        {}

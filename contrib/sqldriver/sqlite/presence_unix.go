@@ -121,6 +121,13 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
+// missing reports whether another session has no file: it has ended, or
+// somebody has removed its file.
+func (p *presence) missing(id string) bool {
+	_, err := os.Lstat(p.path(id))
+	return plainName(id) && errors.Is(err, fs.ErrNotExist)
+}
+
 // plainName reports whether a session ID is safe to use as a file name. The
 // check is needed because another program may have written the ID to the
 // database.
@@ -150,8 +157,7 @@ func (p *presence) remains() (ids map[string]bool) {
 		if err != nil || time.Since(info.ModTime()) < time.Minute {
 			continue
 		}
-		_, err = os.Lstat(p.path(id))
-		if errors.Is(err, fs.ErrNotExist) || p.dead(id) {
+		if p.missing(id) || p.dead(id) {
 			ids[id] = true
 		}
 	}

@@ -441,11 +441,15 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 }
 
 // dropHead ends the session of the first node if its process is dead, and
-// reports whether it did. Thus even TryLock, which does not wait, gets the lock
-// of a killed holder.
+// reports whether the caller must read the queue again. Thus even TryLock, which
+// does not wait, gets the lock of a killed holder.
 func (s *session) dropHead(ctx context.Context, c content) bool {
-	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id || !s.presence.dead(c.nodes[0].session) {
+	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id {
 		return false
+	}
+	if !s.presence.dead(c.nodes[0].session) {
+		// The poller may have ended the session since the caller read c.
+		return s.presence.missing(c.nodes[0].session)
 	}
 	ctx, leave, open := s.calls.Enter(ctx)
 	if !open {
