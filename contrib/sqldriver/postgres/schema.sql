@@ -280,21 +280,20 @@ END $$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
 -- locked. So the order of the tokens is the order of the commits. The status is 'ok',
--- 'unknown' or 'stale'. The names are those of all nodes in the queue. If p_lane is true,
--- the connection becomes the lane of the node, and the last result is its backend.
+-- 'unknown' or 'stale'. The names are those of the nodes ahead, or null. If p_lane is
+-- true, the connection becomes the lane of the node, and the last result is its backend.
 CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea, p_lane boolean,
     INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json, INOUT backend integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-    shared boolean;
     none text;
 BEGIN
     status := dlock.enter(p_session, p_generation);
     IF status <> 'ok' THEN
         RETURN;
     END IF;
-    shared := EXISTS (SELECT FROM dlock.node WHERE queue = p_queue);
     none := dlock.lock_queue(p_queue);
+    SELECT json_agg(name) INTO names FROM dlock.node WHERE queue = p_queue;
     own_token := nextval('dlock.counter');
     IF p_lane AND pg_try_advisory_lock(dlock.lane(own_token)) THEN
         backend := pg_backend_pid();
@@ -302,12 +301,9 @@ BEGIN
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (own_token, p_queue, dlock.node_name(p_prefix, own_token), p_session, p_data)
         RETURNING (extract(epoch FROM created) * 1000000)::bigint INTO own_created;
-    IF shared THEN
+    IF names IS NOT NULL THEN
         none := set_config('synchronous_commit', 'off', true);
         COMMIT;
-    END IF;
-    SELECT json_agg(name) INTO names FROM dlock.node WHERE queue = p_queue;
-    IF shared THEN
         none := dlock.flush();
     END IF;
 END $$;

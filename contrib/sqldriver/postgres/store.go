@@ -243,17 +243,14 @@ func (s *store) create(ctx context.Context, op session.Op, queue, prefix string,
 	if err == nil {
 		err = session.StatusError(status)
 	}
-	var names []string
-	if err == nil {
-		err = json.Unmarshal(list, &names)
+	var ahead []string
+	if err == nil && list != nil {
+		err = json.Unmarshal(list, &ahead)
 	}
-	for _, name := range names {
-		row := session.Row{Name: name}
-		if sequence(name) == own.Int64 {
-			row.Token, row.Created = own.Int64, created.Int64
-		}
-		nodes = append(nodes, row)
+	for _, name := range ahead {
+		nodes = append(nodes, session.Row{Name: name})
 	}
+	nodes = append(nodes, session.Row{Name: driver.FormatName(prefix, own.Int64), Token: own.Int64, Created: created.Int64})
 	return own.Int64, nodes, process.Int64, err
 }
 
