@@ -159,13 +159,7 @@ func (s *counted) passed() int {
 	return s.looks
 }
 
-func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
-	l, err := m.Lock(context.Background())
-	if err != nil {
-		t.Error(err)
-	}
-	return l
-}
+var lock = sqltest.Lock
 
 func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	c := newCounted(t, startCounted(t))

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -105,8 +104,7 @@ type connector struct {
 	options  options
 	database string // of NewConnector
 
-	moved  atomic.Bool // a proxy moves connections, so there are no lanes
-	graces sync.Once   // warns of clients with a longer grace
+	graces sync.Once // warns of clients with a longer grace
 
 	warning sync.Mutex
 	warned  bool // warnings about the server's settings were logged

@@ -95,13 +95,7 @@ func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock
 	return got
 }
 
-func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
-	l, err := m.Lock(context.Background())
-	if err != nil {
-		t.Error(err)
-	}
-	return l
-}
+var lock = sqltest.Lock
 
 func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConnector {
 	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,8 +101,7 @@ type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
 	options options
-	graces  sync.Once   // warns of clients with a longer grace
-	moved   atomic.Bool // a proxy moves connections, so there are no lanes
+	graces  sync.Once // warns of clients with a longer grace
 }
 
 // Connect implements driver.Connector.

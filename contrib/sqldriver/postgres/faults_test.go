@@ -86,7 +86,7 @@ var planted = []mistakes.Mistake{
 		"TestAWaiterOnALaneNeedsNoNotice"},
 	{"a waiter on a lane is not told of a release", "lane.go", "first >= 0 && released.Int64 == ahead", "false",
 		"TestAWaiterOnALaneNeedsNoNotice"},
-	{"a lane that has moved waits", "schema.sql", "        found := 'moved';", "        found := 'held';", "TestALaneThatAProxyMovesIsNotUsed"},
+	{"a lane that has moved waits", "schema.sql", "        found := 'moved';", "        found := 'held';", "TestALaneNoticesThatAProxyHasMovedIt"},
 	{"a waiter on a lane does not see its node", "lane.go", " && len(now.Nodes) == len(names)", "", "TestAWaiterOnALaneNoticesTheRemovalOfItsNode"},
 	{"a lost lane ends all polls", lanesFile, "	if !gone || late {\n		s.looks.wake()\n	}\n", "	_, _ = gone, late\n", "TestAWaiterPollsAfterTheLaneAheadWasLost"},
 	{"heartbeats wait for no standby", "schema.sql", "'synchronous_commit', 'remote_write'", "'synchronous_commit', 'local'",

@@ -4,10 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
-	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,95 +14,24 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// lanes is a connector that counts the requests of all its sessions.
-type lanes struct {
-	t     *testing.T
-	inner *connector
-
-	mu   sync.Mutex
-	sent map[string]int // by method
-}
-
-func newLanes(t *testing.T, dsn string) *lanes {
+func newWaiters(t *testing.T, dsn string) *sqltest.Waiters {
 	c, err := Driver{}.OpenConnector(dsn)
 	require.NoError(t, err)
-	return &lanes{t: t, inner: c.(*connector), sent: make(map[string]int)}
-}
-
-func (l *lanes) Connect(ctx context.Context) (driver.Session, error) {
-	s, requests, err := connectIntercepted(ctx, l.inner)
-	if err != nil {
-		return nil, err
-	}
-	requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
-		err := send(ctx)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.sent[method]++
-		return err
+	return sqltest.NewWaiters(t, func(ctx context.Context) (*session.Session, *sqltest.Requests, error) {
+		return connectIntercepted(ctx, c.(*connector))
 	})
-	return s, nil
-}
-
-func (l *lanes) mutex(name string) *dlock.RWMutex {
-	client := dlock.NewClient(l)
-	l.t.Cleanup(func() { client.Close() })
-	return client.RWMutex(name)
-}
-
-func (l *lanes) requests() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.sent)
-}
-
-// await waits until so many requests of a method were answered.
-func (l *lanes) await(method string, n int) {
-	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.requests()[method] >= n }, time.Minute, time.Millisecond)
-}
-
-func waitFor(ctx context.Context, m *dlock.RWMutex) <-chan error {
-	got := make(chan error, 1)
-	go func() {
-		l, err := m.Lock(ctx)
-		if err == nil {
-			err = l.Unlock()
-		}
-		got <- err
-	}()
-	return got
-}
-
-// soon fails if a waiter gets the lock only because of a poll, the next of
-// which is a quarter of an hour away.
-func soon(t *testing.T, waits <-chan error) {
-	t.Helper()
-	select {
-	case err := <-waits:
-		require.NoError(t, err)
-	case <-time.After(time.Minute):
-		t.Fatal("the waiter does not get the lock")
-	}
 }
 
 func TestAWaiterOnALaneNeedsNoNotice(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := server.DSN("schema="+server.Schema(), "session_timeout=1h")
-	held := lock(t, newLanes(t, dsn).mutex("q"))
-	l := newLanes(t, dsn)
-	waits := waitFor(t.Context(), l.mutex("q"))
-	l.await("Await", 2)
-	require.NoError(t, held.Unlock())
-	soon(t, waits)
-	sent := l.requests()
-	delete(sent, "Await") // one every 0.9 seconds
-	assert.Equal(t, map[string]int{"Create": 1, "Delete": 1}, sent)
+	sqltest.NoPolls(t, newWaiters(t, dsn), newWaiters(t, dsn))
 }
 
 // Each notice wakes all listeners of the database, so one that nobody needs must
@@ -149,28 +75,23 @@ func TestAWaiterPollsAfterTheLaneAheadWasLost(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := "schema=" + server.Schema()
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
-	held := lock(t, newLanes(t, server.DSNAt(proxy.Addr(), schema, "session_timeout=1h")).mutex("q"))
-	l := newLanes(t, server.DSN(schema, "session_timeout=1h", "notify=false"))
-	waits := waitFor(t.Context(), l.mutex("q"))
-	l.await("Await", 1)
-	proxy.DropConnections()
-	l.await("Look", 3)
-	require.NoError(t, held.Unlock())
-	soon(t, waits)
+	sqltest.PollsWithoutLane(t,
+		newWaiters(t, server.DSNAt(proxy.Addr(), schema, "session_timeout=1h")),
+		newWaiters(t, server.DSN(schema, "session_timeout=1h", "notify=false")), proxy.DropConnections)
 }
 
 // The server would end the wait of a contender that has given up only later,
 // and let the next one wait for it.
 func TestAWaiterThatGivesUpLeavesNoWaitInTheServer(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	l := newLanes(t, c.server.DSN(c.params...))
-	held := lock(t, l.mutex("q"))
+	l := newWaiters(t, c.server.DSN(c.params...))
+	held := l.Lock()
 	var text string
 	require.NoError(t, c.admin.QueryRow("SELECT pg_get_functiondef('"+c.schema+".await'::regproc)").Scan(&text))
 	require.Contains(t, text, "900ms")
 	c.exec(t, strings.Replace(text, "900ms", "1h", 1))
 	ctx, cancel := context.WithCancel(t.Context())
-	first := waitFor(ctx, l.mutex("q"))
+	first := l.Wait(ctx)
 	waiting := func(n string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -178,34 +99,34 @@ func TestAWaiterThatGivesUpLeavesNoWaitInTheServer(t *testing.T) {
 		}, time.Minute, time.Millisecond)
 	}
 	waiting("1")
-	next := waitFor(t.Context(), l.mutex("q"))
+	next := l.Wait(t.Context())
 	waiting("2")
 	cancel()
 	require.ErrorIs(t, <-first, context.Canceled)
 	waiting("1")
 	require.NoError(t, held.Unlock())
-	soon(t, next)
+	sqltest.Soon(t, next)
 }
 
 func TestAWaiterOnALaneNoticesTheRemovalOfItsNode(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	l := newLanes(t, c.server.DSN(c.params...))
-	held := lock(t, l.mutex("q"))
-	waits := waitFor(t.Context(), l.mutex("q"))
-	l.await("Await", 1)
+	l := newWaiters(t, c.server.DSN(c.params...))
+	held := l.Lock()
+	waits := l.Wait(t.Context())
+	l.Await("Await", 1)
 	c.exec(t, "DELETE FROM dlock.node WHERE token <> $1", held.Token())
-	l.await("Create", 3) // the waiter queues again
+	l.Await("Create", 3) // the waiter queues again
 	require.NoError(t, held.Unlock())
-	soon(t, waits)
+	sqltest.Soon(t, waits)
 }
 
 func TestAHolderOnALaneNoticesTheRemovalOfItsNode(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=8s")
-	l := newLanes(t, c.server.DSN(c.params...))
-	first := lock(t, l.mutex("q"))
+	l := newWaiters(t, c.server.DSN(c.params...))
+	first := l.Lock()
 	next := make(chan *dlock.Lock, 1)
-	go func() { next <- lock(t, l.mutex("q")) }()
-	l.await("Await", 1)
+	go func() { next <- l.Lock() }()
+	l.Await("Await", 1)
 	require.NoError(t, first.Unlock())
 	held := <-next
 	c.exec(t, "DELETE FROM dlock.node")
@@ -218,66 +139,48 @@ func TestAHolderOnALaneNoticesTheRemovalOfItsNode(t *testing.T) {
 
 func TestLanesAreBounded(t *testing.T) {
 	server := pgtest.Shared(t)
-	l := newLanes(t, server.DSN("schema="+server.Schema(), "session_timeout=1h", "lanes=1"))
-	holder, waiter := dlock.NewClient(l), dlock.NewClient(l)
-	defer holder.Close()
-	defer waiter.Close()
-	var held []*dlock.Lock
-	var waits []<-chan error
-	for _, name := range []string{"a", "b", "c"} {
-		held = append(held, lock(t, holder.RWMutex(name)))
-		waits = append(waits, waitFor(t.Context(), waiter.RWMutex(name)))
-	}
-	l.await("Look", 2)
-	for i := range held {
-		require.NoError(t, held[i].Unlock())
-		soon(t, waits[i])
-	}
-}
-
-// moved returns a session's store and two lanes of it, of which the second does
-// not have its connection in the server any more, as behind a proxy.
-func moved(t *testing.T) (l *lanes, st *store, ahead, own int64, first, second session.Lane) {
-	server := pgtest.Shared(t)
-	l = newLanes(t, server.DSN("schema="+server.Schema(), "session_timeout=1h"))
-	st = newStore(l.inner)
-	t.Cleanup(func() { st.Close() })
-	require.NoError(t, st.Open(t.Context()))
-	_, err := st.Begin(t.Context(), "A7", time.Hour)
-	require.NoError(t, err)
-	create := func() (int64, session.Lane) {
-		token, _, lane, err := st.CreateOnLane(t.Context(), op, "q", "a-W-", nil)
-		require.NoError(t, err)
-		return token, lane
-	}
-	ahead, first = create()
-	own, second = create()
-	second.(*lane).backend++
-	return l, st, ahead, own, first, second
+	sqltest.OneLane(t, newWaiters(t, server.DSN("schema="+server.Schema(), "session_timeout=1h", "lanes=1")))
 }
 
 var op = session.Op{Session: "A7", Generation: 1}
 
-func TestALaneThatAProxyMovesIsNotUsed(t *testing.T) {
-	_, st, ahead, own, first, second := moved(t)
-	defer first.Close()
-	_, _, err := second.Await(t.Context(), "A7", "q", own, ahead, nil)
-	require.True(t, errors.Is(err, errMoved), err)
-	_, _, none, err := st.CreateOnLane(t.Context(), op, "q", "a-W-", nil)
+// newMoved returns a session's store and two lanes of it, of which the second
+// does not have its connection in the server any more, as behind a proxy.
+func newMoved(t *testing.T) (st *store, ahead, own int64, moved session.Lane) {
+	server := pgtest.Shared(t)
+	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=1h"))
 	require.NoError(t, err)
-	assert.Nil(t, none)
+	st = newStore(c.(*connector))
+	t.Cleanup(func() { st.Close() })
+	require.NoError(t, st.Open(t.Context()))
+	_, err = st.Begin(t.Context(), op.Session, time.Hour)
+	require.NoError(t, err)
+	create := func() (int64, session.Lane) {
+		l := st.Lane(t.Context())
+		token, _, ok, err := l.Create(t.Context(), op, "q", "a-W-", nil)
+		require.NoError(t, err)
+		require.True(t, ok)
+		t.Cleanup(func() { l.Leave(session.ErrMoved) })
+		return token, l
+	}
+	ahead, _ = create()
+	own, moved = create()
+	moved.(*lane).backend++
+	return st, ahead, own, moved
+}
+
+func TestALaneNoticesThatAProxyHasMovedIt(t *testing.T) {
+	_, ahead, own, moved := newMoved(t)
+	_, _, err := moved.Await(t.Context(), op.Session, "q", own, ahead, nil)
+	require.ErrorIs(t, err, session.ErrMoved)
 }
 
 func TestANodeIsRemovedAlthoughItsLaneHasMoved(t *testing.T) {
-	_, st, _, own, first, second := moved(t)
-	defer first.Close()
-	require.NoError(t, second.Delete(t.Context(), op, "q", own, driver.Changed))
-	nodes, err := st.List(t.Context(), "A7", "q")
+	st, _, own, moved := newMoved(t)
+	require.ErrorIs(t, moved.Delete(t.Context(), op, "q", own, driver.Changed), session.ErrMoved)
+	nodes, err := st.List(t.Context(), op.Session, "q")
 	require.NoError(t, err)
 	assert.Len(t, nodes, 1)
-	_, _, none, err := st.CreateOnLane(t.Context(), op, "q", "a-W-", nil)
-	require.NoError(t, err)
-	assert.Nil(t, none)
 }
 
 func TestLanesNeedConnectionsOfTheProgram(t *testing.T) {

@@ -262,13 +262,13 @@ func (s *store) Delete(ctx context.Context, op session.Op, queue string, token i
 	return s.remove(ctx, op, queue, token, why, 0)
 }
 
-// remove removes a node. If backend is not zero, it is that of the node's lane.
-// The error is errMoved if the node was removed on another connection.
+// remove removes a node. If backend is not zero, it is that of the node's lane,
+// and the error is session.ErrMoved if another one has removed the node.
 func (s *store) remove(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause, backend int64) error {
 	var status string
 	err := s.one(ctx, &status, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1], backend)
 	if err == nil && status == "moved" {
-		return errMoved
+		return session.ErrMoved
 	}
 	if err != nil {
 		return err

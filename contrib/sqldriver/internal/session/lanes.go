@@ -3,9 +3,11 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -13,7 +15,8 @@ import (
 // lanes holds the lanes of the session's nodes.
 type lanes struct {
 	mu      sync.Mutex
-	over    bool // the session has ended
+	over    bool        // the session has ended
+	useless atomic.Bool // ErrMoved was returned
 	of      map[nodeKey]*nodeLane
 	waiting map[string]int // goroutines that wait on lanes, by queue
 }
@@ -39,7 +42,7 @@ func (l *lanes) keep(node nodeKey, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
-		lane.Close()
+		lane.Leave(driver.ErrSessionEnded)
 		return
 	}
 	l.of[node] = &nodeLane{lane: lane}
@@ -79,9 +82,39 @@ func (l *lanes) close() {
 	l.mu.Unlock()
 	for _, node := range nodes {
 		if lane := l.take(node); lane != nil {
-			lane.Close()
+			lane.Leave(driver.ErrSessionEnded)
 		}
 	}
+}
+
+// createOnLane creates a node, with a lane if a connection can be spared.
+func (s *Session) createOnLane(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, lane Lane, err error) {
+	if b, ok := s.store.(Blocker); ok && !s.lanes.useless.Load() {
+		lane = b.Lane(ctx)
+	}
+	if lane == nil {
+		token, nodes, err = s.store.Create(ctx, op, queue, prefix, data)
+		return token, nodes, nil, err
+	}
+	token, nodes, ok, err := lane.Create(ctx, op, queue, prefix, data)
+	if err != nil || !ok {
+		lane.Leave(err)
+		return token, nodes, nil, err
+	}
+	return token, nodes, lane, nil
+}
+
+// endLane ends a lane whose last method has returned err, and returns err unless
+// it is ErrMoved. After that error the session does without lanes.
+func (s *Session) endLane(lane Lane, err error) error {
+	lane.Leave(err)
+	if !errors.Is(err, ErrMoved) {
+		return err
+	}
+	if !s.lanes.useless.Swap(true) {
+		slog.Default().Warn(s.name+": waiters poll, because "+ErrMoved.Error(), "server", s.store.Server())
+	}
+	return nil
 }
 
 // cover reports whether as many goroutines wait on lanes as the queue has
@@ -123,6 +156,9 @@ func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p d
 	held, gone, err := true, false, error(nil)
 	for held && err == nil && ctx.Err() == nil {
 		held, gone, err = s.await(ctx, n.lane, queue, p, ahead)
+	}
+	if err != nil {
+		_ = s.endLane(n.lane, err)
 	}
 	l := &s.lanes
 	l.mu.Lock()

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -137,23 +138,41 @@ func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// Lane returns a connection for a lane, or nil if none can be spared. The
-// caller closes it and then calls leave.
-func (p *Pool) Lane(ctx context.Context) (conn *sql.Conn, leave func()) {
+// LaneConn is the connection of a lane.
+type LaneConn struct {
+	Conn  *sql.Conn
+	leave func() // gives back the slot in the pool
+}
+
+// Lane returns a connection for a lane, or nil if none can be spared.
+func (p *Pool) Lane(ctx context.Context) *LaneConn {
 	select {
 	case p.lanes <- struct{}{}:
 	default:
-		return nil, nil
+		return nil
 	}
+	var conn *sql.Conn
 	db, err := p.DB()
 	if err == nil {
 		conn, err = db.Conn(ctx)
 	}
 	if err != nil {
 		<-p.lanes
-		return nil, nil
+		return nil
 	}
-	return conn, func() { <-p.lanes }
+	return &LaneConn{conn, func() { <-p.lanes }}
+}
+
+// Discard closes the connection. Leave must still be called.
+func (c *LaneConn) Discard() { _ = c.Conn.Raw(func(any) error { return sqldriver.ErrBadConn }) }
+
+// Leave implements [Lane.Leave].
+func (c *LaneConn) Leave(err error) {
+	if err != nil {
+		c.Discard()
+	}
+	_ = c.Conn.Close()
+	c.leave()
 }
 
 // CloseSilent closes idle connections that do not reply before ctx ends.

@@ -233,11 +233,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		var nodes []Row
 		var lane Lane
 		err := s.change(ctx, func(ctx context.Context, op Op) (err error) {
-			if b, ok := s.store.(Blocker); ok {
-				j.Token, nodes, lane, err = b.CreateOnLane(ctx, op, queue, n.Prefix, n.Data)
-				return err
-			}
-			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
+			j.Token, nodes, lane, err = s.createOnLane(ctx, op, queue, n.Prefix, n.Data)
 			return err
 		})
 		if err != nil {
@@ -308,7 +304,7 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 		for range 2 {
 			err = s.change(ctx, func(ctx context.Context, op Op) error {
 				if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
-					return lane.Delete(ctx, op, queue, p.Token, why)
+					return s.endLane(lane, lane.Delete(ctx, op, queue, p.Token, why))
 				}
 				return s.store.Delete(ctx, op, queue, p.Token, why)
 			})
@@ -347,7 +343,7 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 		}
 		return s.change(ctx, func(ctx context.Context, op Op) error {
 			if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
-				return lane.Replace(ctx, op, queue, p.Token, prefix)
+				return s.endLane(lane, lane.Replace(ctx, op, queue, p.Token, prefix))
 			}
 			return s.store.Replace(ctx, op, queue, p.Token, prefix)
 		})

@@ -7,6 +7,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -113,15 +114,17 @@ type Listener interface {
 // node may keep a connection, its lane, on which its session waits for the end
 // of the lane of the node ahead.
 type Blocker interface {
-	// CreateOnLane is like Create. If a connection can be spared, the node gets
-	// a lane. Otherwise lane is nil.
-	CreateOnLane(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, lane Lane, err error)
+	// Lane returns a connection for a new lane, or nil if none can be spared.
+	Lane(ctx context.Context) Lane
 }
 
-// Lane is a connection that holds a lock for one node. A lane ends with its
-// Delete, Replace or Close, or if one of its methods returns an error. Its
-// methods must not be called concurrently.
+// Lane is a connection that holds a lock for one node. Its methods must not be
+// called concurrently. After an error, and after Delete and Replace, only Leave
+// may be called.
 type Lane interface {
+	// Create is like that of Store. It reports whether the connection has become
+	// the lane of the node.
+	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, ok bool, err error)
 	// Await waits until the lane of the node with the token ahead has ended,
 	// but not longer than a second. Then it returns which of the named nodes
 	// are in the queue. It returns held if the lane has not ended and all of
@@ -131,9 +134,15 @@ type Lane interface {
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace is like that of Store.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Close closes the connection.
-	Close()
+	// Leave gives the connection back. It closes the connection if err is not
+	// nil, because it may still hold the lock.
+	Leave(err error)
 }
+
+// ErrMoved is returned by [Lane.Await], and by [Lane.Delete] after it has
+// deleted the node, if the connection to the server is no longer the one that
+// has become the lane.
+var ErrMoved = errors.New("a proxy uses another connection to the server for each statement")
 
 // Begun is the result of [Store.Begin].
 type Begun struct {
