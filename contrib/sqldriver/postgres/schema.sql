@@ -539,5 +539,5 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER changed_by_hand AFTER INSERT OR UPDATE OR DELETE ON dlock.node
-    FOR EACH ROW WHEN (coalesce(current_setting('dlock.call', true), '') <> '1')
+    FOR EACH ROW WHEN (current_setting('dlock.call', true) IS DISTINCT FROM '1')
     EXECUTE FUNCTION dlock.changed_by_hand();
