@@ -242,8 +242,9 @@ END
 -- Appends a node. The first column is the status: 'ok', 'unknown' or 'stale', or 'held'
 -- if p_lane is true and the connection holds the lock by which other sessions wait for
 -- this node: see dlock_await. If it is 'ok' or 'held', the second one is the token, the
--- last one is the connection, and the others are the nodes of the queue after the commit. All nodes with lower tokens were committed before, so they are in that
--- result, unless they have gone.
+-- last one is the connection, and the others are the nodes of the queue after the commit.
+-- All nodes with lower tokens were committed before, so they are in that result, unless
+-- they have gone.
 CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_generation BIGINT,
     IN p_queue VARBINARY(512), IN p_prefix VARBINARY(224), IN p_data LONGBLOB, IN p_lane BOOLEAN)
     MODIFIES SQL DATA SQL SECURITY INVOKER
