@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -78,10 +77,7 @@ func TestAnErrorAfterTheCommitLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = create(t, s, "2")
 	require.NoError(t, err)
-	flush := func(statement string) {
-		c.exec(t, fmt.Sprintf("CREATE OR REPLACE FUNCTION dlock.flush() RETURNS void LANGUAGE plpgsql AS 'BEGIN %s; END'", statement))
-	}
-	flush("PERFORM pg_sleep(60)")
+	c.exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS 'SELECT pg_sleep(60)::text'")
 	_, err = create(t, s, "3")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Changed))

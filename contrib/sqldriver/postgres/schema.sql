@@ -267,16 +267,11 @@ END $$;
 -- have to confirm them. A change of a queue in which others wait is committed without
 -- that wait, so that they go on meanwhile. Its own session waits here before it learns of
 -- the change.
-CREATE OR REPLACE FUNCTION dlock.flush() RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    none text;
-BEGIN
-    IF current_setting('synchronous_commit') = 'off' THEN
-        none := set_config('synchronous_commit', 'on', true);
-    END IF;
-    none := pg_logical_emit_message(true, 'dlock', ''); -- a commit without changes would not wait
-END $$;
+CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text
+LANGUAGE sql AS $$
+    SELECT concat(CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END,
+        pg_logical_emit_message(true, 'dlock', '')) -- a commit without changes would not wait
+$$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
 -- locked. So the order of the tokens is the order of the commits. The status is 'ok',
@@ -293,14 +288,14 @@ BEGIN
         RETURN;
     END IF;
     none := dlock.lock_queue(p_queue);
-    SELECT json_agg(name) INTO names FROM dlock.node WHERE queue = p_queue;
     own_token := nextval('dlock.counter');
     IF p_lane AND pg_try_advisory_lock(dlock.lane(own_token)) THEN
         backend := pg_backend_pid();
     END IF;
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (own_token, p_queue, dlock.node_name(p_prefix, own_token), p_session, p_data)
-        RETURNING (extract(epoch FROM created) * 1000000)::bigint INTO own_created;
+        RETURNING (extract(epoch FROM created) * 1000000)::bigint, (SELECT json_agg(n.name) FROM dlock.node n WHERE n.queue = p_queue)
+        INTO own_created, names;
     IF names IS NOT NULL THEN
         none := set_config('synchronous_commit', 'off', true);
         COMMIT;
@@ -342,7 +337,7 @@ CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_
 LANGUAGE plpgsql AS $$
 DECLARE
     removed text;
-    shared boolean := false;
+    shared boolean;
     none text;
 BEGIN
     status := dlock.enter(p_session, p_generation);
@@ -350,19 +345,17 @@ BEGIN
         RETURN;
     END IF;
     none := dlock.lock_queue(p_queue, CASE p_why WHEN 'r' THEN p_token END);
-    DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session RETURNING name INTO removed;
+    DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
+        RETURNING name, EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token) INTO removed, shared;
     IF NOT FOUND THEN
         status := 'gone';
         ROLLBACK;
-    ELSE
-        shared := EXISTS (SELECT FROM dlock.node WHERE queue = p_queue);
-        IF shared THEN
-            IF NOT pg_try_advisory_xact_lock(dlock.listening(dlock.channel(p_queue))) THEN
-                none := dlock.tell(p_queue, removed, p_why);
-            END IF;
-            none := set_config('synchronous_commit', 'off', true);
-            COMMIT;
+    ELSIF shared THEN
+        IF NOT pg_try_advisory_xact_lock(dlock.listening(dlock.channel(p_queue))) THEN
+            none := dlock.tell(p_queue, removed, p_why);
         END IF;
+        none := set_config('synchronous_commit', 'off', true);
+        COMMIT;
     END IF;
     IF p_backend = pg_backend_pid() THEN
         none := pg_advisory_unlock(dlock.lane(p_token));
@@ -525,10 +518,14 @@ BEGIN
     RETURN false;
 END $$;
 
--- Tells the sessions of changes that were made by hand.
+-- Tells the sessions of changes that were made by hand. Changes by the functions above are
+-- skipped here, not by a WHEN of the trigger, which the server would parse for each change.
 CREATE OR REPLACE FUNCTION dlock.changed_by_hand() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF current_setting('dlock.call', true) = '1' THEN
+        RETURN NULL;
+    END IF;
     IF TG_OP <> 'INSERT' THEN
         PERFORM dlock.lock_queue(OLD.queue);
         PERFORM dlock.tell(OLD.queue, OLD.name, 'c');
@@ -539,5 +536,4 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER changed_by_hand AFTER INSERT OR UPDATE OR DELETE ON dlock.node
-    FOR EACH ROW WHEN (current_setting('dlock.call', true) IS DISTINCT FROM '1')
-    EXECUTE FUNCTION dlock.changed_by_hand();
+    FOR EACH ROW EXECUTE FUNCTION dlock.changed_by_hand();
