@@ -38,9 +38,9 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds reports whether a trial shows that the sessions have an ability. A
-// trial that lost a session is repeated. Any other failure counts as a missing
-// ability; the cases will report it.
+// succeeds reports whether try shows that the driver has an ability. It repeats
+// try if a session was lost. It takes any other failure for a missing ability,
+// because the test cases report failures themselves.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)

@@ -223,9 +223,9 @@ func callAll(fs []func()) {
 	}
 }
 
-// lookForOthers watches the queue until another contender waits. If that
-// contender has given up meanwhile, the cohort gives up its entry needlessly,
-// which costs only a new node.
+// lookForOthers watches the queue until another contender waits, and then
+// removes the cohort's entry if it is idle. If that contender has given up
+// meanwhile, the removal was needless, but costs only a new node.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	waits := false
 	s.entry.Observe(ctx, func(nodes []driver.Node, err error) (more bool) {

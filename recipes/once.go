@@ -18,8 +18,8 @@ const (
 
 // Once takes the lock exclusively and calls f, unless a call of Once has
 // already finished f for this tick or a later one. The tick is the time for
-// which the run is planned, such as time.Now().Truncate(time.Hour). It must be
-// the same on all machines, whose clocks may then differ.
+// which the run is planned, such as time.Now().Truncate(time.Hour). All
+// machines must pass the same tick, but their clocks need not agree.
 //
 // All machines call Once at the same tick. One of them runs f, and the others
 // wait. If f succeeds, they return with ran false. If f fails, or its machine
@@ -34,14 +34,14 @@ const (
 // If ran is false and err nil, the tick has been done. Otherwise the errors are
 // those of WithLock, and these:
 //
-//	ErrNotRun   f was not called. Besides the errors of Lock, it is returned if
-//	            the driver keeps no values (errors.ErrUnsupported), if another
-//	            value is kept beside the lock, and if the tick is more than a
-//	            minute ahead of the store's clock. Otherwise a machine whose
-//	            clock is a day ahead would stop all runs for a day. If the
-//	            store's clock was ahead itself and has been set back, it is
-//	            returned until that clock has caught up. Stores that do not tell
-//	            their time, such as etcd, cannot check this.
+//	ErrNotRun   f was not called: Lock failed, the driver keeps no values
+//	            (errors.ErrUnsupported), another value is kept beside the lock,
+//	            or the tick is more than a minute ahead of the store's clock.
+//	            Without that limit, a machine whose clock is a day ahead would
+//	            stop all runs for a day. If the store's clock was ahead during
+//	            the last run and was set back since, calls fail until it has
+//	            caught up. Stores that do not tell their time, such as etcd,
+//	            cannot check the limit.
 //	ErrNotKept  f has returned nil, but the tick could not be kept. Another call
 //	            for the same tick may run f again.
 //

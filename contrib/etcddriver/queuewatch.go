@@ -216,9 +216,8 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 }
 
 // compare replaces the copy with a newly listed queue, and ends the watches of
-// nodes that are not in the list. Comparing the list with the old copy would
-// not do, because the copy lacks nodes that came and went while events were
-// missed.
+// nodes that are not in the list. It goes by the names being watched, not by
+// the old copy, which lacks nodes that came and went while events were missed.
 func (q *queueWatch) compare(members []member) {
 	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {

@@ -96,7 +96,8 @@ func (a *attempt) takes(behind *attempt) int {
 	return 0
 }
 
-// lacks reports whether a has to wait if contenders ahead take that many units.
+// lacks reports whether a has to wait when the contenders ahead of it take
+// ahead units.
 func (a *attempt) lacks(ahead int) bool { return ahead+max(1, a.units) > Units }
 
 // sees returns the tick up to which the client of an attempt has seen all

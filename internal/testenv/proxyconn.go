@@ -199,8 +199,8 @@ func (c *connection) passable(d Direction) bool {
 	return time.Until(q.frames[0].at) <= 0
 }
 
-// faultLetsPass reports whether the first frame of direction d is free of
-// faults that hold it. The caller holds proxy.mu.
+// faultLetsPass reports whether no fault holds back the first frame of
+// direction d. The caller holds proxy.mu.
 func (c *connection) faultLetsPass(d Direction) bool {
 	if c.aborted || len(c.queues[d].frames) == 0 {
 		return true

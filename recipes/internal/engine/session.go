@@ -37,7 +37,7 @@ type Session struct {
 	noLossInUse chan struct{} // signalled when lossesInUse becomes zero
 }
 
-// NewSession returns a session of the client without entries.
+// NewSession returns a session of client c that has no entries yet.
 func NewSession(s driver.Session, c *Client) *Session {
 	return &Session{
 		Session:     s,

@@ -170,8 +170,8 @@ func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool)
 }
 
 // releasedSince returns the node released between two snapshots of a queue, or
-// the zero Node. It must be in the first snapshot, since an older node of the
-// same name may have been released before.
+// the zero Node. It ignores a node that is not in the first snapshot, because
+// the name may be that of an older node, released earlier.
 func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
 		return n
