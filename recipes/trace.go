@@ -42,13 +42,13 @@ type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
 	Connected func(context.Context, ConnectedInfo)
-	// Heartbeat is called after an answer of the store has renewed the lease of
-	// the session. If the smallest HeartbeatInfo.Left nears zero, answers are
-	// so slow that sessions will soon end, and with them their locks: set a
-	// longer session timeout. Answers that follow each other closely may be
-	// reported as one, with the smallest Left. The hook runs on a goroutine of
-	// its own, with context.Background, and delays no heartbeat. It is not
-	// called if the driver has no HeartbeatReporter.
+	// Heartbeat is called after a reply from the store has renewed the
+	// session's lease. Replies in quick succession may be reported as one, with
+	// the smallest HeartbeatInfo.Left among them. If Left comes close to zero,
+	// replies are so slow that sessions will soon end, and with them their
+	// locks: set a longer session timeout. The hook runs on its own goroutine,
+	// with context.Background. It is not called if the driver has no
+	// HeartbeatReporter.
 	Heartbeat func(context.Context, HeartbeatInfo)
 	// SessionEnded is called when a session has ended, with context.Background.
 	SessionEnded func(context.Context, SessionEndedInfo)
