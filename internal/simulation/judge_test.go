@@ -27,8 +27,8 @@ type holding struct {
 	joined bool // another actor held the lock with the same node at the time of the grant
 
 	missing time.Time // when its node disappeared, or zero
-	// notDowngraded is when the node of a shared lock was first seen to be
-	// exclusive in the store, or zero.
+	// notDowngraded is when a lock, shared for its holder after a downgrade,
+	// was first seen with a node that is still exclusive in the store, or zero.
 	notDowngraded time.Time
 	blocking      time.Time // when it began to block a reader of the same client, or zero
 }

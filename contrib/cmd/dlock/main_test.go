@@ -188,8 +188,8 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Each driver gets the data source names of all drivers, so most of them are
-// invalid.
+// Each driver is tried with the data source names of all drivers, so most
+// combinations are invalid.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	t.Chdir(t.TempDir()) // SQLite takes some of the data source names for file names
 	for _, dsn := range []string{

@@ -13,7 +13,7 @@ type run struct {
 	rules    *rules
 	rand     *rand.Rand
 	now      time.Duration
-	events   []event // the next one is last
+	events   []event // sorted by time, the next one at the end
 	ids      int
 	servers  []*server
 	clients  []*client

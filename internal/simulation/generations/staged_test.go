@@ -71,8 +71,10 @@ func (s *stage) overlap(p reply) bool {
 	return s.promoted.create(nil, 2, 0).first && s.now < s.lease
 }
 
-// The replica that is left confirms the holder's heartbeats until it confirms
-// two attempts at once, which have waited for that. Then the clock steps.
+// receivedLate lets two clients wait until a replica has received their
+// attempts to begin a session. Meanwhile the replica still confirms heartbeats
+// of the holder. Before the second client tries again, the clock of the new
+// master steps ahead.
 func receivedLate(rules *rules) bool {
 	s := newStage(rules)
 	s.at(2000)
@@ -88,9 +90,9 @@ func receivedLate(rules *rules) bool {
 	return s.overlap(s.promoted.open(3, 0, fromB))
 }
 
-// Clients had waited for the grace of the old master when another one was
-// promoted. The replica that is left confirms none of their next attempts,
-// because it follows the old master for a while.
+// receivedEarlier lets clients show the new master a receipt that they got from
+// the old one. The replica still follows the old master, so it has received
+// none of their attempts at the new one.
 func receivedEarlier(rules *rules) bool {
 	s := newStage(rules)
 	earlier := receipt{start, s.old.replID}

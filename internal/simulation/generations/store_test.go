@@ -95,9 +95,10 @@ func (s *server) open(session, learnt int, from receipt) reply {
 	return reply{now: now, generation: generation}
 }
 
-// begin begins a generation. Its tokens may be lower than earlier ones if the
-// clock is behind, and the data lack as much time as the clock does, or the
-// begin of a generation that has put its tokens ahead of the clock.
+// begin begins a generation. It permits lower tokens than before in two cases
+// that no rule can prevent: the clock is behind by no less than the time that
+// the data lack, or the data lack the begin of a generation whose tokens were
+// ahead of the clock.
 func (s *server) begin(generation int) {
 	s.run.note("server %d begins generation %d", s.number, generation)
 	d, now := &s.data, s.clock()
@@ -175,8 +176,8 @@ func (s *server) look(session, learnt int) reply {
 	return reply{token: s.data.queue[i].token, first: i == 0}
 }
 
-// release removes the node of a holder, and tells the next waiter. Only that
-// needs the generation.
+// release removes the node of a holder and grants the lock to the next waiter,
+// if any. A grant needs a current generation, the removal does not.
 func (s *server) release(session, learnt int, token time.Duration) reply {
 	i := slices.IndexFunc(s.data.queue, func(n node) bool { return n.session == session && n.token == token })
 	if i < 0 || i < len(s.data.queue)-1 && !s.current(learnt) {

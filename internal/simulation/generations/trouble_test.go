@@ -120,7 +120,7 @@ func (s *server) restart() {
 	})
 }
 
-// stepClock makes the clock of a server that takes over wrong, or right again.
+// stepClock sets the clock of s right, or a minute ahead or behind.
 func (s *server) stepClock() {
 	if !s.run.calm {
 		s.step = []time.Duration{0, 0, -time.Minute, time.Minute}[s.run.rand.IntN(4)]

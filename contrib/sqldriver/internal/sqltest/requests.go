@@ -21,8 +21,8 @@ type Requests struct {
 	interceptor   atomic.Pointer[sender]
 }
 
-// A sender handles one intercepted request. It may call send to send the request
-// to a store, or return without doing so.
+// A sender handles one intercepted request. It may call send to send the
+// request to a store, or return without doing so.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
 // Intercepted wraps st, a [session.Blocker], so that the returned Requests can
