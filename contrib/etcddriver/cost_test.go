@@ -80,9 +80,9 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver hands over the lock from one contender to the next: next waits for
-// the lock, and then from unlocks held. It returns the lock of next, and how
-// many requests from and next have made.
+// handOver hands the lock from one contender to another: next begins to wait,
+// and then from unlocks held. It returns next's lock, and the number of
+// requests made by from (released) and by next (waited).
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -91,9 +91,9 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// A waiter makes one more request, to list the queue, in two cases: if its
-// session waits there for the first time, or if the holder's session has never
-// waited there and therefore does not announce its release.
+// A waiter makes an additional request, to list the queue, in two cases: if its
+// session waits in this queue for the first time, or if the holder's session
+// has never waited in it and therefore does not announce its release.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)

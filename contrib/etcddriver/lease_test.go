@@ -28,7 +28,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	) error {
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		if _, grant := request.(*pb.LeaseGrantRequest); grant && err == nil {
-			time.Sleep(3500 * time.Millisecond) // the lease ends in this process after 3 s
+			time.Sleep(3500 * time.Millisecond) // this process considers the lease expired after 3 s
 			answered = time.Now()
 		}
 		return err
@@ -55,7 +55,7 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 }
 
 // Reads must be linearizable. A lagging server answers a serializable read from
-// old data, by which two contenders might be granted the same lock.
+// old data, so two contenders might be granted the same lock.
 func TestNoReadMayBeOld(t *testing.T) {
 	var reads sync.Map // set of the kinds of reads that were made
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -80,8 +80,9 @@ func TestNoReadMayBeOld(t *testing.T) {
 	}
 }
 
-// Restoring an old backup sets etcd's revision back. The session's nodes may be
-// missing then, and its watches wait for revisions that are far in the future.
+// If an old backup is restored, etcd's revision goes back. The session must
+// end, because its nodes may be missing and its watches would wait for
+// revisions far in the future.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 	var back atomic.Int64
 	s := connectThrough(t, func(_, reply any, send func() error) error {

@@ -85,8 +85,8 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// A Delete that arrives late removes whatever node has its key by then, because
-// it does not check the node's revision.
+// A Delete that arrives late removes any node that has its key by then, because
+// the Delete does not check the revision of the node.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -106,7 +106,8 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 }
 
 // If two Deletes of a node are concurrent, the second may reach the store after
-// the first has returned. It would then remove a later node with the same key.
+// the first has returned. The second would then remove a later node with the
+// same key.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -235,8 +236,8 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// The reply to the Create is lost, and etcd then rejects the key that cancels
-// it.
+// The reply to the Create is lost, and etcd then rejects the key that would
+// cancel the Create.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)

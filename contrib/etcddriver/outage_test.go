@@ -362,8 +362,8 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 }
 
 // A follower whose disk hangs still answers progress requests, keep-alives and
-// gRPC pings, but sends no events. A waiter that watches there must still be
-// granted the lock.
+// gRPC pings, but sends no events. A waiter whose watch is served by that
+// follower must still be granted the lock.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

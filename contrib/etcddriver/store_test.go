@@ -168,8 +168,8 @@ type watchStreams struct {
 	events  atomic.Int64 // number of events received
 }
 
-// silence makes the open streams receive nothing more, as if the server that
-// sends events had hung while other servers still answer requests.
+// silence stops all replies on the open streams, as if the server that sends
+// events had hung while other servers still answer requests.
 func (w *watchStreams) silence() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).silent.Store(true)
@@ -189,8 +189,9 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
-// overtake makes the open streams receive progress notifications but no more
-// events, as if the server reported its progress before it sent older events.
+// overtake stops the events on the open streams, but not the progress
+// notifications, as if the server reported its progress before it sent older
+// events.
 func (w *watchStreams) overtake() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).noEvents.Store(true)
@@ -198,7 +199,7 @@ func (w *watchStreams) overtake() {
 	})
 }
 
-// hang makes the open streams receive no more events, as if from a follower
+// hang stops the events on the open streams, as if they came from a follower
 // that can't write to its disk. Progress requests are still answered.
 func (w *watchStreams) hang() {
 	w.streams.Range(func(stream, _ any) bool {

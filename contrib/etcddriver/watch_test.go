@@ -29,8 +29,8 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes in the queue. The watch that it returns is that of the
-// second node, which waits for the first.
+// pair creates two nodes in the queue. It returns them and the watch with which
+// the second node waits for the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -164,9 +164,9 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// The client library closes a stream together with its last watch. The session
-// must then begin a new stream before its next watch, because a failed attempt
-// costs a pause.
+// The client library closes a stream together with the stream's last watch. The
+// session must begin a new stream before its next watch, because a failed
+// attempt would delay that watch.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -219,15 +219,16 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
-	// Delete must mark the queue as used. If the session stopped following
-	// it before the release arrived, the key would stay.
+	// Delete must mark the queue as used. If the session stopped following the
+	// queue before the release arrived, the key would stay.
 	require.NotEqual(t, before, q.used)
 	q.stopIfUnused(0)
 	eventually(t, func() bool { return keys() == 0 })
 }
 
 // etcd serves a watch from a past revision only every 100 ms, so the driver
-// starts its watch at the current revision and lists the queue afterwards.
+// first starts its watch at the current revision and then lists the queue. No
+// removal may be missed in between.
 func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()

@@ -66,8 +66,9 @@ func inTime(t *testing.T, f func(t *testing.T, s *store)) {
 	})
 }
 
-// instance starts a scheduler that runs a job every minute. Its clock lags by
-// late. Calling stop shuts the scheduler down.
+// instance starts a scheduler that runs a job every minute. Each run is delayed
+// by late, as if the scheduler's clock lagged. Calling stop shuts the scheduler
+// down.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)
@@ -99,8 +100,8 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// The double runs in this test are the reason for the minimum hold. If the test
-// fails, gocron has changed.
+// This test shows why a minimum hold is needed. If the test fails, gocron has
+// changed, and may no longer need one.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 	inTime(t, func(t *testing.T, s *store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))

@@ -136,13 +136,13 @@ func TestUnusableClientsAndOptionsAreRefused(t *testing.T) {
 
 type wrapper struct{ redis.UniversalClient }
 
-// A dialer may ignore the end of its context, as the go-redis dialer does with
-// TLS.
+// A dialer may keep running after its context is canceled, as go-redis's own
+// dialer does with TLS. The driver must not wait for it.
 func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 	server := redistest.Shared(t)
 	let, dialing := make(chan struct{}), make(chan struct{}, 10)
 	var hangs atomic.Bool
-	var late atomic.Int64 // open connections whose dial returned late
+	var late atomic.Int64 // connections that were dialed too late and are still open
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
 		if hangs.Load() {

@@ -108,8 +108,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder that expired because of a clock step must learn of it even if the
-// program makes no request: by a notice, or from the next heartbeat.
+// A holder whose session expired because of a clock step must learn of it even
+// if the program makes no request: from a notice or from its next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")

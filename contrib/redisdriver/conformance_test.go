@@ -108,8 +108,8 @@ func (c *conformance) config() dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
 		},
 		New: c.open,
-		// Sequences are microseconds since 1970, so they don't roll
-		// over before the year 2255.
+		// Any store will do, because sequences are microseconds since 1970 and
+		// don't roll over before the year 2255.
 		NewNearRollOver: c.open,
 		NewLossy: func(t *testing.T) (driver.Connector, func()) {
 			s := c.open(t).(*store)

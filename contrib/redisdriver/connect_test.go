@@ -143,8 +143,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The fake server keeps the connection open after its TLS alert. If it closed
-// the connection, the client might see only that and not the alert.
+// The fake server keeps the connection open after its TLS alert, because
+// otherwise the client might see the connection closed before it reads the
+// alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
@@ -350,7 +351,7 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 }
 
 // Redis sends no notice when an operator removes a node. The periodic check
-// must find such nodes even if callers use all connections.
+// must find the removal even if callers use all connections.
 func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -373,9 +374,9 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	calls.Wait()
 }
 
-// go-redis must not learn that a dial has failed. It would keep redialing in
-// the background, with the context of a request that has ended, and never
-// succeed.
+// The driver must hide failed dials from go-redis. Otherwise go-redis redials
+// in the background with the context of a request that has ended, and so never
+// succeeds.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	logged := dialsLogged.Load()

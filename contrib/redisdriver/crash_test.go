@@ -199,8 +199,8 @@ func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Opt
 }
 
 // While the master is down, a session must not read the queues from a replica,
-// where they are outdated. It must find the master again when the master is
-// back.
+// because its data may be outdated. The session must find the master again once
+// the master is back.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -303,8 +303,9 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After the move, the old server would answer that there are no queues. The new
-// server must end the session, because the move begins a new generation.
+// After the keys have moved, the session must ask the new server, because the
+// old one would report that there are no queues. The session then ends, because
+// the move begins a new generation.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

@@ -23,7 +23,7 @@ var losses = flag.Int("losses", 4, "how often the store loses data under load")
 // loss is a store that loses data while a lock is held.
 type loss struct {
 	*store
-	successor *store // of the next contender
+	successor *store // store that the next contender uses
 }
 
 func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
@@ -32,8 +32,8 @@ func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
 	return &loss{store: s, successor: s}
 }
 
-// replica starts a replica that has the data of a lock that was released, and
-// nothing later.
+// replica starts a replica whose data ends with the release of an earlier lock.
+// The replica receives no later changes.
 func (l *loss) replica(options ...redistest.Option) *redistest.Server {
 	replica, replication := newReplica(l.t, l.server, options...)
 	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
@@ -49,8 +49,8 @@ func (l *loss) movesTo(server *redistest.Server) {
 	l.successor.namespace, l.successor.graced = l.namespace, true
 }
 
-// hold takes the lock, and cuts the holder off, so that nobody tells it of its
-// loss.
+// hold takes the lock and then disconnects the holder, so that the holder must
+// notice its loss by itself.
 func (l *loss) hold() *dlock.Lock {
 	lock := l.holdReachable()
 	l.t.Cleanup(l.cutFirst())
@@ -64,8 +64,8 @@ func (l *loss) holdReachable() *dlock.Lock {
 	return lock
 }
 
-// grantsLater checks that the next contender is granted the lock only when the
-// holder knows of its loss.
+// grantsLater checks that the next contender does not get the lock before the
+// holder knows that it has lost it.
 func (l *loss) grantsLater(holder *dlock.Lock) {
 	l.t.Helper()
 	if holder.Err() != nil {
@@ -99,7 +99,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// In the end the master has the replica's data, which name the master.
+// In the end, the master has the data of the lagging replica, which still names
+// this master.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -133,7 +134,7 @@ func TestNoTwoHoldersIfAnOldDumpIsRestored(t *testing.T) {
 	holder := l.hold()
 	l.server.Kill()
 	l.server.Restart()
-	require.Eventually(t, func() bool { // the dump has this session
+	require.Eventually(t, func() bool { // old must end, although the dump contains it
 		_, err := old.Create(t.Context(), "stock/43", spec())
 		require.Error(t, err)
 		return old.Err() != nil
@@ -158,7 +159,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The holder's session is longer than the grace of the next client.
+// The grace must cover the holder's session timeout of 6 s, although the next
+// client's timeout is only 1 s.
 func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l := newLoss(t, "")
 	l.params = "session_timeout=6s"
@@ -195,8 +197,8 @@ func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// Tokens must not run ahead of the clock. After a loss of all data they begin at
-// the clock, and would then be lower than before.
+// Tokens must not run ahead of the server's clock. After a loss of all data,
+// tokens restart from the clock, and would otherwise be lower than before.
 func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -214,7 +216,7 @@ func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// The old master still answers the holder, but no replica confirms its
+// The old master still answers the holder, but no replica confirms the holder's
 // heartbeats.
 func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	l := newLoss(t, "replicas=1")
@@ -228,8 +230,9 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.ErrorContains(t, holder.Err(), "0 of 1 replicas have confirmed the heartbeat")
 }
 
-// The old master has kept a replica, which confirms its heartbeats, so the grace
-// of the new master must not be counted down.
+// One replica still follows the old master and confirms the holder's
+// heartbeats. The new master's grace must not begin until replicas follow the
+// new master.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -248,8 +251,8 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// A client whose attempt was received by replicas of an earlier master must not
-// count down the grace of the next one.
+// If replicas of an earlier master have received a client's attempt to connect,
+// this must not shorten the grace of the next master.
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
@@ -264,8 +267,9 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	require.NotEqual(t, "3600000000", open(after[:40]))
 }
 
-// Until a replica receives an attempt, it may confirm heartbeats of another
-// master, so the grace must not count from the attempt itself.
+// A replica may confirm another master's heartbeats until it receives the
+// client's attempt to connect. The grace must therefore count from the receipt,
+// not from the attempt.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
@@ -273,7 +277,7 @@ func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	_, replication := newReplica(t, s.server)
 	proxy := redistest.NewProxy(t, s.server.Addr(), classify)
 	proxy.Keep()
-	for before, received := 0, 0; received == 0; { // a slow machine misses the time limit of WAIT
+	for before, received := 0, 0; received == 0; { // retry, because WAIT may time out on a slow machine
 		replication.Cut()
 		ctx, cancel := context.WithCancel(t.Context())
 		connected := make(chan error, 1)
@@ -304,8 +308,8 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 	return err
 }
 
-// receivedAt returns the time in the first attempt that follows a confirmed
-// one, or 0 if there is none.
+// receivedAt returns when replicas received an attempt to connect, as stated in
+// the next attempt. It returns 0 if no attempt states a time.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 10 && c[1] == openScript.Hash() && c[9] != "" {
@@ -326,8 +330,8 @@ func micros(t *testing.T, reply any) int {
 	return seconds*1_000_000 + rest
 }
 
-// Whatever happens to two servers, one of which is the master, there is one
-// holder.
+// There must never be two holders, whatever happens to the master and its
+// replica.
 func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for several graces")

@@ -100,8 +100,8 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// Locks with deadlines computed by clients break if the clients' clocks differ,
-// so no client may send a time to the store.
+// No client may send a time to the store, because deadlines computed by clients
+// are wrong if the clocks of the clients differ.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -146,9 +146,9 @@ func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 }
 
-// A goroutine that keeps renewing the lock of a dead holder would block all
-// other contenders forever. Heartbeats must stop when their session ends, and
-// must not revive an ended session.
+// Heartbeats must stop when their session ends, and must not revive an ended
+// session. A goroutine that kept renewing the lock of a dead holder would block
+// all other contenders forever.
 func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
 	for _, end := range []func(driver.Session){
@@ -312,9 +312,9 @@ func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
-// Callers may give up faster than the store answers. One request per
-// cancellation would be too slow, and the nodes to cancel would pile up and
-// block other contenders.
+// Callers may give up faster than the store answers. If each cancellation took
+// a request of its own, the nodes to cancel would pile up and block other
+// contenders.
 func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -356,9 +356,9 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// A cancellation marks a create that may still arrive. If the create has run,
-// the cancellation must leave no mark: it would take memory until the session
-// ends, which may be months later.
+// A cancellation marks a create that may still arrive, so that it is rejected.
+// If the create has already run, the cancellation must leave no mark, because
+// the mark would take memory until the session ends, perhaps for months.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -386,7 +386,8 @@ func next(t *testing.T, w driver.Watch) driver.Cause {
 	}
 }
 
-// The store records the waiters of a node, and must forget those that give up.
+// The store records which waiters watch a node, and must forget those that give
+// up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	holds, err := s.Connect(t.Context())

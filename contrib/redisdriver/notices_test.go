@@ -15,8 +15,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A notice may arrive in two parts that are far apart. A read timeout between
-// them would lose the first part and make go-redis panic on the second.
+// A notice may arrive in two parts that are far apart. If a read timed out
+// between them, the first part would be lost and go-redis would panic on the
+// second.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {

@@ -207,8 +207,8 @@ func TestAnObserverTakesThreeRequestsAndJoinsTakeNone(t *testing.T) {
 	running.Wait()
 }
 
-// since returns the number of requests made since the earlier counts. It
-// includes commands other than scripts, as otherCommand.
+// since returns the number of requests made after the counts before and others
+// were taken. Commands other than scripts count as otherCommand.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {
@@ -355,7 +355,7 @@ func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 	})
 }
 
-// The method Wanted watches and lists the queue at once, and again after each
+// Wanted watches and lists the queue when it is called, and again after each
 // change of the queue until a contender waits.
 func TestEachChangeOfTheQueueTakesTwoRequestsForWanted(t *testing.T) {
 	want := map[faults.Op]int{faults.OpCreate: 3, faults.OpWatchQueue: 3, faults.OpList: 3}
@@ -465,9 +465,8 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
-// The number of requests per lock varies, because taking a lock needs more if
-// another contender releases it at the same time, so the test limits only the
-// total.
+// Taking a lock needs more requests if another contender releases it at the
+// same time, so the test limits only the total.
 func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	const sessions, locks = 8, 25
@@ -497,7 +496,7 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 }
 
 // A periodic check must not list the whole queue. With 1000 waiting sessions,
-// the server would be busy with these lists alone.
+// the server would be busy with nothing but these lists.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

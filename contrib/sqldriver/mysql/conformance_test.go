@@ -28,8 +28,9 @@ func TestConformance(t *testing.T) {
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Tokens are microseconds since 1970, or the last token plus one, so
-		// they have fewer than 18 digits before the year 5138.
+		// Any store will do, because tokens do not reach 18 digits before the
+		// year 5138. A token is the time in microseconds since 1970, or the
+		// last token plus one if that is higher.
 		NewNearRollOver: newStore,
 		NewLossy: func(t *testing.T) (driver.Connector, func()) {
 			c := newCaseWith(t, "empty_is_new=false")
@@ -109,8 +110,8 @@ func (s *caseSession) cut() (heal func()) {
 	})
 }
 
-// dial connects through the proxy or, once that is closed, directly to the
-// server. It fails if the session was cut off when the proxy was closed.
+// dial connects through the proxy or, once the proxy is closed, directly to the
+// server. It fails if the proxy is closed while the session is cut off.
 func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	addr := s.proxy.Addr()

@@ -81,8 +81,8 @@ func newCounted(t *testing.T, server *mysqltest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, database: server.Database()}
 }
 
-// startCounted starts a server that counts the transactions that change data,
-// see commits.
+// startCounted starts a server with a binary log, so that commits can count the
+// transactions that change data.
 func startCounted(t *testing.T) *mysqltest.Server {
 	return mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 }
@@ -136,8 +136,8 @@ func (s *counted) openGate() {
 	s.gate = nil
 }
 
-// wait calls Lock on another goroutine and returns once its watch is armed. The
-// waiter's next poll is then blocked until the test sends on gate.
+// wait calls Lock on another goroutine and returns once the waiter's watch is
+// armed. The waiter's next poll is then blocked until the test sends on gate.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct{}) <-chan *dlock.Lock {
 	got := make(chan *dlock.Lock, 1)
 	go func() { got <- lock(c.t, m) }()
@@ -176,7 +176,7 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	}
 }
 
-// commits returns how many transactions that change data the server has
+// commits returns the number of data-changing transactions that the server has
 // committed.
 func (c *countedConnector) commits() (n int) {
 	c.t.Helper()

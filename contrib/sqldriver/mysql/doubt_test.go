@@ -73,7 +73,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 }
 
 // Once the session has stopped waiting for a change, the server must soon
-// abandon it and end its thread.
+// abandon the change and end the thread that runs it.
 func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 	for name, texts := range map[string][2]string{
 		"row":   {"BEGIN; SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE", "ROLLBACK"},

@@ -26,7 +26,7 @@ type loss struct {
 	database string
 	client   *dlock.Client // of the holder
 	holder   *dlock.Lock
-	cut      func() // cuts the holder off, so that nobody tells it of its loss
+	cut      func() // disconnects the holder, which must then notice its loss by itself
 }
 
 func opened(t *testing.T, dsn string) *dlock.Client {
@@ -41,7 +41,7 @@ func newLoss(t *testing.T, server *mysqltest.Server, database string) *loss {
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
 	l := &loss{T: t, server: server, database: database, cut: proxy.Cut}
 	l.client = opened(t, server.DSNAt(proxy.Addr(), database, "session_timeout=2s"))
-	l.hold() // so that replicas have a session
+	l.hold() // so that a replica's data contains a session
 	require.NoError(t, l.holder.Unlock())
 	return l
 }
@@ -53,8 +53,8 @@ func (l *loss) hold() {
 	l.holder = held
 }
 
-// grantsLater checks that the next contender is granted the lock only when the
-// holder knows of its loss, though its client knows no earlier session.
+// grantsLater checks that a contender with a new client does not get the lock
+// before the holder knows that it has lost it.
 func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
 	l.Helper()
 	if l.holder.Err() != nil {
@@ -68,7 +68,7 @@ func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
 	return next
 }
 
-// The clock of the replica may be another one.
+// The replica's clock may differ from the primary's.
 func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	mysqltest.RequireClock(t)
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -131,7 +131,7 @@ func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Both servers have the server_id that is the default.
+// Both servers have the default server_id, so it does not tell them apart.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	server, restored := mysqltest.Start(t), mysqltest.Start(t)

@@ -70,8 +70,9 @@ func TestAWaiterPollsAfterTheLaneAheadWasLost(t *testing.T) {
 		newWaiters(t, server.DSN(database, "session_timeout=1h")), proxy.DropConnections)
 }
 
-// A server would end the wait of a contender that has given up only after a
-// second, and let the next one wait for it.
+// If a contender gives up, the driver must kill its wait in the server.
+// Otherwise the wait would go on for up to a second, and the next contender
+// would wait behind it.
 func TestAWaiterThatGivesUpLeavesNoWaitInTheServer(t *testing.T) {
 	server := mysqltest.Start(t)
 	l := newWaiters(t, server.DSN(server.Database(), "session_timeout=1h"))

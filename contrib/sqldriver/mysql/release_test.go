@@ -37,8 +37,8 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	return w
 }
 
-// next unblocks the polls, and returns what the watch reports: a cause, or that
-// it has ended.
+// next unblocks the polls and returns what the watch reports: a cause, or that
+// the watch has ended.
 func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	t.Helper()
 	w.openGate()
@@ -88,8 +88,8 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// An operator may create and remove a node that has the name of a released one.
-// Its removal must not be reported as a release.
+// An operator may create a node with the name of a released one. When the new
+// node is removed, the watch must not report a release.
 func TestReleaseOfAnOlderNodeOfTheNameIsNotReleased(t *testing.T) {
 	c, s, held := holder(t)
 	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {

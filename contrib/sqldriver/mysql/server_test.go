@@ -397,8 +397,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// An operator might set such deadlines by hand to end a session or to keep it
-// alive.
+// An operator might set an extreme deadline by hand, to end a session or to
+// keep it alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -428,8 +428,8 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// Cancel must wait for the append, which the test blocks in the server by
-// locking the row of its queue.
+// Cancel must wait for an append that runs. The test blocks the append in the
+// server by locking the row of the append's queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -532,8 +532,8 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	}
 }
 
-// One connection sets the variable timestamp, so that the server's clock shows
-// the year 2001 on it.
+// One connection sets the variable timestamp, so that the server's clock seems
+// to be in the year 2001 on that connection.
 func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -645,7 +645,7 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 }
 
 // On a deadlock, the server rolls back the transaction that has changed fewer
-// rows, which is the append.
+// rows, here the append.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -706,8 +706,8 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// An operator may interrupt the append after its commit. Its node must then be
-// removed.
+// An operator may interrupt the append after its commit. The session must then
+// remove the new node.
 func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -728,7 +728,9 @@ func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	})
 }
 
-// database/sql retries a statement if the client claims that it was not sent.
+// If the client claims that a statement was not sent, database/sql sends it
+// again. The append has been sent and only its reply is lost, so it must not
+// run twice.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())

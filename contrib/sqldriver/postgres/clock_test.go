@@ -72,8 +72,9 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	all.Wait()
 }
 
-// stepForward sets the clock forward and ends the expired sessions. It does so
-// twice, because a session that sends a heartbeat in between keeps its nodes.
+// stepForward sets the clock forward and ends the expired sessions. It repeats
+// this until no node is left, because a session that sends a heartbeat after a
+// step keeps its nodes.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {

@@ -32,7 +32,8 @@ func TestConformanceWithoutLanes(t *testing.T) {
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// One counter serves all queues, and ends only after 9 * 10^18 nodes.
+		// Any store will do, because one counter serves all queues, and ends
+		// only after 9 * 10^18 nodes.
 		NewNearRollOver: newStore,
 		NewLossy: func(t *testing.T) (driver.Connector, func()) {
 			c := newCaseWith(t, "empty_is_new=false")

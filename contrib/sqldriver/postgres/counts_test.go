@@ -82,8 +82,8 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// wait calls Lock on another goroutine, and returns once its node is in the
-// queue.
+// wait calls Lock on another goroutine and returns once the waiter's node is in
+// the queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
 	before := s.joined.Load()
@@ -101,14 +101,14 @@ func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConne
 	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}
 }
 
-// startCounted starts a server on which only the test uses up transaction IDs,
-// see changes.
+// startCounted starts a server without autovacuum, so that only the test's own
+// transactions use up transaction IDs, see changes.
 func startCounted(t *testing.T) *pgtest.Server {
 	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
 }
 
-// changes returns the next transaction ID. Two calls differ by the number of
-// transactions in between that changed the database.
+// changes returns the next transaction ID. The difference between two calls is
+// the number of transactions that changed the database in between.
 func (c *countedConnector) changes() int {
 	c.t.Helper()
 	n, err := strconv.Atoi(c.server.SQL(c.t, "SELECT pg_snapshot_xmax(pg_current_snapshot())"))
@@ -138,8 +138,8 @@ func TestHandOverTakesTwoRequestsOfOneRoundTrip(t *testing.T) {
 	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
 }
 
-// countHandOver returns an error unless a hand-over takes the expected
-// requests, while a third session joins the queue.
+// countHandOver returns an error unless a hand-over takes exactly the expected
+// requests. A third session joins the queue during the hand-over.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
 	c := newCounted(t, server, "lanes=0")
 	found := c.mutexes(3)
@@ -159,7 +159,7 @@ func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err er
 		c.sessions[1].Expect(map[string]int{}),
 		c.sessions[2].Expect(map[string]int{"Create": 1}),
 	)
-	if n := c.changes() - changes; n != 4 { // each request waits for the disk in a second one
+	if n := c.changes() - changes; n != 4 { // each request uses a second transaction to wait for the disk
 		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 4", n))
 	}
 

@@ -16,8 +16,8 @@ func create(t *testing.T, s driver.Session, data string) (driver.Joined, error) 
 	return s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
 }
 
-// A standby that has to confirm commits and does not exist stands for a disk
-// that takes forever.
+// To simulate a disk that takes forever, the test makes commits wait for a
+// standby that does not exist.
 func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

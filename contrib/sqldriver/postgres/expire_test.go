@@ -109,8 +109,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// A search for dead sessions that has to wait for the queue must still end the
-// session. On a slow machine it may time out first, and is repeated.
+// A search for dead sessions must end a session even if it first has to wait
+// for the queue. On a slow machine, the search may time out and be repeated.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.exec(t, "SELECT dlock.end_session('B7')")

@@ -22,7 +22,7 @@ type loss struct {
 	server *pgtest.Server
 	client *dlock.Client // of the holder
 	holder *dlock.Lock
-	cut    func() // cuts the holder off, so that nobody tells it of its loss
+	cut    func() // disconnects the holder, which must then notice its loss by itself
 }
 
 func opened(t *testing.T, dsn string) *dlock.Client {
@@ -36,20 +36,21 @@ func opened(t *testing.T, dsn string) *dlock.Client {
 func newLoss(t *testing.T, server *pgtest.Server) *loss {
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
 	l := &loss{T: t, server: server, client: opened(t, server.DSNAt(proxy.Addr(), "session_timeout=2s")), cut: proxy.Cut}
-	early := mustLock(t, l.client) // so that standbys have a session
+	early := mustLock(t, l.client) // so that a standby's data contains a session
 	require.NoError(t, early.Unlock())
 	return l
 }
 
 func (l *loss) hold() { l.holder = mustLock(l.T, l.client) }
 
-// graced returns a data source name with the grace of an empty schema.
+// graced returns a data source name without empty_is_new, so that sessions wait
+// for the grace of an empty schema.
 func graced(server *pgtest.Server) string {
 	return strings.Replace(server.DSN("session_timeout=2s"), "&empty_is_new=true", "", 1)
 }
 
-// grantsLater checks that the next contender is granted the lock only when the
-// holder knows of its loss.
+// grantsLater checks that the next contender does not get the lock before the
+// holder knows that it has lost it.
 func (l *loss) grantsLater(successor *pgtest.Server) {
 	l.Helper()
 	if l.holder.Err() != nil {
@@ -61,7 +62,8 @@ func (l *loss) grantsLater(successor *pgtest.Server) {
 	require.NoError(l, next.Unlock())
 }
 
-// lagging starts a standby that has the sessions so far, and nothing later.
+// lagging starts a standby that has the sessions so far but receives no later
+// changes.
 func (l *loss) lagging(options ...pgtest.Option) *pgtest.Server {
 	l.Helper()
 	standby := l.server.Standby(l, options...)
@@ -76,7 +78,7 @@ func stopReplication(t *testing.T, standby *pgtest.Server) {
 	require.Eventually(t, func() bool { return standby.SQL(t, "SELECT count(*) FROM pg_stat_wal_receiver") == "0" }, time.Minute, 10*time.Millisecond)
 }
 
-// The clock of the standby may be another one.
+// The standby's clock may differ from the primary's.
 func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
 	pgtest.RequireClock(t)
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -105,8 +107,8 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.grantsLater(l.server)
 }
 
-// The tables of the new server have the same OIDs, because the same statements
-// have made them.
+// The tables of both servers have the same OIDs, because the same statements
+// created them.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)
@@ -143,8 +145,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The old primary still answers the holder, but no standby confirms its
-// heartbeats.
+// The old primary still answers the holder, but no standby confirms the
+// holder's heartbeats.
 func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t, pgtest.Start(t))

@@ -13,8 +13,8 @@ import (
 )
 
 // If the program's OnNotification hook swallows all notices, the session must
-// fall back to polling. If it still relied on notices, its next poll would be a
-// quarter of an hour away.
+// fall back to polling. Otherwise its next poll would be a quarter of an hour
+// away.
 func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	server := pgtest.Shared(t)
 	config, err := pgx.ParseConfig(server.DSN())

@@ -34,8 +34,8 @@ func TestAWaiterOnALaneNeedsNoNotice(t *testing.T) {
 	sqltest.NoPolls(t, newWaiters(t, dsn), newWaiters(t, dsn))
 }
 
-// Each notice wakes all listeners of the database, so one that nobody needs must
-// not be sent.
+// Each notice wakes all listeners of the database, so the store must not send a
+// notice that nobody needs.
 func TestARemovalSendsANoticeOnlyToThoseWhoListen(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -68,7 +68,7 @@ func TestARemovalSendsANoticeOnlyToThoseWhoListen(t *testing.T) {
 	assert.Equal(t, "done", first())
 	exec("SELECT pg_advisory_lock_shared(dlock.listening('" + channel + "'))")
 	assert.Contains(t, first(), "r\n")
-	_ = listener.Raw(func(any) error { return sqldriver.ErrBadConn }) // closes the connection, with its subscription
+	_ = listener.Raw(func(any) error { return sqldriver.ErrBadConn }) // closes the connection and ends its subscription
 }
 
 func TestAWaiterPollsAfterTheLaneAheadWasLost(t *testing.T) {
@@ -80,8 +80,8 @@ func TestAWaiterPollsAfterTheLaneAheadWasLost(t *testing.T) {
 		newWaiters(t, server.DSN(schema, "session_timeout=1h", "notify=false")), proxy.DropConnections)
 }
 
-// The server would end the wait of a contender that has given up only later,
-// and let the next one wait for it.
+// If a contender gives up, its wait in the server must end at once. Otherwise
+// the next contender waits behind it until that wait times out.
 func TestAWaiterThatGivesUpLeavesNoWaitInTheServer(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	l := newWaiters(t, c.server.DSN(c.params...))
@@ -144,8 +144,9 @@ func TestLanesAreBounded(t *testing.T) {
 
 var op = session.Op{Session: "A7", Generation: 1}
 
-// newMoved returns a session's store and two lanes of it, of which the second
-// does not have its connection in the server any more, as behind a proxy.
+// newMoved returns a session's store, the tokens of its two nodes, and the lane
+// of the second node. That lane seems to have moved to another server
+// connection, as behind a proxy.
 func newMoved(t *testing.T) (st *store, ahead, own int64, moved session.Lane) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=1h"))

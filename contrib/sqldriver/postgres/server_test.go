@@ -96,7 +96,8 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
-// By default, PostgreSQL lets every user call functions; the test revokes that.
+// PostgreSQL lets every user call functions by default, so the test first
+// revokes that right.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -209,8 +210,8 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// An operator might set such deadlines by hand to end a session or to keep it
-// alive.
+// An operator might set an extreme deadline by hand, to end a session or to
+// keep it alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -266,7 +267,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	for i := range 6 {
 		next := make(chan *dlock.Lock)
 		go func() { next <- lock(t, locks[(i+1)%2]) }()
-		time.Sleep(20 * time.Millisecond) // give the other session time to start waiting; the test holds if it does not
+		time.Sleep(20 * time.Millisecond) // give the other session time to start waiting; the test is valid even if it has not
 		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {
@@ -328,8 +329,8 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	lock(t, client.RWMutex("q")).Unlock()
 }
 
-// Without notices, the session must start to poll at once. If it still relied
-// on them, its next poll would be a quarter of an hour away.
+// A session that no longer gets notices must start to poll at once. Otherwise
+// its next poll would be a quarter of an hour away.
 func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

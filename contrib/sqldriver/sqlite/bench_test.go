@@ -138,7 +138,7 @@ func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
 // BenchmarkEightProcesses lets eight processes compete for a lock for a second.
-// It reports the number of locks, those of the least and most successful
+// It reports the total number of locks, the fewest and most locks of any
 // process, and the longest wait.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {

@@ -28,7 +28,8 @@ func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
 func conformance() dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// One counter serves all queues, and ends only after 10^18 nodes.
+		// Any store will do, because one counter serves all queues, and ends
+		// only after 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -73,9 +74,9 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the next transaction of this request, as SQLite does
-// if the process dies. arrive is a no-op, because a request to a local file
-// can't arrive late.
+// holdRequest rolls back the next transaction for op, as SQLite does if the
+// process dies. The returned function is a no-op, because a request to a local
+// file can't arrive late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
@@ -159,7 +160,7 @@ type wire struct {
 	broken atomic.Bool
 	delay  atomic.Int64 // delay of each reply, in nanoseconds
 
-	commits, reads atomic.Int64 // statements until now
+	commits, reads atomic.Int64 // statements so far
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex

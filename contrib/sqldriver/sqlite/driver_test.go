@@ -273,7 +273,7 @@ func TestTransactionsPerLock(t *testing.T) {
 // its own waiters.
 func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
-	for range 2 { // the first poll of a session sees any change
+	for range 2 { // twice, because the first poll of a session reports a change in any case
 		w, err := s.WatchQueue(t.Context(), "q")
 		require.NoError(t, err)
 		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
@@ -346,8 +346,8 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	}
 }
 
-// Close can't remove the nodes while the database is locked. Another session
-// must then remove them at once, before the deadline.
+// Close can't remove the session's nodes while the database is locked. Another
+// session must then remove them at once, without waiting for the deadline.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -368,8 +368,8 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// The poller may end the session of a dead process between the two steps of
-// List. List must then read the queue again.
+// The poller may end the session of a dead process while List runs, between its
+// two steps. List must then read the queue again.
 func TestListSeesThatThePollerHasEndedADeadSession(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -406,8 +406,9 @@ func walLength(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// A power cut keeps the write-ahead log only up to the last sync. The test
-// simulates power cuts by truncating the log at many places after that.
+// After a power cut, the write-ahead log is intact only up to the last sync.
+// The test simulates power cuts by truncating the log at many places after
+// that.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "locks.db")
@@ -584,7 +585,7 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 }
 
 // Another program may create a node with the name of a released one. If an
-// operator removes that node, it must not be reported as a release.
+// operator removes the new node, the watch must not report a release.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))

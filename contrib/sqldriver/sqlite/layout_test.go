@@ -163,7 +163,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A stopped process keeps its lock file locked, so its session ends only by its
+// A stopped process keeps its lock file locked, so its session ends only at its
 // deadline.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 // level.
 type database struct {
 	*sql.DB
-	name  string // of the database and the level
+	name  string // names the database and the level
 	table fence.Table
 	level sql.IsolationLevel
 }
@@ -54,7 +54,7 @@ func TestMariaDB(t *testing.T) {
 	t.Run("column that ignores case", func(t *testing.T) { columnIgnoresCase(t, all[0]) })
 }
 
-// tell runs each story with each database. Each finds new rows.
+// tell runs each story on each database, and resets the tables before each.
 func tell(t *testing.T, databases []database) {
 	for _, db := range databases {
 		for name, story := range stories {
@@ -125,8 +125,8 @@ func (db database) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// in runs f in a transaction, and repeats it as long as the database asks for
-// that.
+// in runs f in a transaction, and repeats the transaction as long as the
+// database asks for a retry.
 func (db database) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 	for {
 		if err := db.once(ctx, f); !toRepeat(err) || ctx.Err() != nil {

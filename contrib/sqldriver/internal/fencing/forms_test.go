@@ -81,8 +81,8 @@ func (f form) write(t *testing.T, db database, token int64) error {
 	return db.once(t.Context(), func(tx *sql.Tx) error { return f.withdraw(t.Context(), db, tx, token) })
 }
 
-// lateAfterRead returns what becomes of an old holder that is paused after a
-// read, while a new holder writes.
+// lateAfterRead returns the outcome of an old holder's write, if that holder
+// was paused after a read while a new holder wrote.
 func (f form) lateAfterRead(t *testing.T, db database) string {
 	tx := db.begin(t)
 	defer func() { _ = tx.Rollback() }()
@@ -95,7 +95,8 @@ func (f form) lateAfterRead(t *testing.T, db database) string {
 	return outcome(t, errors.Join(f.withdraw(t.Context(), db, tx, oldToken), tx.Commit()))
 }
 
-// secondWrite returns what becomes of a holder's second write.
+// secondWrite returns the outcome of a holder's second write with the same
+// token.
 func (f form) secondWrite(t *testing.T, db database) string {
 	require.NoError(t, f.write(t, db, oldToken))
 	return outcome(t, f.write(t, db, oldToken))

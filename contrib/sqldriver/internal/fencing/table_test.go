@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// note is the resource that the kit writes: a text in a table.
+// note is the resource that fencetest writes to: a text in a table.
 type note struct{ database }
 
 func (n note) Write(ctx context.Context, token int64, value string, pause func()) error {
@@ -39,7 +39,8 @@ func (n note) Read(ctx context.Context, token int64) (value string, err error) {
 	return value, err
 }
 
-// Restart does nothing: the database keeps the tokens, not this process.
+// Restart is a no-op, because the tokens are in the database and not in this
+// process.
 func (n note) Restart(context.Context) error { return nil }
 
 func tablePassesTheKit(t *testing.T, db database) {
@@ -71,8 +72,8 @@ func newHolderWaits(t *testing.T, db database) {
 	assert.ErrorIs(t, f.write(t, db, oldToken), fence.ErrStale)
 }
 
-// The new holder's snapshot is older than the old holder's second commit. It
-// must not work with that snapshot.
+// The new holder's snapshot is older than the old holder's second commit, so
+// the new holder must not work with that snapshot.
 func oldSnapshot(t *testing.T, db database) {
 	f := form(raise)
 	require.NoError(t, f.write(t, db, oldToken))
@@ -143,7 +144,8 @@ func manyAdds(t *testing.T, db database) {
 	assert.Equal(t, 2, n)
 }
 
-// The column ignores case in the collation that MariaDB has by default.
+// With the default collation of MariaDB, the column ignores case, so Add must
+// refuse a resource that differs from another only in case.
 func columnIgnoresCase(t *testing.T, db database) {
 	db.reset(t)
 	_, err := db.ExecContext(t.Context(), "ALTER TABLE dlock_fence MODIFY resource VARCHAR(512)")

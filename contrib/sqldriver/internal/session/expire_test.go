@@ -109,7 +109,8 @@ type busyStore struct{ dyingStore }
 func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
 
 // The other session dies soon after the first heartbeat, and before the
-// earliest deadline that this heartbeat reports.
+// earliest deadline that this heartbeat reports, so the waiter must not search
+// only at that deadline.
 func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{dyingStore{dead: 8 * time.Minute}}

@@ -10,14 +10,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// laneStore is a fake store. A queue has the node 1 of another session, until
-// it is removed, and then the node 2 of this session.
+// laneStore is a fake store. Each queue has node 1 of another session, until
+// removed is closed, and behind it node 2 of this session.
 type laneStore struct {
 	quietStore
-	removed chan struct{} // closed when the node 1 is removed
-	err     error         // of Await and Delete on lanes
-	lanes   int           // lanes given out
-	left    error         // passed to the last Leave
+	removed chan struct{} // closed by the test to remove node 1
+	err     error         // returned by Await and Delete on lanes
+	lanes   int           // number of calls of Lane
+	left    error         // argument of the last call of Leave
 }
 
 func (*laneStore) Enter(context.Context) (func(), error) { return func() {}, nil }
@@ -75,7 +75,8 @@ func (l fakeLane) Delete(context.Context, Op, string, int64, driver.Cause) error
 
 func (l fakeLane) Leave(err error) { l.left = err }
 
-// connectLanes connects to a store and creates the node 2 of the queue q.
+// connectLanes connects to a store and creates node 2 of the queue q, see
+// createOnLane.
 func connectLanes(t *testing.T, store *laneStore, predecessor int) (*Session, driver.Joined) {
 	store.removed = make(chan struct{})
 	s, err := Connect(t.Context(), "fake", store, time.Hour)
@@ -85,8 +86,7 @@ func connectLanes(t *testing.T, store *laneStore, predecessor int) (*Session, dr
 	return s, createOnLane(t, s, predecessor)
 }
 
-// createOnLane creates the node 2, which waits for the node 1 if predecessor is
-// 0.
+// createOnLane creates node 2, which waits for node 1 if predecessor is 0.
 func createOnLane(t *testing.T, s *Session, predecessor int) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Predecessor: func([]driver.Node) int { return predecessor }})
@@ -96,8 +96,9 @@ func createOnLane(t *testing.T, s *Session, predecessor int) driver.Joined {
 	return j
 }
 
-// A lane does not tell a watch that was armed after it began to wait. The next
-// poll would be a quarter of an hour away, because the lane waits.
+// A wait on a lane does not notify a watch that is armed after the wait began.
+// The session must not leave such a watch to its next poll, which is a quarter
+// of an hour away while the lane waits.
 func TestAWatchThatALaneDoesNotTellIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(laneStore)
@@ -141,7 +142,8 @@ func TestASessionDoesWithoutLanesIfADeletionFindsThatOneHasMoved(t *testing.T) {
 	})
 }
 
-// checkNoLanes checks that the first lane was closed, and that there is no other.
+// checkNoLanes checks that the first lane was closed and that no other was
+// used.
 func checkNoLanes(t *testing.T, store *laneStore, s *Session) {
 	t.Helper()
 	synctest.Wait()

@@ -95,8 +95,8 @@ func (s *unansweredStore) Cancel(_ context.Context, _ Op, data []byte) error {
 	return nil
 }
 
-// On a slow network, one request may remove only some of the orphans before it
-// times out.
+// On a slow network, a request may time out after it has removed only some of
+// the orphans. Later requests must remove the rest.
 func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &unansweredStore{removed: make(map[string]bool)}
@@ -170,9 +170,9 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-// Callers may occupy only the spare connections; the session may use one more
-// to poll. The time spent waiting for a connection must not count towards a
-// request's timeout.
+// Callers may use only the spare connections, and the session one more to poll.
+// The time spent waiting for a connection must not count towards a request's
+// timeout.
 func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &smallStore{slots: make(chan struct{}, 2)}
