@@ -86,7 +86,7 @@ func (o *watched) add(c recipes.Contender, err error) {
 	}
 }
 
-// saw returns what was seen since the last call.
+// saw returns what the observer has seen since the last call of saw.
 func (o *watched) saw() (seen []string) {
 	synctest.Wait()
 	o.mu.Lock()

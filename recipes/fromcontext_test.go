@@ -94,7 +94,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 			mine, err := c.RWMutex("mine").Lock(bg)
 			require.NoError(w, err)
 			err = mine.Downgrade(ctx)
-			_ = mine.Unlock() // may not wait for the Replace in flight
+			_ = mine.Unlock() // may return before the Replace in flight
 			time.Sleep(time.Minute)
 			return err
 		}}

@@ -135,8 +135,8 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode removes a waiter's node during the wait, by a call of the function
-// both, one of bothOrders. The waiter must get the lock with a new node.
+// loseNode calls both, one of bothOrders, while a contender waits. The
+// contender must get the lock with a new node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -179,8 +179,8 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Before the waiter's Create returns, its predecessor is released and its own
-// node is removed.
+// Before the waiter's Create returns, the predecessor is released and the
+// waiter's own node is removed.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {

@@ -333,8 +333,9 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// In one store, two clients' locks of the same name are the same lock, so
-// LockAll would wait for itself. In different stores they are different locks.
+// If two clients use the same store, their locks of one name are the same
+// lock, so LockAll would wait for itself. In different stores they are
+// different locks.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

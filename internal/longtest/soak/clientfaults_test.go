@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember picks a random member for which the function may returns true
-// and that no other fault of the group affects. It returns nil if there is
-// none.
+// reserveMember picks a random member that satisfies may and that no other
+// fault of the group affects. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
