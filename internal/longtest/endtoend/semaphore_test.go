@@ -91,14 +91,16 @@ func handOverUnits(t *testing.T, n int) {
 		return [3]int{proxy.Frames(zktest.OpMulti), proxy.Frames(zktest.OpGetChildren2), proxy.Frames(zktest.OpGetData)}
 	}
 	before := counts()
-	for i := range counted {
-		w.unlock(holders[i%n])
-		holders[i%n] = <-granted
+	for range counted {
+		w.unlock(holders[0])
+		holders[0] = <-granted
 		watching(n + 1) // its own node, and those of the holders
 	}
 	after := counts()
-	require.Equal(t, [3]int{counted, 2 * counted, (n + 1) * counted},
-		[3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]})
+	require.Equal(t, [2]int{counted, 2 * counted}, [2]int{after[0] - before[0], after[1] - before[1]})
+	// On a slow machine, a holder may watch its own node again after 300 ms.
+	require.GreaterOrEqual(t, after[2]-before[2], (n+1)*counted)
+	require.LessOrEqual(t, after[2]-before[2], (n+2)*counted)
 	for range waiters - counted {
 		w.unlock(holders[0])
 		holders = append(holders[1:], <-granted)
