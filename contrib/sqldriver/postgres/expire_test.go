@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -127,4 +128,19 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 		}
 	}
 	t.Error("the session does not end")
+}
+
+// Unlock must say that the session has ended, not that an operator has removed
+// the node.
+func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.exec(t, "SELECT dlock.end_session($1)", s.ID())
+	if err := s.Delete(t.Context(), "q", j.Place, driver.Released); !errors.Is(err, driver.ErrSessionEnded) {
+		t.Errorf("Delete returned %v, expected ErrSessionEnded", err)
+	}
 }

@@ -39,18 +39,19 @@ CREATE TABLE IF NOT EXISTS dlock.era (
 -- The cost of the functions below is mostly that of their queries. An assignment that calls
 -- a function is no query, but PERFORM is: hence the variables named none.
 
--- The name of the era of this server: the cluster, the database, the table, and the
--- timeline, which changes when a standby is promoted or a backup is restored. A dump that
+-- The name of the era of this server: the cluster, the database, the timeline, which
+-- changes when a standby is promoted or a backup is restored, and the table. A dump that
 -- is restored to a new cluster may have the same OIDs as the old one.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF coalesce(current_setting('dlock.cluster', true), '') = '' THEN -- the first call on this connection
-        PERFORM set_config('dlock.cluster', system_identifier || '.' || oid, false)
+    IF coalesce(current_setting('dlock.place', true), '') = '' THEN -- the first call on this connection
+        -- A connection outlives a promotion, but a standby has no current LSN, so that the
+        -- call fails there. A primary keeps its timeline until it stops.
+        PERFORM set_config('dlock.place', system_identifier || '.' || oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), false)
             FROM pg_control_system(), pg_database WHERE datname = current_database();
     END IF;
-    RETURN current_setting('dlock.cluster') || '.' || 'dlock.session'::regclass::oid
-        || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+    RETURN current_setting('dlock.place') || '.' || 'dlock.session'::regclass::oid;
 END $$;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
@@ -329,8 +330,9 @@ BEGIN
         FROM dlock.queue q LEFT JOIN dlock.node n ON n.queue = p_queue AND n.name = ANY (p_names) WHERE q.name = p_queue;
 END $$;
 
--- Removes a node of a session. Tells the sessions that listen, if any, unless no node is
--- left in the queue. The lane of the node, if p_backend is not 0, gives up its lock after
+-- Removes a node of a session, which need not be locked: whatever ends the session locks
+-- the queue, and finds the node or not. Tells the sessions that listen, if any, unless no
+-- node is left in the queue. The lane of the node, if p_backend is not 0, gives up its lock after
 -- the commit. If this connection is another one, the status is 'moved' instead of 'ok'.
 CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text, p_backend integer,
     INOUT status text)
@@ -338,18 +340,18 @@ LANGUAGE plpgsql AS $$
 DECLARE
     removed text;
     shared boolean;
-    none text;
+    none text := dlock.prepare();
 BEGIN
-    status := dlock.enter(p_session, p_generation);
-    IF status <> 'ok' THEN
-        RETURN;
-    END IF;
     none := dlock.lock_queue(p_queue, CASE p_why WHEN 'r' THEN p_token END);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
         RETURNING name, EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token) INTO removed, shared;
+    status := 'ok';
     IF NOT FOUND THEN
-        status := 'gone';
-        ROLLBACK;
+        ROLLBACK; -- because a session is locked before a queue
+        status := dlock.enter(p_session, p_generation);
+        IF status = 'ok' THEN
+            status := 'gone';
+        END IF;
     ELSIF shared THEN
         IF NOT pg_try_advisory_xact_lock(dlock.listening(dlock.channel(p_queue))) THEN
             none := dlock.tell(p_queue, removed, p_why);
