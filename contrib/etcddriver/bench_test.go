@@ -26,8 +26,8 @@ import (
 // locker acquires a lock.
 type locker func() (unlock func() error, err error)
 
-// ofDlock and ofMutex open a session and return a locker that uses it: ofDlock
-// with dlock, and ofMutex with etcd's concurrency.Mutex.
+// ofDlock opens a session and returns a locker that takes a dlock lock. ofMutex
+// does the same with etcd's concurrency.Mutex.
 func ofDlock(b testing.TB, server *etcdtest.Server, name string) locker {
 	client, err := dlock.Open("etcd", "etcd://"+server.Addr()+"/bench?session_timeout=60s")
 	require.NoError(b, err)
@@ -98,7 +98,7 @@ func BenchmarkFreeLock(b *testing.B) {
 
 // BenchmarkContended lets n contenders compete for one lock, for dlock and
 // etcd's Mutex in turn. It reports locks per second, the longest wait, and the
-// fewest and most locks of any contender.
+// fewest and the most locks that any one contender got.
 func BenchmarkContended(b *testing.B) {
 	for _, n := range []int{2, 8, 32} {
 		b.Run(fmt.Sprint(n, " contenders"), func(b *testing.B) {
@@ -127,9 +127,9 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain measures how long 100 waiters take to each hold a lock once,
-// for dlock and etcd's Mutex in turn. It reports the median time and the median
-// ratio.
+// BenchmarkDrain measures the time until each of 100 waiters has held the lock
+// once, for dlock and etcd's Mutex in turn. It reports the median times and the
+// median of their ratio.
 func BenchmarkDrain(b *testing.B) {
 	const waiters = 100
 	server := etcdtest.Start(b)
@@ -158,7 +158,7 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			eventually(b, func() bool {
 				reply, err := admin.Get(within(b), l.keys, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-				return err == nil && len(reply.Kvs) > waiters // one more key may announce a release
+				return err == nil && len(reply.Kvs) > waiters // holder, waiters, and perhaps a release
 			})
 			began := time.Now()
 			require.NoError(b, unlock())
@@ -166,7 +166,7 @@ func BenchmarkDrain(b *testing.B) {
 			times[i] = append(times[i], time.Since(began))
 		}
 	}
-	ratios := make([]float64, len(times[0])) // time of dlock divided by that of Mutex, by round
+	ratios := make([]float64, len(times[0])) // dlock's time divided by Mutex's, for each round
 	for i := range ratios {
 		ratios[i] = times[0][i].Seconds() / times[1][i].Seconds()
 	}

@@ -19,14 +19,14 @@ import (
 
 type conformance struct {
 	server *etcdtest.Server
-	// lenient tolerates faults that are injected too late, when the session
-	// or node is gone or the server is down.
+	// lenient ignores failures to inject a fault, because the session or
+	// node may be gone already, or the server may be down.
 	lenient bool
-	// existing selects NewConnector with an etcd client, instead of a data
-	// source name.
+	// existing opens the store with NewConnector and an etcd client, rather
+	// than with a data source name.
 	existing bool
 
-	slow   sync.Map // sessions whose replies are delayed, used as a set
+	slow   sync.Map // set of sessions whose replies are delayed
 	mu     sync.Mutex
 	stores []*store
 }

@@ -26,7 +26,7 @@ func TestDiagnoseOfAHealthyServer(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()
 	found := diagnosed(t, "etcd://"+server.Addr()+"/"+prefix)
-	found.Healthy(t, driver.CheckSettings) // the installed etcd version may have a known bug
+	found.Healthy(t, driver.CheckSettings) // CheckSettings may warn of a bug in the installed etcd
 	for _, f := range found {
 		assert.NotEqual(t, driver.Problem, f.Level, "%v", f)
 	}
@@ -110,7 +110,7 @@ func TestDiagnoseOfAClusterWithoutAMajority(t *testing.T) {
 		return err == nil && m.Leader == 0
 	})
 	diagnosed(t, "etcd://"+alive.Addr()+"/locks").Ends(t, driver.CheckLogin, "no leader", "a majority")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // without a leader, nothing answers the read of the revision
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // without a leader, reading the revision blocks
 	defer cancel()
 	var found doctortest.Findings
 	s.inspect(ctx, func(f driver.Finding) { found = append(found, f) })

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// The reply to a grant may arrive long after etcd granted the lease, so the
-// session must count the lease from before the request.
+// The reply to a lease grant may arrive long after etcd granted the lease, so
+// the session must measure the lease from the time it sent the request.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
@@ -73,7 +73,7 @@ func TestNoReadMayBeOld(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Walk(within(t), "")
 	require.NoError(t, err)
-	// The kinds are those of a heartbeat, List and Walk.
+	// A heartbeat, List and Walk must each have made their kind of read.
 	for _, kind := range [][3]bool{{true, false, false}, {false, false, true}, {false, true, true}} {
 		_, found := reads.Load(kind)
 		require.True(t, found, "%v", kind)

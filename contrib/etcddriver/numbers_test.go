@@ -73,7 +73,7 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{second.Node}, nodes)
 
-	// The cancellation got no reply, so the driver must repeat it.
+	// The first cancellation got no reply, so the driver must retry it.
 	eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// A Delete that arrives late removes any node that has its key by then, because
-// the Delete does not check the revision of the node.
+// A Delete that arrives late removes whatever node has the key by then, because
+// Delete does not check the node's revision.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -163,8 +163,8 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
 
-// A cancellation that got no reply is repeated, but the first attempt may still
-// arrive and remove a later node with the same key.
+// A cancellation that got no reply is retried. The first attempt may still
+// arrive later, and would then remove any node that reuses the key.
 func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
@@ -236,8 +236,8 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// The reply to the Create is lost, and etcd then rejects the key that would
-// cancel the Create.
+// If the reply to a Create is lost, the driver cancels the Create by writing a
+// key. An etcd that is out of space rejects this key.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)

@@ -106,8 +106,8 @@ func (g *guard) use(t *testing.T, l *dlock.Lock) {
 	}
 }
 
-// enter records l as the holder, or returns false if l was lost. A previous
-// holder that has not left is still a holder, unless its lock was lost.
+// enter records l as the holder, or returns false if l was lost. It fails the
+// test if another holder has neither left nor lost its lock.
 func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

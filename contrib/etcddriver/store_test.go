@@ -29,8 +29,8 @@ type store struct {
 	server *etcdtest.Server
 	prefix string
 	params string
-	// existing selects NewConnector with an etcd client, instead of a data
-	// source name.
+	// existing opens the store with NewConnector and an etcd client, rather
+	// than with a data source name.
 	existing bool
 
 	mu    sync.Mutex

@@ -29,8 +29,8 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes in the queue. It returns them and the watch with which
-// the second node waits for the first.
+// pair creates two nodes in the queue. It returns both nodes and the second
+// node's watch on the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -69,7 +69,7 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	s := made.(*session)
 	t.Cleanup(func() { _ = s.Close() })
 	_, _, w := pair(t, s, "q")
-	s.stream.begin() // discard the replies so far
+	s.stream.begin() // forget the replies received so far
 	eventually(t, func() bool {
 		s.stream.mu.Lock()
 		defer s.stream.mu.Unlock()
@@ -164,9 +164,9 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// The client library closes a stream together with the stream's last watch. The
-// session must begin a new stream before its next watch, because a failed
-// attempt would delay that watch.
+// The client library closes a stream when its last watch ends. The session must
+// then open a new stream for its next watch, because an attempt on the closed
+// stream would fail and delay the watch.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -242,7 +242,7 @@ func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-removed)
 		select {
-		case <-w.C: // the watch reports the release, or has ended
+		case <-w.C: // C receives the release or is closed
 		case <-within(t).Done():
 			t.Fatal("the removal was missed")
 		}

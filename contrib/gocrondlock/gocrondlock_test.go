@@ -100,8 +100,8 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// This test shows why a minimum hold is needed. If the test fails, gocron has
-// changed, and may no longer need one.
+// Without a minimum hold, two schedulers both run each short job. If this test
+// fails, gocron has changed, and a minimum hold may no longer be needed.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 	inTime(t, func(t *testing.T, s *store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))

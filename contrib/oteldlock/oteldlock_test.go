@@ -87,9 +87,9 @@ func (w *world) lock(ctx context.Context, m *dlock.RWMutex) *dlock.Lock {
 	return l
 }
 
-// figures returns the values of all sums and the counts of all histograms. Keys
-// are the metric's name followed by the values of its attributes, ordered by
-// attribute key.
+// figures returns the values of all sums and the counts of all histograms. A
+// key such as "dlock.held exclusive lock" is the metric's name followed by the
+// values of its attributes, in the order of the attributes' keys.
 func (w *world) figures() map[string]int {
 	w.Helper()
 	synctest.Wait()
@@ -295,8 +295,8 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 	}))
 }
 
-// If the exporter asks for deltas, the minimum of a histogram covers only the
-// time since the last export.
+// A histogram's minimum covers the whole run of the program or, if the exporter
+// asks for delta temporality, the time since the last export.
 func TestTheSmallestLeaseLeftIsTheMinimum(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, left := range []time.Duration{3, 1, 2} {

@@ -22,14 +22,14 @@ import (
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
-	// existing selects NewConnector with a go-redis client, instead of a
-	// data source name.
+	// existing opens the store with NewConnector and a go-redis client,
+	// rather than with a data source name.
 	existing bool
-	// lenient tolerates fault callbacks that run after their session or
-	// node has ended.
+	// lenient ignores failures to inject a fault, because the session or
+	// node may be gone already.
 	lenient bool
 
-	slow   sync.Map // sessions whose replies are delayed, used as a set
+	slow   sync.Map // set of sessions whose replies are delayed
 	mu     sync.Mutex
 	stores []*store
 }
@@ -68,8 +68,8 @@ const alone = "DLOCK_REDIS_ALONE"
 
 // TestConformanceOfVariants runs the conformance tests with Redis protocol
 // version 3, and with an existing go-redis client. Each variant runs in a child
-// process, because the tests count goroutines and would see those of parallel
-// tests.
+// process of its own, because the tests count goroutines, and tests running in
+// parallel would disturb the count.
 func TestConformanceOfVariants(t *testing.T) {
 	for name, c := range map[string]*conformance{"version3": {params: "&protocol=3"}, "client": {existing: true}} {
 		if os.Getenv(alone) == name {

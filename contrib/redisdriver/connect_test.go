@@ -158,7 +158,7 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 		if err == nil {
 			t.Cleanup(func() { conn.Close() })
 			config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-			config.MaxVersion = tls.VersionTLS12 // reports a rejected certificate during the handshake
+			config.MaxVersion = tls.VersionTLS12 // unlike 1.3, rejects a client certificate during the handshake
 			err = tls.Server(conn, config).HandshakeContext(t.Context())
 		}
 		served <- err
@@ -350,8 +350,8 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
-// Redis sends no notice when an operator removes a node. The periodic check
-// must find the removal even if callers use all connections.
+// Redis sends no notice when an operator removes a node. The session's periodic
+// check must notice even if callers use all connections.
 func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -401,8 +401,8 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
-// The session must not redial in a tight loop if each connection is closed at
-// once, here by a proxy without a server.
+// The session must not redial in a tight loop if each connection is closed as
+// soon as it is accepted.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")

@@ -109,8 +109,8 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.Empty(t, w.faults)
 }
 
-// A waiter must survive the restart of the server. It joins the queue again and
-// finds the lock free.
+// A waiter must survive a restart of the server: it joins the queue again and
+// is granted the lock, because the restart has ended the holder's session.
 func TestARestartEndsTheSessionsAndGrantsLater(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.Durable()), "session_timeout=2s")
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -215,7 +215,8 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	known := connect()
 	_, err := known.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
-	// Give the replica data of another generation, and then cut it off.
+	// Make the replica's data appear to come from another master, and then
+	// disconnect the replica.
 	generation := master.Do("HGET", "{dlock}:gen", "id").(string)
 	master.Do("HSET", "{dlock}:gen", "id", "another")
 	require.Eventually(t, func() bool { return replica.Do("HGET", "{dlock}:gen", "id") == "another" }, 30*time.Second, time.Millisecond)
@@ -303,9 +304,9 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After the keys have moved, the session must ask the new server, because the
-// old one would report that there are no queues. The session then ends, because
-// the move begins a new generation.
+// After a move of its keys, the session must ask the new server, because the
+// old one would report that there are no queues. The new server then ends the
+// session, because a move of the data ends all sessions.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

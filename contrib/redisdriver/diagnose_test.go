@@ -111,8 +111,8 @@ func TestDiagnoseOfSentinels(t *testing.T) {
 	diagnosed(t, at+"&master_name=locks").Ends(t, driver.CheckLogin, master.Addr()+": connect: connection refused", "is the store")
 }
 
-// Most users run dlock doctor on a new store, so the grace must not count as a
-// problem.
+// The first session in a new store waits for a grace period. Most users run
+// dlock doctor on a new store, so it must not report the wait as a problem.
 func TestDiagnoseOfANewServerWaitsForItsGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a grace")

@@ -32,8 +32,8 @@ func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
 	return &loss{store: s, successor: s}
 }
 
-// replica starts a replica whose data ends with the release of an earlier lock.
-// The replica receives no later changes.
+// replica starts a replica that stops replicating after an earlier lock has
+// been released, so it never hears of the locks taken later.
 func (l *loss) replica(options ...redistest.Option) *redistest.Server {
 	replica, replication := newReplica(l.t, l.server, options...)
 	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
@@ -99,8 +99,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// In the end, the master has the data of the lagging replica, which still names
-// this master.
+// As a replica, the former master copies the other server's lagging data, which
+// still name it as their master.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -134,7 +134,7 @@ func TestNoTwoHoldersIfAnOldDumpIsRestored(t *testing.T) {
 	holder := l.hold()
 	l.server.Kill()
 	l.server.Restart()
-	require.Eventually(t, func() bool { // old must end, although the dump contains it
+	require.Eventually(t, func() bool { // the dump contains the session, which must end nevertheless
 		_, err := old.Create(t.Context(), "stock/43", spec())
 		require.Error(t, err)
 		return old.Err() != nil
@@ -159,8 +159,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The grace must cover the holder's session timeout of 6 s, although the next
-// client's timeout is only 1 s.
+// The grace period must cover the holder's session timeout of 6 s, even though
+// the next client's timeout is only 1 s.
 func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l := newLoss(t, "")
 	l.params = "session_timeout=6s"
@@ -197,7 +197,7 @@ func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// Tokens must not run ahead of the server's clock. After a loss of all data,
+// Tokens must not run ahead of the server's clock. When all data are lost,
 // tokens restart from the clock, and would otherwise be lower than before.
 func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l := newLoss(t, "")
@@ -209,15 +209,15 @@ func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	require.NoError(t, err)
 	replica.Kill()
 	replica.Restart()
-	l.successor.graced = false // what counts is the token
+	l.successor.graced = false // skip the grace period, because only tokens matter
 	next, err := l.successor.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	require.Greater(t, next.Token(), holder.Token())
 	require.NoError(t, next.Unlock())
 }
 
-// The old master still answers the holder, but no replica confirms the holder's
-// heartbeats.
+// The isolated master still answers the holder, whose lock must be lost because
+// no replica confirms its heartbeats.
 func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	replica, replication := newReplica(t, l.server)
@@ -230,9 +230,9 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.ErrorContains(t, holder.Err(), "0 of 1 replicas have confirmed the heartbeat")
 }
 
-// One replica still follows the old master and confirms the holder's
-// heartbeats. The new master's grace must not begin until replicas follow the
-// new master.
+// As long as a replica follows the old master, it confirms the holder's
+// heartbeats. The new master must not start its grace period before a replica
+// follows it.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -251,8 +251,9 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// If replicas of an earlier master have received a client's attempt to connect,
-// this must not shorten the grace of the next master.
+// An attempt to connect may shorten the grace period only if the replicas of
+// the current master have received it. Receipt by replicas of an earlier master
+// must not count.
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
@@ -267,9 +268,9 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	require.NotEqual(t, "3600000000", open(after[:40]))
 }
 
-// A replica may confirm another master's heartbeats until it receives the
-// client's attempt to connect. The grace must therefore count from the receipt,
-// not from the attempt.
+// A replica may confirm another master's heartbeats until it receives a
+// client's attempt to connect. The grace period must therefore count from the
+// receipt of the attempt, not from when it was made.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
@@ -308,8 +309,9 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 	return err
 }
 
-// receivedAt returns when replicas received an attempt to connect, as stated in
-// the next attempt. It returns 0 if no attempt states a time.
+// receivedAt returns the time at which replicas had received an attempt to
+// connect. The client sends this time with its next attempt. receivedAt returns
+// 0 if no attempt has sent one.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 10 && c[1] == openScript.Hash() && c[9] != "" {
@@ -366,7 +368,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 			master.Restart()
 			master.Do("REPLICAOF", "127.0.0.1", portOf(replica))
 			master, replica = replica, master
-		case 2: // demoted and promoted again
+		case 2: // the master is demoted and promoted again
 			promote(replica)
 			follow(t, master, replica)
 			replica.Do("REPLICAOF", "127.0.0.1", portOf(master))

@@ -43,7 +43,7 @@ var namespaces atomic.Int64
 
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
 
-// asNew adds a parameter that skips the grace of an empty store.
+// asNew adds a parameter that skips the grace period of an empty store.
 func asNew(dsn string) string {
 	separator := "?"
 	if strings.Contains(dsn, "?") {
@@ -100,11 +100,12 @@ type store struct {
 	namespace string
 	params    string
 
-	// existing selects NewConnector with a go-redis client, instead of a
-	// data source name.
+	// existing opens the store with NewConnector and a go-redis client,
+	// rather than with a data source name.
 	existing bool
 
-	// graced makes sessions wait for the grace even if the store is empty.
+	// graced makes sessions wait for the grace period even if the store is
+	// empty.
 	graced bool
 
 	// keepProxies prevents the reuse of proxies whose sessions have ended.

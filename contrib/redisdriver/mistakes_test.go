@@ -161,7 +161,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		made, _ := s.join(t, "stock/42")
 		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
 		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
-			if made.Err() != nil { // the machine is too slow for this session timeout
+			if made.Err() != nil { // the session has expired because the machine is slow
 				_ = made.Close()
 				made, _ = s.join(t, "stock/42")
 				before = beats()
@@ -236,9 +236,9 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// Another program may overwrite the key of a queue. A session with a node in
-// that queue must still expire, because otherwise all locks of the namespace
-// would fail.
+// Another program may overwrite a queue's key with a value of another type.
+// Sessions with a node in this queue must still expire, because a script that
+// failed to expire them would make all locks of the namespace fail.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other, err := s.Connect(t.Context())
@@ -270,9 +270,9 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// If the reply to a create is lost, its node must be cancelled. A failed
-// cancellation must be retried, because otherwise the node blocks the queue
-// until its session ends.
+// If the reply to a create is lost, the driver cancels the create. It must
+// retry a cancellation that fails, because otherwise the node would block the
+// queue until its session ends.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
@@ -312,9 +312,9 @@ func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
-// Callers may give up faster than the store answers. If each cancellation took
-// a request of its own, the nodes to cancel would pile up and block other
-// contenders.
+// If callers give up faster than the store answers, one request must cancel
+// many creates. With a request for each, their nodes would pile up and block
+// other contenders.
 func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -356,9 +356,9 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// A cancellation marks a create that may still arrive, so that it is rejected.
-// If the create has already run, the cancellation must leave no mark, because
-// the mark would take memory until the session ends, perhaps for months.
+// To reject a create that is still in flight, its cancellation leaves a mark in
+// the store. If the create has already run, there must be no mark, because it
+// would take memory until the session ends, perhaps for months.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

@@ -15,9 +15,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A notice may arrive in two parts that are far apart. If a read timed out
-// between them, the first part would be lost and go-redis would panic on the
-// second.
+// The two halves of a message may arrive far apart. If a read timed out between
+// them, the first half would be lost and go-redis would panic on the second.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {
@@ -44,8 +43,8 @@ func TestANoticeMayStopInTheMiddle(t *testing.T) {
 }
 
 // serveNotice starts a fake Redis server that sends a notice in two parts. It
-// sends the second part only after it has received a ping, which shows that the
-// client has waited for a long time.
+// sends the second part only after it has received a ping, because the client
+// pings only after it has waited for a long time.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -219,8 +219,8 @@ func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	return made
 }
 
-// inLine makes six clients wait behind a writer, then lets each of them hold
-// the lock in turn.
+// inLine makes six clients wait for a lock held by a writer, and then releases
+// it, so that each of them holds the lock in turn.
 func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -327,9 +327,9 @@ func acquire(t *testing.T, c *dlock.Client, weight int) *dlock.Lock {
 	return lock
 }
 
-// The first waiter watches both holders with a separate request. When it gets
-// its units, it lists the queue and renames its node, which wakes the second
-// waiter.
+// The first waiter watches both holders' nodes, which takes a request of its
+// own. When granted its units, it lists the queue and renames its node, which
+// wakes the second waiter.
 func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 	want := map[faults.Op]int{faults.OpCreate: 4, faults.OpWatch: 1, faults.OpList: 2, faults.OpReplace: 1, faults.OpDelete: 4}
 	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
@@ -355,8 +355,8 @@ func TestWaitersForUnitsTakeARequestForEachWakeUp(t *testing.T) {
 	})
 }
 
-// Wanted watches and lists the queue when it is called, and again after each
-// change of the queue until a contender waits.
+// Wanted watches and lists the queue, and does so again after each change of
+// the queue, until it finds a waiting contender.
 func TestEachChangeOfTheQueueTakesTwoRequestsForWanted(t *testing.T) {
 	want := map[faults.Op]int{faults.OpCreate: 3, faults.OpWatchQueue: 3, faults.OpList: 3}
 	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
@@ -465,8 +465,8 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
-// Taking a lock needs more requests if another contender releases it at the
-// same time, so the test limits only the total.
+// A contender that races with a release needs additional requests, so the test
+// limits only the total.
 func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	const sessions, locks = 8, 25
@@ -495,8 +495,9 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	require.LessOrEqual(t, float64(sum), 2.3*sessions*locks)
 }
 
-// A periodic check must not list the whole queue. With 1000 waiting sessions,
-// the server would be busy with nothing but these lists.
+// A periodic check must read only the nodes that the session watches. If each
+// of 1000 waiting sessions listed the whole queue, the server would do little
+// else.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())

@@ -92,11 +92,11 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces 10 s by 10 min, both in microseconds, in the documented
-// commands. A session timeout of 10 s is too short on a slow machine.
+// tenMinutes changes the session timeout in documented commands from 10 s, too
+// short for a slow machine, to 10 min. Both are in microseconds.
 var tenMinutes = []string{"10000000", "600000000"}
 
-// begin begins a session in an empty store without waiting for the grace.
+// begin begins a session in an empty store. It skips the grace period.
 func (sh *shell) begin() {
 	require.Equal(sh.t, "0", sh.run(shellOpen, append(tenMinutes, " 0 1", " 1 1")...)[0])
 }

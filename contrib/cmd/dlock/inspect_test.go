@@ -31,8 +31,8 @@ func unchanged(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
-// On each store, two clients contend for a lock. The commands must list both,
-// and "release" must take the lock from its holder, who learns of it.
+// While two clients contend for a lock, "queue" must list both of them, and
+// "release" must take the lock from its holder, who must learn of the loss.
 func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	unchanged(t)
 	for _, driver := range dlock.Drivers() {
@@ -134,8 +134,8 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	}
 }
 
-// One of the two addresses refuses connections. The other accepts them but
-// never answers.
+// The error must name the address, whether the address refuses connections or
+// accepts them and never answers.
 func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	unchanged(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores maps the name of a driver to a function that starts a server and
-// returns a data source name for it. The sessions of a killed process end after
-// 5 s, or at once with SQLite.
+// stores maps the name of each driver to a function that starts a server and
+// returns its data source name. After a process is killed, its sessions end
+// within 5 s, or at once with SQLite.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -52,8 +52,8 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },
 }
 
-// The demo starts three processes and kills one of them. With -v, the test
-// prints the output of all programs.
+// The demo command starts three processes and kills one of them. With -v, the
+// test prints the output of the commands.
 func TestTheProgramsRunOnEveryStore(t *testing.T) {
 	for _, name := range dlock.Drivers() {
 		if name == "mem" {
@@ -188,8 +188,8 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Each driver is tried with the data source names of all drivers, so most
-// combinations are invalid.
+// Each driver gets the data source names of all drivers, most of which are
+// invalid for it, and must not repeat the password in an error.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	t.Chdir(t.TempDir()) // SQLite takes some of the data source names for file names
 	for _, dsn := range []string{

@@ -20,8 +20,8 @@ import (
 
 const bound = 2 * time.Minute
 
-// open opens a client of each store, given as the driver's name, a space and a
-// data source name.
+// open opens a client for each of stores. A store is given as the driver's
+// name, a space and a data source name.
 func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock.Client) {
 	t.Helper()
 	for _, store := range stores {
@@ -34,7 +34,7 @@ func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock
 	return clients
 }
 
-// server is the set of methods that the test servers of all stores have.
+// server is implemented by the test servers of all stores.
 type server interface {
 	Kill()
 	Restart()
@@ -92,7 +92,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	}
 }
 
-// requireAllStores requires that the lock is soon taken in each store.
+// requireAllStores waits until m can take its lock in every store.
 func requireAllStores(ctx context.Context, t *testing.T, m *dlock.Majority) {
 	t.Helper()
 	require.Eventually(t, func() bool {
