@@ -20,16 +20,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Options are the settings for [NewConnector]. A zero field means the default
-// of the data source name parameter of the same name.
+// Options are the settings for [NewConnector]. A zero field has the default
+// value of the corresponding parameter in a data source name.
 type Options struct {
 	// SessionTimeout is how long etcd keeps a session without heartbeats, in
 	// whole seconds from 1 s to 24 h. Zero means 10 s.
 	SessionTimeout time.Duration
 	// Prefix is the prefix of all keys, "dlock" by default.
 	Prefix string
-	// TLS repeats the client's clientv3.Config.TLS, which the client does
-	// not expose.
+	// TLS must be the clientv3.Config.TLS that the client was created with,
+	// because the client does not expose it.
 	TLS *tls.Config
 }
 
@@ -71,9 +71,9 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns the connector with the existing client's current endpoints
-// and login. The endpoints may change during the client's life, by
-// clientv3.Config.AutoSyncInterval.
+// following returns a connector with the current endpoints and login of the
+// existing client, if there is one. With clientv3.Config.AutoSyncInterval, the
+// client's endpoints change over time.
 func (c *connector) following() (*connector, error) {
 	if c.existing == nil {
 		return c, nil
@@ -100,7 +100,7 @@ func (c *connector) following() (*connector, error) {
 }
 
 // lacksTLS reports whether the existing client uses TLS although Options.TLS
-// was nil. It finds out by a request over the client's connection.
+// was nil. To find out, it makes a request over the client's own connection.
 func (c *connector) lacksTLS(ctx context.Context) bool {
 	if c.existing == nil || c.settings.tls {
 		return false

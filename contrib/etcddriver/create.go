@@ -14,10 +14,10 @@ import (
 
 // Create creates the node and lists the nodes ahead of it in one transaction.
 //
-// If Create gets no reply, the method cancel undoes it in the background. It
-// puts a cancellation key, which makes the transaction fail if it arrives
-// later. If a proxy delivers the transaction twice, the second list contains
-// the node itself. The token is still the node's create revision.
+// If Create gets no reply, the method cancel undoes it in the background. To
+// make the transaction fail if it arrives later, cancel puts a cancellation
+// key. If a proxy delivers the transaction twice, the second list contains the
+// node itself, and the token is still the node's create revision.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -105,9 +105,9 @@ func (s *session) watchAhead(
 //
 // cancel also puts a cancellation key, which makes etcd reject the Create if it
 // arrives later. An attempt does nothing if the cancellation key already
-// exists: the attempt may be late, and a later node may have the same key by
-// now. If etcd is out of space and rejects the cancellation key, cancel only
-// removes the node.
+// exists, because a delayed attempt could otherwise remove a later node that
+// reuses the key. If etcd is out of space and rejects the cancellation key,
+// cancel only removes the node.
 //
 // Attempts are serialized. While the store is unreachable, many Creates may
 // fail, and concurrent attempts would use up the CPU.

@@ -44,8 +44,8 @@ func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) e
 }
 
 // checkedFirst is a connector that first asks every server for its status.
-// Otherwise, requests would be distributed over the servers, and it would
-// depend on chance which of them fails at a bad server.
+// Without these checks, load balancing would make it a matter of chance whether
+// a request reaches a bad server.
 type checkedFirst struct{ *connector }
 
 var (

@@ -65,7 +65,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 type connector struct {
 	settings *settings
 	existing *clientv3.Client // client passed to NewConnector, or nil
-	// dial holds additional gRPC options, by which tests inject faults.
+	// dial holds additional gRPC options, with which tests inject faults.
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
 }
@@ -177,7 +177,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 // dialOptions overrides defaults of gRPC and the client library. It limits the
 // reconnection backoff, which could otherwise exceed the session timeout. It
 // also makes requests fail at once while no server is reachable, because the
-// error then says why, and that of a timeout would not.
+// error then gives the reason, unlike the error of a timeout.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -204,8 +204,8 @@ func failFast(
 }
 
 // askAnother retries a request at other servers if one does not answer in time.
-// It covers only the kinds of requests that begin a session. Others may not be
-// safe to repeat.
+// It does so only for the kinds of requests that begin a session, because
+// others may not be safe to repeat.
 func (c *connector) askAnother(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -237,9 +237,9 @@ func sendOnce(
 	return err
 }
 
-// logIn logs in with a fresh client after the old token has become invalid. The
-// session's own client would send the old token along, which etcd 3.4 rejects,
-// and the library would then retry forever.
+// logIn logs in with a fresh client once the authentication token is no longer
+// valid. The session's own client would send the invalid token with its login.
+// etcd 3.4 rejects this, and the client library would retry forever.
 func (c *connector) logIn(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {

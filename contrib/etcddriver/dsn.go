@@ -16,7 +16,7 @@ type settings struct {
 	prefix    string   // prefix of all keys, without the trailing slash
 
 	user     string
-	password func() string // a function, so that printing settings does not reveal it
+	password func() string // a function, so that printing settings hides it
 
 	timeout time.Duration // session timeout, in whole seconds
 

@@ -38,8 +38,8 @@ func denied(err error, keys string) error {
 	return fmt.Errorf("%w; the role of the user needs readwrite for all keys %s", err, keys)
 }
 
-// isPermanent reports whether a retry is pointless. An expired token is not
-// permanent, because the client logs in again.
+// isPermanent reports whether retrying after err is pointless. An expired login
+// is not permanent, because the client logs in again.
 func isPermanent(err error) bool {
 	if errors.As(err, new(certificateError)) {
 		return true

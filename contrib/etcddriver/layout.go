@@ -24,11 +24,11 @@ func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 	return s.prefix + "//cancelled/" + nodeID(session, n)
 }
 
-// kept returns the key of the value kept beside the queue.
+// kept returns the key under which Keep stores a value for the queue.
 func (s *settings) kept(queue string) string { return s.prefix + "//kept/" + queue }
 
-// keptToken formats the token with which a kept value begins, so that values
-// sort by token.
+// keptToken formats the token that precedes a kept value. All tokens have the
+// same length, so comparing two stored values compares their tokens.
 func keptToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
 // released returns the key that announces a release. It sorts directly before
@@ -87,8 +87,8 @@ func nodeOf(prefix string, revision int64) driver.Node {
 	return driver.Node{Name: driver.FormatName(prefix, revision), Seq: revision}
 }
 
-// foreignNode parses the node of another program, whose key ends in the node
-// name.
+// foreignNode parses the name of a node written by another program. The node's
+// key ends in this name.
 func foreignNode(name string) (n driver.Node, ok bool) {
 	if strings.Contains(name, "/") {
 		return n, false

@@ -86,7 +86,7 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 				Then(clientv3.OpDelete(key)).Commit()
 			if err != nil || reply.Succeeded {
 				return err
-			} // the node was removed or replaced in between: look again
+			} // the node was removed or replaced in between: try again
 		}
 	})
 }
@@ -229,8 +229,9 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 }
 
 // forget records that a node is gone. answered is the number of requests to
-// remove the node that have just been answered. Once no such request can still
-// arrive, the node's key may be reused.
+// remove the node that have just been answered. The node's key may be reused
+// once no such request is in flight, because a late one would remove a new
+// node.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
 	_, known := s.own[token]

@@ -15,9 +15,9 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// queueWatch follows a queue on behalf of all of the session's watches there.
-// It sees changes in the order of etcd's revisions and maintains a copy of the
-// queue, so that arming another watch needs no request.
+// queueWatch follows a queue on behalf of all watches that the session has in
+// it. It sees changes in the order of etcd's revisions and maintains a copy of
+// the queue, so that arming another watch needs no request.
 //
 // If the etcd watch is interrupted, events may be missing. The queueWatch then
 // lists the queue and ends the watches of nodes that are gone.
@@ -54,8 +54,8 @@ type far struct {
 	ahead, own string
 }
 
-// farBehind is how many nodes must be ahead before a waiter watches only two of
-// them. It is a variable so that tests can change it.
+// farBehind is how many nodes must be ahead of a waiter before it watches only
+// its own node and one other. It is a variable so that tests can change it.
 var farBehind = 16
 
 func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
@@ -216,8 +216,8 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 }
 
 // compare replaces the copy with a newly listed queue, and ends the watches of
-// nodes that are not in the list. It goes by the names being watched, not by
-// the old copy, which lacks nodes that came and went while events were missed.
+// nodes that are not in the list. It compares the list with the watched names
+// rather than with the old copy, which may lack nodes because of missed events.
 func (q *queueWatch) compare(members []member) {
 	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {

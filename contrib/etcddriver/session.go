@@ -39,7 +39,7 @@ type session struct {
 	numbers map[string]*numbers // by queue; only queues with a number in use
 	queues  map[string]*queueWatch
 
-	cancelling sync.Mutex // serializes attempts to cancel
+	cancelling sync.Mutex // serializes attempts to cancel Creates
 
 	closing sync.Mutex
 	gone    bool // the lease was revoked; guarded by closing

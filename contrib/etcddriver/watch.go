@@ -44,9 +44,9 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// following calls arm with a live queueWatch, again and again until arm returns
-// true or an error. fresh means that the session did not follow the queue
-// before. If f is not nil, arm needs only the nodes in f.
+// following calls arm with a live queueWatch until arm returns true or an
+// error. fresh means that the session did not follow the queue before. If f is
+// not nil, arm needs only the nodes in f.
 func (s *session) following(
 	ctx context.Context, queue string, f *far, arm func(q *queueWatch, fresh bool) (armed bool, err error),
 ) error {
@@ -75,7 +75,7 @@ func (s *session) queueWatch(queue string, f *far) (q *queueWatch, fresh bool, e
 		}
 	}
 	if len(s.queues) == 0 {
-		s.stream.renew() // the client library closes a stream together with its last watch
+		s.stream.renew() // the client library closed the old stream when its last watch ended
 	}
 	q = newQueueWatch(s, queue, f, before)
 	if !s.calls.Go(q.run) {
@@ -118,8 +118,8 @@ func (s *session) followed() (queues []*queueWatch) {
 
 // checkStream replaces the watch stream if its server has fallen behind. Each
 // call asks the server for a progress notification and evaluates the reply to
-// the previous call: a server that is silent hangs, and one that reports an old
-// revision can't write to its disk.
+// the previous call. If there was none, the server hangs. If the reply has an
+// old revision, the server can't write to its disk.
 func (s *session) checkStream() {
 	stream := s.stream.number.Load()
 	if s.stream.silence() > s.timeout/2 || s.stream.behind() {
@@ -153,13 +153,13 @@ func (s *session) replaceStream(number int64) {
 // watchStream tracks the stream that carries all watches of a session. The
 // first stream begins when the session starts following its first queue.
 type watchStream struct {
-	number atomic.Int64 // of the current stream, counted from 1
+	number atomic.Int64 // number of the current stream, starting at 1
 
 	mu       sync.Mutex // guards the fields below
 	heard    driver.Instant
 	revision int64 // newest revision received on the stream
 	asked    driver.Instant
-	want     int64 // newest revision known at the time asked; zero if no check is pending
+	want     int64 // revision that the reply to the last check must reach, or zero
 }
 
 func (w *watchStream) renew() {
@@ -208,8 +208,8 @@ func onStream(ctx context.Context, number int64) context.Context {
 	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
 }
 
-// errStream says that a watch needs a new stream. Its code tells it from the
-// errors of etcd and gRPC, which do not use this code.
+// errStream means that a watch needs a new stream. It is recognized by its
+// code, which neither etcd nor gRPC uses for its own errors.
 var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
 
 // openOnce prevents the client library from reopening a lost stream, so that

@@ -22,9 +22,9 @@ type Elector struct {
 }
 
 // NewElector returns the elector of this instance. Instances whose electors
-// have the same name elect one leader among them. The lock has this name, too.
-// NewElector makes no request. The caller must close the elector before the
-// client.
+// have the same name elect one leader among them. The name is also that of the
+// lock. NewElector makes no request. The caller must close the elector before
+// the client.
 func NewElector(client *dlock.Client, name string) *Elector {
 	return &Elector{mutex: client.RWMutex(name), turn: make(chan struct{}, 1)}
 }
@@ -48,7 +48,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	case e.held != nil && e.held.Err() == nil:
 		return nil
 	case e.held != nil:
-		_ = e.held.Unlock() // lets the client end the lost session
+		_ = e.held.Unlock() // lets the client end the session of the lost lock
 		e.held = nil
 	}
 	held, err := e.mutex.TryLock(ctx)

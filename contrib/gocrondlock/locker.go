@@ -27,7 +27,7 @@ type Locker struct {
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it
-// was taken; the package comment says why. The caller must close the locker
+// was taken. The package comment explains why. The caller must close the locker
 // before the client.
 func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
@@ -76,8 +76,8 @@ type jobLock struct {
 	until  time.Time // end of the minimum hold
 }
 
-// Unlock implements [gocron.Lock]. It returns at once. During the minimum hold,
-// it leaves the release to a background goroutine.
+// Unlock implements [gocron.Lock]. During the minimum hold, it returns at once
+// and leaves the release to a background goroutine.
 func (j *jobLock) Unlock(context.Context) error {
 	rest := time.Until(j.until)
 	if rest > 0 && j.locker.keep(func() { j.unlockAfter(rest) }) {

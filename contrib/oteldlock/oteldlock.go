@@ -37,9 +37,9 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 
 // WithLockLabel adds the attribute dlock.lock to all metrics and spans about
 // locks. Its value is what f returns for the lock's name. Each value creates
-// its own time series, so f should return one of a few words, such as the first
-// part of the name. It must always return the same value for a name, and may be
-// called concurrently.
+// its own time series, so f should return only a few different values, such as
+// the first part of the name. It must always return the same value for a name,
+// and may be called concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
@@ -116,8 +116,8 @@ const (
 	tokenKey   = attribute.Key("dlock.token")
 )
 
-// attributes appends the recipe, and the lock's attribute if WithLockLabel was
-// given.
+// attributes appends to all the attribute for the recipe and, if WithLockLabel
+// was given, the one for the lock.
 func (t *telemetry) attributes(recipe, lock string, all ...attribute.KeyValue) []attribute.KeyValue {
 	all = append(all, recipeKey.String(recipe))
 	if t.label != nil {

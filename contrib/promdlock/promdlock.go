@@ -20,8 +20,9 @@ type options struct {
 
 // WithLockLabel adds the label "lock" to all metrics about locks. Its value is
 // what f returns for the lock's name. Each value creates its own time series,
-// so f should return one of a few words, such as the first part of the name. It
-// must always return the same value for a name, and may be called concurrently.
+// so f should return only a few different values, such as the first part of the
+// name. It must always return the same value for a name, and may be called
+// concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
@@ -98,8 +99,9 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	return err
 }
 
-// add registers c. If an equal collector is already registered, it returns that
-// one. Only the first error is kept, in *first.
+// add registers c and returns it, or returns the equal collector that is
+// already registered. It stores an error in *first unless an earlier error is
+// there.
 func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
 	err := r.Register(c)
 	var twice prometheus.AlreadyRegisteredError

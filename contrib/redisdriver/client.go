@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// Options are the settings for [NewConnector]. A zero field means the default
-// of the data source name parameter of the same name.
+// Options are the settings for [NewConnector]. A zero field has the default
+// value of the corresponding parameter in a data source name.
 type Options struct {
 	// SessionTimeout is how long the store keeps a session without heartbeats:
 	// 100 ms to 24 h. Zero means 10 s.
@@ -28,7 +28,8 @@ type Options struct {
 	Grace time.Duration
 	// Replicas is how many replicas have to confirm each heartbeat.
 	Replicas int
-	// EmptyIsNew skips the grace if the store has no data of the namespace.
+	// EmptyIsNew skips the grace period if the store has no data of the
+	// namespace.
 	EmptyIsNew bool
 	// PoolSize limits the calls that a session may have in flight. Zero means 8.
 	PoolSize int
@@ -90,7 +91,7 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	o.PoolSize, o.Protocol = options.PoolSize, 2
 	o.Limiter, o.PushNotificationProcessor = nil, nil
 	for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
-		*d = max(*d, 0) // every request needs a timeout, so "none" becomes the default
+		*d = max(*d, 0) // negative means no timeout; use the default instead
 	}
 	if err := s.keep(o); err != nil {
 		return nil, fmt.Errorf("redisdriver: %w", err)

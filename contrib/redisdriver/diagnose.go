@@ -105,7 +105,8 @@ func parseInfo(text string) map[string]string {
 	return lines
 }
 
-// lastSequence is the highest sequence. After it, the scripts reject new nodes.
+// lastSequence is the highest sequence. Once it is used, no node can be
+// created.
 const lastSequence = 1<<53 - 1
 
 // inspectSequences checks how many sequences remain. The latest sequence is the

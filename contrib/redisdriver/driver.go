@@ -36,7 +36,7 @@ type connector struct {
 	quiet    bool // do not log warnings
 
 	mu     sync.Mutex
-	told   map[string]bool // what was logged: see tellOnce
+	told   map[string]bool // keys of the messages that tellOnce has logged
 	warned bool            // the server's settings have been checked
 	addrs  []string        // in the order that the next Connect tries them
 }

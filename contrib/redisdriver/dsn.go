@@ -26,7 +26,7 @@ type settings struct {
 	namespace string
 	grace     time.Duration // zero means timeout
 	replicas  int           // how many have to confirm each heartbeat
-	emptyNew  bool          // a store without data counts as new
+	emptyNew  bool          // a store without data needs no grace period
 	addrs     []string      // in the order to try them
 	tls       *tlsFiles
 	sentinel  *sentinel
@@ -36,7 +36,7 @@ type settings struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// Set only by Isolate.
-	part string // ends in a colon
+	part string // follows the namespace in all keys; ends in a colon
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 

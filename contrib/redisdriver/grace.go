@@ -10,20 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errGrace means that a session cannot begin yet.
+// errGrace means that a session can't begin yet, because a holder from before a
+// loss of data may still rely on its lease.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
-// receipt says when enough replicas had received an attempt to begin a session,
-// and in which generation of the data. The zero value means that this is not
-// known.
+// receipt records by when enough replicas had received an attempt to begin a
+// session, and from which master. It is zero as long as this is not known.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
-	generation string // "*" if no replica has to receive anything
+	generation string // the master's replication ID; "*" if replicas is zero
 }
 
-// awaitGrace begins the session in the store. If the store's data are of an
-// earlier generation, it first waits until the leases of that generation are
-// over.
+// awaitGrace begins the session in the store. If the data come from an earlier
+// generation, as after a fail-over or restart, it first waits until all leases
+// of that generation have expired.
 func (c *connector) awaitGrace(ctx context.Context, s *session) error {
 	began := time.Now()
 	var received receipt
@@ -50,9 +50,9 @@ func (c *connector) awaitGrace(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.settings.replicas > 0 {
-			// Until they received this attempt, the replicas may have
-			// followed another master. The next attempt says when they had
-			// received it.
+			// The replicas may have followed another master until they
+			// received this attempt. Send the time of receipt with the
+			// next attempt.
 			received = receipt{at: o.now + time.Since(sent).Microseconds(), generation: o.generation}
 		}
 		c.tellOnce(ctx, o.generation, "redisdriver: the store is new or has lost data: no lock is granted until all leases of earlier holders are over",
@@ -75,8 +75,8 @@ func (s *session) sleep(ctx context.Context, o opened) error {
 	}
 }
 
-// compareGrace warns if another client has a longer grace. If all data were
-// lost, this client would not wait until that client's lease has ended.
+// compareGrace warns if another client has a longer grace period. After a loss
+// of all data, this client would not wait until the other's lease has expired.
 func (c *connector) compareGrace(ctx context.Context, o opened) {
 	if own := c.settings.graceTime(); own < o.grace {
 		c.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
@@ -101,8 +101,8 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 type opened struct {
 	wait       time.Duration // until the next attempt; zero if the session has begun
 	generation string
-	grace      time.Duration // the longest of all clients
-	left       time.Duration // rest of the grace
+	grace      time.Duration // the longest grace period of any client
+	left       time.Duration // what is left of the grace period
 	now        int64         // the store's time, in microseconds
 }
 

@@ -8,14 +8,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Isolate implements [driver.Isolator] by inserting a part after the namespace
-// in all keys. The keys keep their namespace, so the user's permissions and the
-// server in a cluster stay the same.
+// Isolate implements [driver.Isolator] by inserting i.Name after the namespace
+// in all keys. Because the keys keep their namespace, the user's permissions
+// still apply, and a cluster stores the keys on the same server.
 func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.Context) error, error) {
 	s := *c.settings
 	s.part += i.Name + ":"
 	s.dial = i.Dial
-	s.emptyNew = true // no other client knows these keys
+	s.emptyNew = true // no other client uses these keys
 	if i.SessionTimeout > 0 {
 		s.timeout, s.grace = i.SessionTimeout, 0
 	}
@@ -28,7 +28,7 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 func removePart(ctx context.Context, s *settings) error {
 	l := newLink(s)
 	defer l.close()
-	if _, err := l.eval(ctx, l.upkeep, closeScript, "none"); err != nil { // follows redirects to the master
+	if _, err := l.eval(ctx, l.upkeep, closeScript, "none"); err != nil { // has no effect, but follows redirects to the master
 		return err
 	}
 	for cursor := uint64(0); ; {

@@ -35,8 +35,8 @@ type link struct {
 	server string   // address most recently connected to
 	moved  string   // address in a MOVED reply, or empty
 
-	// pending says what the latest dial is waiting for, for timeout errors.
-	// It is empty before the first dial.
+	// pending describes what the latest dial is waiting for. Timeout errors
+	// quote it. It is empty before the first dial.
 	pending string
 }
 
@@ -133,8 +133,8 @@ type line struct {
 	conn     net.Conn        // latest connection of client
 	cut      bool            // conn was closed by the line, not by the server
 
-	// refused is the error reply to the latest handshake, or nil. Only the
-	// goroutine that makes the request uses it.
+	// refused is the error reply to the latest handshake, or nil. It needs
+	// no mutex, because only the goroutine that makes the request uses it.
 	refused error
 }
 
@@ -337,8 +337,9 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed returns failed, the joined error of several attempts. If any of the
-// attempts failed temporarily, mixed makes the result temporary.
+// mixed returns failed, which joins the errors of several attempts. If one of
+// these errors is temporary, which passing reports, the result is temporary
+// too.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -532,7 +533,7 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the most recently dialed server to the end of the list. It
+// passOver moves the most recently dialed server to the end of l.addrs, and
 // reports whether there is another server to try.
 func (l *link) passOver() bool {
 	l.mu.Lock()
@@ -544,10 +545,9 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow handles an error reply by which the server says that it does not have
-// the keys or is not the master. It returns true if the request should be
-// repeated at another server; that is safe, because the request has had no
-// effect.
+// follow handles an error reply that says that the server does not have the
+// keys or is not the master. It returns true if the request should be repeated
+// at another server, which is safe because the request has had no effect.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()
@@ -579,8 +579,8 @@ type retries struct {
 
 const retryAfter = 20 * time.Millisecond
 
-// newRetries returns pauses that double from retryAfter to the heartbeat
-// interval, but to at most one second.
+// newRetries returns pauses between retries. They double from retryAfter up to
+// the heartbeat interval or one second, whichever is shorter.
 func (s *settings) newRetries() retries {
 	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notice is a message from the store: a node has gone or, if name is empty, the
-// queue has changed.
+// notice is a message from the store that a node was removed or, if name is
+// empty, that the queue has changed.
 type notice struct {
 	queue, name string
 	why         driver.Cause
@@ -227,8 +227,8 @@ func (s *session) checkWatches() {
 	}
 }
 
-// look asks the store for the watched nodes of the queue, and ends the watches
-// of those that are gone.
+// look asks the store which of the watched nodes are still in the queue, and
+// ends the watches of the others.
 func (s *session) look(queue string) error {
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// checkServer fails if the server evicts locks that are held, is unreachable or
-// rejects this client. If the server does not show its settings, it logs a
-// warning, once per connector.
+// checkServer fails if the server may evict locks that are held, is unreachable
+// or rejects this client. Once per connector, it logs a warning if the server
+// does not show its settings.
 func (c *connector) checkServer(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	warned := c.warned
@@ -55,8 +55,8 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 	return nil
 }
 
-// weaknesses describes how the server may lose data unnoticed with these
-// settings. err is the error from reading the settings.
+// weaknesses returns findings about settings with which the server may lose
+// data unnoticed. err is the error from reading the settings, or nil.
 func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	if err != nil {
 		return []driver.Finding{{Check: driver.CheckSettings, Level: driver.Unknown,

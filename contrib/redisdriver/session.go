@@ -128,9 +128,9 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// armed returns the watch of the predecessor. It returns the zero Watch if the
-// script has not registered one, because the script can only watch the last
-// node of the queue.
+// armed returns the watch on the node that predecessor chooses. It returns the
+// zero Watch unless this is the last node in the queue, because the create
+// script registers a watch only for the last node.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -351,7 +351,7 @@ func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 
 // beat sends a heartbeat. Redis expires sessions only while it handles a
 // request, so beat schedules an extra heartbeat if another session is due to
-// expire before the next one.
+// expire before this session's next regular heartbeat.
 func (s *session) beat(ctx context.Context) error {
 	reply, err := s.link.evalConfirmed(ctx, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
