@@ -80,9 +80,9 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// handOver hands the lock from one contender to another: next begins to wait,
-// and then from unlocks held. It returns next's lock, and the number of
-// requests made by from (released) and by next (waited).
+// handOver passes a lock from one contender to the next. It makes next wait,
+// and then unlocks held. It returns next's lock, and the numbers of requests
+// that the two contenders made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)

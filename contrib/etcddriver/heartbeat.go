@@ -47,8 +47,8 @@ func (s *session) beat(ctx context.Context) error {
 	return errors.New("leaders changed during a heartbeat")
 }
 
-// heartbeats is the stream for a session's keep-alives. The stream is kept open
-// because the client library logs in again for each new one, which costs the
+// heartbeats is the stream for a session's keep-alives. It is kept open,
+// because the client library logs in again for each new stream, which costs the
 // server far more than a keep-alive.
 type heartbeats struct {
 	turn   chan struct{} // semaphore, held while a heartbeat is in flight

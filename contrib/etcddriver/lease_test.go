@@ -73,7 +73,7 @@ func TestNoReadMayBeOld(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Walk(within(t), "")
 	require.NoError(t, err)
-	// A heartbeat, List and Walk must each have made their kind of read.
+	// These are the kinds of reads that a heartbeat, List and Walk make.
 	for _, kind := range [][3]bool{{true, false, false}, {false, false, true}, {false, true, true}} {
 		_, found := reads.Load(kind)
 		require.True(t, found, "%v", kind)

@@ -237,7 +237,7 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 }
 
 // If the reply to a Create is lost, the driver cancels the Create by writing a
-// key. An etcd that is out of space rejects this key.
+// key. If etcd is out of space, it rejects this key.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)

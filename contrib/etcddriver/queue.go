@@ -147,8 +147,8 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 }
 
 // tells reports whether Delete should announce a release in the queue. If so,
-// it marks the queue as used, so that the session follows it until it can
-// remove the announcement.
+// tells marks the queue as used, so that the session keeps following it until
+// the announcement can be removed.
 func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

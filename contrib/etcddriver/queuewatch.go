@@ -35,7 +35,7 @@ type queueWatch struct {
 	mu       sync.Mutex
 	stopped  bool // no further watch may be armed
 	armed    bool // at least one watch has been armed
-	live     bool // the etcd watch is open and the copy is current
+	live     bool // the etcd watch is open and nodes is up to date
 	revision int64
 	nodes    map[string]driver.Place // copy of the queue, by the last part of the key
 	news     chan struct{}           // closed and replaced at each change of the fields above
@@ -137,8 +137,8 @@ func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, st
 // ctx ends. It returns the reason, if known.
 //
 // It returns errStream if the server rejects the watch but accepts the list.
-// The stream's token has then expired, and the server would reject every other
-// watch on this stream.
+// The stream's authentication token has then expired, so the server would
+// reject every other watch on this stream.
 func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -253,8 +253,8 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 	}
 }
 
-// applyFar ends the watches of nodes that have changed since the list. Its
-// events come from two etcd watches, so their revisions need not increase.
+// applyFar ends the watches of nodes that have changed since the queue was
+// listed. The events come from two etcd watches, so they may be out of order.
 func (q *queueWatch) applyFar(events []*clientv3.Event) {
 	for _, e := range events {
 		id := strings.TrimPrefix(string(e.Kv.Key), q.keys)

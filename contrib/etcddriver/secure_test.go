@@ -69,8 +69,8 @@ func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	})
 }
 
-// The token of a stream expires if no watch begins on the stream for five
-// minutes, even if the stream stays open.
+// The authentication token of a stream expires if no watch begins on the stream
+// for five minutes, even if the stream stays open.
 func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")

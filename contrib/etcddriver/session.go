@@ -36,7 +36,7 @@ type session struct {
 
 	mu      sync.Mutex
 	own     map[int64]*ownNode  // nodes returned by Create, by token
-	numbers map[string]*numbers // by queue; only queues with a number in use
+	numbers map[string]*numbers // by queue, for the queues that have a number in use
 	queues  map[string]*queueWatch
 
 	cancelling sync.Mutex // serializes attempts to cancel Creates

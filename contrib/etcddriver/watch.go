@@ -142,7 +142,7 @@ func (s *session) checkStream() {
 // replaced.
 func (s *session) replaceStream(number int64) {
 	if !s.stream.number.CompareAndSwap(number, number+1) {
-		return // already replaced
+		return
 	}
 	s.stream.begin()
 	for _, q := range s.followed() {

@@ -94,7 +94,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	other := dlock.NewClient(st)
 	defer other.Close()
 	taken := lock(t, other.RWMutex("taken"))
-	counted := make(chan string, 3) // names of hooks that have run, each sent after the same hook of trace
+	counted := make(chan string, 3) // receives a hook's name after trace has counted the event
 	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&dlock.Trace{
 		Lost:         func(context.Context, dlock.LostInfo) { counted <- "lost" },
 		SessionEnded: func(context.Context, dlock.SessionEndedInfo) { counted <- "ended" },

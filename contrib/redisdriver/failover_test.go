@@ -332,8 +332,6 @@ func micros(t *testing.T, reply any) int {
 	return seconds*1_000_000 + rest
 }
 
-// There must never be two holders, whatever happens to the master and its
-// replica.
 func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for several graces")

@@ -14,8 +14,8 @@ import (
 // loss of data may still rely on its lease.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
-// receipt records by when enough replicas had received an attempt to begin a
-// session, and from which master. It is zero as long as this is not known.
+// receipt records the time by which enough replicas had received an attempt to
+// begin a session, and the master that they had then. It is zero if unknown.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
 	generation string // the master's replication ID; "*" if replicas is zero
@@ -130,10 +130,10 @@ func (s *session) open(ctx context.Context, received receipt) (o opened, err err
 	return o, nil
 }
 
-// evalConfirmed runs a script on a connection for upkeep, and fails unless
-// enough replicas confirm that they have received its changes. The script and
-// the WAIT command use the same connection, because WAIT covers only changes
-// made on its own connection.
+// evalConfirmed runs a script as a background request, and fails unless enough
+// replicas confirm that they have received its changes. The script and the WAIT
+// command use the same connection, because WAIT covers only changes made on its
+// own connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.settings.replicas == 0 {
 		return l.eval(ctx, l.upkeep, script, args...)

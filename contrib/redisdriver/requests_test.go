@@ -45,7 +45,7 @@ func (s *store) requests() map[faults.Op]int {
 }
 
 // others returns the number of commands other than scripts, summed over all
-// sessions. Each new connection begins with some.
+// sessions. Each new connection starts with a few such commands.
 func (s *store) others() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,7 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 }
 
 // doctor runs "dlock doctor" and requires a line for every check, without any
-// problem. Warnings are permitted, because of the settings of test servers.
+// problem. Warnings are allowed, because it warns of settings of test servers.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)
