@@ -53,8 +53,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	}
 }
 
-// wait starts taking the lock and returns once the watch for it is armed. The
-// returned channel receives the lock when it is granted.
+// wait calls lock in the background, and returns once the session has armed its
+// watch. The returned channel receives the lock when it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {

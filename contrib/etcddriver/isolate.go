@@ -39,5 +39,5 @@ func (c *connector) Isolate(i driver.Isolation) (driver.Connector, func(context.
 	return part, remove, nil
 }
 
-// Lease returns the session's lease, for the conformance kit.
+// Lease returns the session's lease, for the conformance tests.
 func (s *session) Lease() *driver.Lease { return s.lease }

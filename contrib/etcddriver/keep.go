@@ -10,8 +10,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Keep implements [driver.Keeper]. One transaction checks the node, compares the
-// tokens and writes. The key has no lease, so it outlives the session.
+// Keep implements [driver.Keeper]. One transaction checks that the node exists,
+// compares its token with that of the stored value, and writes the new value.
+// The value's key has no lease, so it outlives the session.
 func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := driver.CheckValue(value); err != nil {
 		return fmt.Errorf("etcddriver: keep: %w", err)

@@ -2,7 +2,7 @@ package etcddriver
 
 // numbers allocates the numbers in the keys of a session's nodes in one queue.
 // Numbers are reused, because etcd lists a queue by visiting every key that the
-// queue has had since the last compaction: if each node had a new key, every
+// queue has had since the last compaction. If each node had a new key, every
 // lock would slow down later ones.
 type numbers struct {
 	last int64 // highest number allocated so far

@@ -211,8 +211,9 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// A lock can be released even without space: if the announcement of the
-	// release is rejected, the caller deletes the node without one.
+	// A lock can be released even if etcd is out of space. If etcd rejects
+	// the key that announces the release, the caller deletes the node
+	// without announcing it.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
@@ -293,9 +294,9 @@ func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
 	create(t, s, "q", "h-W-")
 }
 
-// While the store is unreachable, waiters retry Create, and each failure has to
-// be cancelled. Concurrent cancellations would starve the heartbeats of CPU
-// time.
+// While the store is unreachable, waiters retry Create, and each failed Create
+// has to be cancelled. Concurrent cancellations would starve the heartbeats of
+// CPU time.
 func TestCancellationsWaitForEachOther(t *testing.T) {
 	tries := make(chan time.Time, 1000)
 	s := connectThrough(t, func(request, _ any, send func() error) error {

@@ -389,7 +389,8 @@ func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	}
 }
 
-// Plain round robin would send every third request to the hung server.
+// After one unanswered request, the client must avoid a hung server. Plain
+// round robin would send it every third request.
 func TestAHungServerCostsOneRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)

@@ -51,8 +51,8 @@ func (s *session) Read(ctx context.Context, queue, name string) (info driver.Nod
 	return info, err
 }
 
-// find returns the node with that name and the revision at which its key last
-// changed.
+// find returns the node with the given name, and the revision at which the
+// node's key last changed.
 func (s *session) find(ctx context.Context, queue, name string) (m member, changed int64, err error) {
 	keys := s.settings.queueKeys(queue)
 	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())

@@ -49,7 +49,7 @@ type queueWatch struct {
 //
 // The two etcd watches are not ordered with respect to each other. The session
 // therefore never reports a release, because the waiter's own node might have
-// been removed earlier; the waiter lists the queue instead.
+// been removed earlier. The waiter lists the queue instead.
 type far struct {
 	ahead, own string
 }
@@ -374,10 +374,10 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.end()
 }
 
-// replaced reports whether a caller that watches the nodes in f (all nodes if f
-// is nil) needs a new queueWatch, and if so, stops this one. next is what the
-// new one must cover: f, or all nodes if other callers may need them.
-// session.mu must be held.
+// replaced reports whether a new queueWatch must replace q for a caller that
+// watches the nodes in f, or all nodes if f is nil. If so, it stops q. The new
+// queueWatch must cover next, which is f, or nil if other callers may need all
+// nodes. session.mu must be held.
 func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

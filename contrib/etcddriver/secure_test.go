@@ -90,7 +90,8 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	ended(t, followed)
 }
 
-// A user with a read-only role can begin a session but not create nodes.
+// A user with a read-only role can begin a session but not create nodes. The
+// error must name the missing permission.
 func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -218,7 +219,8 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// By default, the client library and gRPC log to standard error.
+// By default, the client library and gRPC log to standard error. The driver
+// must prevent this.
 func TestNothingIsLogged(t *testing.T) {
 	out, end, err := os.Pipe()
 	require.NoError(t, err)

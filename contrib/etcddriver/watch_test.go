@@ -59,8 +59,8 @@ func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
 }
 
-// The server that sends the events may hang while other servers still answer
-// requests.
+// The session must replace a watch stream whose server hangs, even while other
+// servers still answer requests.
 func TestASilentStreamIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
@@ -85,7 +85,7 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 }
 
 // A follower whose disk hangs applies no changes. It still answers progress
-// requests, but with an old revision.
+// requests, but the old revision in its replies gives it away.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")

@@ -25,12 +25,14 @@ type options struct {
 	label   func(lock string) string // nil for no label
 }
 
-// WithMeterProvider sets where metrics go. The default is the global provider.
+// WithMeterProvider sets the provider that receives metrics. The default is the
+// global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(o *options) { o.meters = p }
 }
 
-// WithTracerProvider sets where spans go. The default is the global provider.
+// WithTracerProvider sets the provider that receives spans. The default is the
+// global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *options) { o.tracers = p }
 }
@@ -70,8 +72,9 @@ type telemetry struct {
 	connects, sessionEnds              metric.Int64Counter
 }
 
-// seconds are the histogram buckets for waits and holds: a hand-over takes
-// about 1 ms, and a dead holder blocks waiters for tens of seconds.
+// seconds are the histogram buckets for waits and holds. They cover hand-overs,
+// which take about 1 ms, and dead holders, which block waiters for tens of
+// seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}

@@ -59,8 +59,9 @@ type metrics struct {
 	least                         *least
 }
 
-// seconds are the histogram buckets for waits and holds: a hand-over takes
-// about 1 ms, and a dead holder blocks waiters for tens of seconds.
+// seconds are the histogram buckets for waits and holds. They cover hand-overs,
+// which take about 1 ms, and dead holders, which block waiters for tens of
+// seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // ratios are the histogram buckets for the remaining fraction of a lease.

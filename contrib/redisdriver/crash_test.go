@@ -198,9 +198,9 @@ func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Opt
 	return replica, replication
 }
 
-// While the master is down, a session must not read the queues from a replica,
-// because its data may be outdated. The session must find the master again once
-// the master is back.
+// While the master is down, a session must not read queues from a replica,
+// whose data may be outdated. Once the master is back, the session must find it
+// again.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -289,8 +289,8 @@ func TestAClusterIsFollowed(t *testing.T) {
 	require.Len(t, owners, 2, "both servers have namespaces")
 }
 
-// A Redis cluster redirects to IPv6 addresses written without brackets, which
-// net.Dial rejects.
+// A Redis cluster redirects to IPv6 addresses without brackets. The driver must
+// add the brackets, because net.Dial rejects such addresses.
 func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -352,7 +352,8 @@ func short(t *testing.T) context.Context {
 }
 
 // While a cluster moves keys between servers, Redis aborts a script at the
-// first missing key but keeps the changes made so far.
+// first missing key but keeps the changes made so far. They must not leave a
+// node.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

@@ -126,7 +126,7 @@ const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")
 
-// dialError marks an error from connecting, to tell it from an error of a
+// dialError marks an error from connecting, as opposed to an error from a
 // request.
 type dialError struct{ error }
 

@@ -50,5 +50,5 @@ func removePart(ctx context.Context, s *settings) error {
 	}
 }
 
-// Lease returns the session's lease, for the conformance kit.
+// Lease returns the session's lease, for the conformance tests.
 func (s *session) Lease() *driver.Lease { return s.lease }

@@ -330,7 +330,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // glob escapes text for use in a Redis pattern, so that the pattern matches
-// only text.
+// text literally.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
