@@ -23,7 +23,7 @@ import (
 
 // Environment variables of the child process.
 const (
-	partsVariable   = "DLOCK_CERTIFY_PARTS"   // file to which the child appends the names of parts that it makes or removes
+	partsVariable   = "DLOCK_CERTIFY_PARTS"   // file in which the child records the parts of the store that it makes and removes
 	casesVariable   = "DLOCK_CERTIFY_CASES"   // cases to run, as a pattern for go test -run
 	timeoutVariable = "DLOCK_CERTIFY_TIMEOUT" // the session timeout
 )

@@ -20,14 +20,15 @@ import (
 // Options configure [Run].
 type Options struct {
 	Driver, DSN    string
-	Cases          string        // rules and cases, such as "rule07"; empty means all
+	Cases          string        // pattern of the rules and cases to run, such as "rule07"; empty means all
 	SessionTimeout time.Duration // session timeout of the kit's sessions
 	Verbose        bool          // print the kit's whole output
 }
 
 // Run runs the conformance kit in a child process, which has to call [Child],
-// and writes its findings to out. It removes what the child has left in the
-// store, even if ctx ends. It reports whether no rule is broken.
+// and writes its findings to out. Before it returns, it removes what the child
+// has left in the store, even if ctx is done. It reports whether the store
+// broke no rule.
 func Run(ctx context.Context, store driver.Connector, o Options, out io.Writer) (passed bool, err error) {
 	if _, _, err := driver.Isolate(store, driver.Isolation{Name: "c"}); errors.Is(err, errors.ErrUnsupported) {
 		return false, errors.New("this driver cannot separate a part of the store for the kit")
@@ -43,7 +44,7 @@ func Run(ctx context.Context, store driver.Connector, o Options, out io.Writer) 
 }
 
 func runChild(ctx context.Context, o Options, parts string, out io.Writer) (passed bool, err error) {
-	out = &locked{Writer: out} // the child writes to it from two outputs
+	out = &locked{Writer: out} // written by two goroutines, one for each output of the child
 	self, err := os.Executable()
 	if err != nil {
 		return false, err

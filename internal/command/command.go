@@ -43,7 +43,7 @@ var commands = []command{
 // termination signal or a failed write to standard output stops the command
 // gracefully. A second interrupt kills the process; other signals don't,
 // because programs such as timeout, and shells whose terminal closes, send them
-// more than once. Commands with ownSignals decide all this by themselves.
+// more than once. Commands with ownSignals handle signals themselves.
 func Main() {
 	if len(os.Args) > 1 {
 		if c := find(os.Args[1]); c != nil && c.ownSignals {

@@ -77,8 +77,8 @@ complete -o default -F _dlock dlock
 `, strings.Join(dlock.Drivers(), " "))
 }
 
-// inBrackets removes characters that have a meaning inside the brackets of a
-// Zsh _arguments specification.
+// inBrackets removes characters that have a special meaning inside the brackets
+// of a Zsh _arguments specification.
 var inBrackets = strings.NewReplacer("[", "", "]", "", ":", "", "'", "", "\\", "", "`", "")
 
 func completeZsh(w io.Writer, all []manual) {

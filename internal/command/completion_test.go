@@ -91,7 +91,7 @@ func TestCompletionInBash(t *testing.T) {
 		"dlock demo -s":          "-seed -shared-ratio -svg",
 		"dlock demo -driver ":    strings.Join(dlock.Drivers(), " "),
 		"dlock demo -driver me":  "mem",
-		"dlock demo -svg -":      "", // "-" may be the name of a file
+		"dlock demo -svg -":      "", // "-" may begin a file name, so no flags are listed
 		"dlock demo x":           "",
 		"dlock unknown -":        "",
 		"dlock version -":        "",

@@ -13,7 +13,7 @@ import (
 type manual struct {
 	command
 	synopsis string // without "dlock"
-	text     string // what comes before the flags
+	text     string // the text before the list of flags
 	flags    []option
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Environment variables by which the command learns of its lock.
+// Environment variables that describe the lock to the command run under it.
 const (
 	lockVariable  = "DLOCK_LOCK"
 	nodeVariable  = "DLOCK_NODE"
@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// longestMargin limits the margin of the lease, from which other times are
-	// derived, if the session timeout is very long.
+	// longestMargin is the upper limit for keeper.margin, so that the times
+	// derived from it stay short even if the session timeout is very long.
 	longestMargin = 20 * time.Second
 	// sayAfter is how long dlock run waits before it tells the user what it
 	// waits for.
@@ -42,7 +42,8 @@ const (
 	closeFor = 5 * time.Second
 )
 
-// keeper is the part of a dlock run in the process that holds the lock.
+// keeper is the state of the child process in which dlock run holds the lock
+// and runs the command.
 type keeper struct {
 	settings runSettings
 	socket   *os.File
@@ -61,7 +62,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	command int // guarded by mu; process id while the command runs, else 0
-	group   int // process id of the command, which is also its process group unless settings has one
+	group   int // process id of the command, and its process group unless settings.Group is set
 
 	sending sync.Mutex
 	notices *json.Encoder // guarded by sending
@@ -216,8 +217,8 @@ func (k *keeper) work(lock *dlock.Lock) (status int, err error) {
 
 var errFailed = errors.New("the command has failed")
 
-// runOncePer is run for -once-per. A run counts if the command succeeds and
-// dlock lives on.
+// runOncePer is run for -once-per. A run counts only if the command succeeds
+// and dlock, the parent process, is still alive.
 func (k *keeper) runOncePer() int {
 	if err := k.open(); err != nil {
 		return k.refused(err)
@@ -450,7 +451,7 @@ func (k *keeper) isAlone() bool {
 func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(k.margin/8, 1))
 	defer tick.Stop()
-	for seen := time.Now(); ; { // seen: the lease was running then
+	for seen := time.Now(); ; { // seen is when the lease was last found valid
 		select {
 		case s := <-k.exited:
 			k.end(k.margin/2, lock.Lost())

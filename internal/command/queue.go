@@ -77,7 +77,7 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 	return lock.Queue(ctx)
 }
 
-// watch prints the queue after each change until ctx is done. It continues
+// watch prints the queue after each change until ctx is done. It keeps trying
 // while the store does not reply.
 func (t *tool) watch(ctx context.Context, lock *dlock.RWMutex, shown []dlock.Contender) {
 	ticks := time.NewTicker(lookEvery)
@@ -193,7 +193,7 @@ func stateName(c dlock.Contender) string {
 	return "waits"
 }
 
-// modeOf returns the mode or, of a semaphore, the units.
+// modeOf returns the contender's mode or, for a semaphore, its units.
 func modeOf(c dlock.Contender) string {
 	if c.Units > 0 {
 		return fmt.Sprintf("%d of %d", c.Units, c.OfUnits)
@@ -202,7 +202,8 @@ func modeOf(c dlock.Contender) string {
 }
 
 // sinceOf returns when the contender joined the queue, by the store's clock or,
-// if the store does not tell, by the clock of the contender's process.
+// if the store does not record the time, by the clock of the contender's
+// process.
 func sinceOf(c dlock.Contender) time.Time {
 	since := c.Created
 	if since.IsZero() {
@@ -214,8 +215,8 @@ func sinceOf(c dlock.Contender) time.Time {
 	return since
 }
 
-// columns are the columns that every table has. DATA follows if a contender has
-// text of its own.
+// columns are the columns that every table has. The column DATA is added if any
+// contender has data.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
 // table formats contenders as a table, one per row.
@@ -274,8 +275,8 @@ func table(contenders []dlock.Contender, now time.Time) string {
 // isNumber is the set of columns that are aligned on the right.
 var isNumber = map[string]bool{"PID": true, "TOKEN": true, "SINCE": true, "FOR": true, "LEFT": true}
 
-// moment formats a time by the clock of this machine: today's without the date,
-// others without seconds.
+// moment formats a time by the clock of this machine: times of today without
+// the date, all others without seconds.
 func moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	switch {

@@ -25,15 +25,15 @@ import (
 // kills the command, and only then releases the lock. If the keeper dies, dlock
 // kills the command while the store still keeps the session. If the keeper is
 // stopped, the store gives the lock away when the session has timed out. So
-// dlock asks the keeper again and again whether it still has the lock, and kills
-// the command if it has not heard a yes for too long.
+// dlock pings the keeper, which answers only while it has the lock, and kills
+// the command if no ping has been answered for too long.
 //
-// How long is derived from the margin of the lease, by default a quarter of the
-// session timeout. If the lease ran at some time, the store gives the lock to
-// nobody else for one margin from then on. The keeper lets the command end by
-// itself until half of the margin has passed since the lease was last seen
-// running. If it has not killed the command by then, dlock does so before three
-// quarters have passed.
+// These times are derived from the margin of the lease, by default a quarter of
+// the session timeout. For one margin after a moment at which the lease was
+// valid, the store grants the lock to nobody else. The keeper lets the command
+// end by itself until half of the margin has passed since the lease was last
+// found valid. If it has not killed the command by then, dlock does so before
+// three quarters have passed.
 //
 // On Linux, the keeper and dlock adopt the orphans among their descendants, so
 // that they find what the command started even if it has left the process group.

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// keeperArgument makes this program the keeper process of a dlock run. The file
-// descriptor of the keeper's socket follows.
+// keeperArgument makes this program the keeper process of a dlock run. The next
+// argument is the file descriptor of the keeper's socket.
 const keeperArgument = "keeper of dlock run"
 
 // order is a message from dlock to its keeper.
@@ -36,9 +36,10 @@ type notice struct {
 	Status  *int          // the exit status; sent after the lock is released
 }
 
-// supervisor is the part of a dlock run in the process that the user started.
-// It passes signals to the keeper and checks that the keeper is alive. It uses
-// only one goroutine.
+// supervisor is the state of the dlock run process that the user started. That
+// process passes signals to the keeper and checks that the keeper is alive. Its
+// fields need no mutex, because all except notices are used by a single
+// goroutine.
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer

@@ -43,7 +43,7 @@ func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ... and dsn = ...\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
 }
 
-// source is what one place, such as the environment, says about the store.
+// source holds the settings found in one place, such as the environment.
 type source struct{ driver, dsn string }
 
 // resolve determines which store to use. A data source name is ignored if its

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// openTerminal opens a pseudoterminal and returns the person's and the
-// program's end.
+// openTerminal opens a pseudoterminal and returns both of its ends: the one at
+// which a person would type, and the one that the program uses.
 func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -30,8 +30,8 @@ func (sharedDriver) OpenConnector(string) (driver.Connector, error) { return sha
 
 func init() { dlock.Register("shared", sharedDriver{}) }
 
-// onStore runs a test in virtual time. The commands that it runs use the store
-// that f gets.
+// onStore runs f in virtual time. Commands that f runs use the store that is
+// passed to it.
 func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Helper()
 	t.Setenv("DLOCK_DRIVER", "shared")
@@ -255,7 +255,8 @@ func TestReleaseWithoutATerminalNeedsYes(t *testing.T) {
 	})
 }
 
-// The command must remove only what it has shown and the user has agreed to.
+// dlock release must remove only the contender that it showed to the user, and
+// only if that contender has not changed since.
 func TestReleaseRefusesWhatHasChangedSinceTheQuestion(t *testing.T) {
 	tests := map[string]struct {
 		shown  int // index in the queue

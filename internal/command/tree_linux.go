@@ -35,8 +35,8 @@ func processes(root, _ int) []int {
 }
 
 // parentOf returns the id of a process's parent. It returns false if the
-// process has ended. A state of zombie is not enough to tell: it also occurs if
-// only the first thread has ended.
+// process has ended. The zombie state alone does not prove that, because a
+// process also has it when only its first thread has ended.
 func parentOf(pid string) (parent int, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -6,8 +6,8 @@ import "syscall"
 
 func adoptOrphans() {}
 
-// processes returns the process group in the form that kill expects, or nothing
-// if the group has no processes.
+// processes returns the process group as a negative number, the form that kill
+// expects, or nil if the group has no processes.
 func processes(_, group int) []int {
 	if group == 0 || syscall.Kill(-group, 0) != nil {
 		return nil
@@ -17,8 +17,8 @@ func processes(_, group int) []int {
 
 func attributes(int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// terminalGroup returns 0, so that the command gets its own process group: on
-// this system, nothing else leads to the processes that it starts.
+// terminalGroup returns 0, so that the command gets its own process group. On
+// this system, only the group leads to the processes that the command starts.
 func terminalGroup() int { return 0 }
 
 func fromTerminal(syscall.Signal) bool { return false }

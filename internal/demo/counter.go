@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// counter shows whether the lock excludes. It has a value, of which two
-// simultaneous writers lose an increment, and a number of writes, which is
-// never wrong. They must be equal whenever a holder reads them.
+// counter shows whether the lock provides mutual exclusion. Two simultaneous
+// writers lose an increment of its value, but its number of writes is always
+// right. If a holder reads two different numbers, the lock has failed.
 type counter interface {
 	read() (value, writes int64, err error)
 	write(value int64) error

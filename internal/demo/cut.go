@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// cut controls a connection to the store. Nothing passes on the connection
-// between calls of begin and end.
+// cut controls a connection to the store. No data passes over the connection
+// between the calls of begin and end.
 type cut struct{ begin, end, close func() }
 
 // openThroughCut returns an opener whose clients share one connection to the

@@ -25,14 +25,14 @@ const (
 	statusUsage = 2
 )
 
-const columns = 80 // of the output
+const columns = 80 // width of the output, in characters
 
 var errInterrupted = errors.New("interrupted before it began")
 
 // Main runs the demo with these arguments and returns the exit status: 0 if all
-// rules were kept, 1 if a rule was violated or the store could not be used, 2 if
-// the arguments are invalid. When ctx ends, the workers release their locks, and
-// the verdict is about the run up to then.
+// rules were kept, 1 if a rule was violated or the store could not be used, 2
+// if the arguments are invalid. When ctx ends, the workers release their locks,
+// and the verdict covers the run up to then.
 //
 // With several processes, Main starts the program of this process again, with the
 // arguments "demo" and [childArgument].

@@ -191,7 +191,7 @@ func (c *child) take(ctx context.Context, m message) time.Duration {
 		}
 		c.log.finished(t)
 		if c.scene != nil {
-			c.tellAll(doGoOn) // if the holder did not get that far, let the next worker go on
+			c.tellAll(doGoOn) // let the next worker start, even if the holder failed before it began its work
 		}
 	}
 	return c.log.now()

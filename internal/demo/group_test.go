@@ -15,7 +15,7 @@ func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := parse([]string{"-workers", "4", "-rounds", "3", "-shared-ratio", "0", "-seed", "1"})
 	require.NoError(t, err)
-	s.Processes = 2 // parse refuses that
+	s.Processes = 2 // parse rejects more than one process with an in-memory store
 	var stdout, stderr bytes.Buffer
 	assert.Equal(t, statusBad, run(t.Context(), s, s.open, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VIOLATED  alone")

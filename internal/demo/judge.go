@@ -15,7 +15,7 @@ type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
 	counts      [killed + 1]int
 	checks      []check
-	anomalies   []string // what workers saw that shows that the lock did not exclude
+	anomalies   []string // signs, seen by workers, that the lock did not exclude others
 	errs        []string // errors of the store and of the demo itself
 	note        string
 	interrupted bool
@@ -128,7 +128,8 @@ func queueJumps(held []*attempt) (faults []string) {
 }
 
 // staleTokens describes each token that is not greater than those of all
-// earlier writers. A resource could not use it to refuse a late write.
+// earlier writers. With such a token, a resource could not tell a late write
+// from a valid one.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range held {

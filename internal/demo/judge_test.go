@@ -113,7 +113,7 @@ func TestAReaderMayPassAReader(t *testing.T) {
 
 func TestSequencesOfDifferentEpochsAreNotCompared(t *testing.T) {
 	first, second := hold(dlock.Exclusive, 7, 0, 10, 20), hold(dlock.Exclusive, 0, 30, 40, 50)
-	second.Place.Epoch, second.Place.Token, second.Token = 0, 9, 9 // a later epoch may be the smaller number
+	second.Place.Epoch, second.Place.Token, second.Token = 0, 9, 9 // a later epoch may have a smaller number
 	assert.Empty(t, faultsOf(judge([]*attempt{first, second}, counted(20))))
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. Tests replace it by one whose locks do not
-// exclude, which the demo must notice.
+// locker is a worker's client. Tests replace it with one whose locks do not
+// exclude each other, which the demo must notice.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)

@@ -26,7 +26,7 @@ const childArgument = "child-process"
 type message struct {
 	Event    *event    `json:",omitempty"` // to print
 	Attempt  *attempt  `json:",omitempty"` // an attempt that has ended
-	Question *question `json:",omitempty"` // for the scene
+	Question *question `json:",omitempty"` // a question to the scene
 	Kill     bool      `json:",omitempty"` // the child asks to be killed now, while it holds the lock
 	Ready    bool      `json:",omitempty"` // all workers have sessions
 	Failed   string    `json:",omitempty"` // why the child gives up
@@ -157,7 +157,7 @@ func (p *parent) ask(_ context.Context, q question) answer {
 	return p.send(message{Question: &q}).Answer
 }
 
-// play runs the part of this child process in a scene of the demo.
+// play runs this child's worker in the scene.
 func (p *parent) play(ctx context.Context, s *settings) error {
 	next := p.goOn
 	if s.Holder {

@@ -9,6 +9,7 @@ import (
 
 const canPause = true
 
-// Both signals fail only if the process has exited.
+// pauseProcess and continueProcess ignore errors, because a signal fails only
+// if the process has exited.
 func pauseProcess(p *os.Process)    { _ = p.Signal(syscall.SIGSTOP) }
 func continueProcess(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

@@ -92,9 +92,9 @@ func writePicture(name, picture string) error {
 	return nil
 }
 
-// handOver is the passing of the lock between two attempts, drawn as an arrow:
-// to was granted the lock because from had ended, or because the session of
-// from had ended later.
+// handOver is the passing of the lock from one attempt to another, drawn as an
+// arrow. It happens when the first attempt releases the lock, or when the
+// session of that attempt ends.
 type handOver struct{ from, to *attempt }
 
 // handOvers returns the hand-overs, sorted by the time of the grant. Each comes
@@ -321,8 +321,8 @@ func (t *attempt) fell() bool { return t.Held && (t.Outcome == lost || t.Outcome
 
 var ends = map[outcome]string{timedOut: "gave up", lost: "lost", failed: "failed", killed: "killed"}
 
-// marks draws how an attempt ended, unless it released the lock, and the
-// attempt's notes.
+// marks draws an attempt's notes and, unless the attempt released the lock, how
+// it ended.
 func (p *picture) marks(t *attempt) {
 	y := middleOf(p.rows[t.Worker])
 	if text := cmp.Or(t.Mark, ends[t.Outcome]); text != "" {

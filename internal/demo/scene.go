@@ -55,8 +55,9 @@ type scene struct {
 	struck    time.Duration // guarded by mu; when the fault began
 }
 
-// beat is the pause between two events of a scene. It is no multiple of the
-// time between two heartbeats, so that runs in virtual time are deterministic.
+// beat is the pause between two events of a scene. It is not a multiple of the
+// heartbeat interval, because runs in virtual time would not be deterministic
+// if events coincided with heartbeats.
 func (s *settings) beat() time.Duration { return s.Hold * 3 / 10 }
 
 // moment is an event of the scene that goroutines wait for. Calling come
@@ -103,7 +104,7 @@ type question struct {
 	Who     string
 	Token   int64
 	Value   int
-	Late    bool     // whether this is the holder's write
+	Late    bool     // whether this is the holder's write, which arrives late
 	Attempt *attempt // of the holder
 }
 
@@ -134,7 +135,7 @@ func (sc *scene) say(who, verb, what string) time.Duration {
 }
 
 // finished records an attempt. It ends the scene if the worker gave up or
-// failed, because the other worker would wait forever.
+// failed, because the other worker would otherwise wait forever.
 func (sc *scene) finished(t *attempt) {
 	sc.journal.finished(t)
 	if t.Outcome != served && !t.fell() {

@@ -48,8 +48,8 @@ func TestAWriterMakesTenIncrements(t *testing.T) {
 	})
 }
 
-// contested is a counter that another worker changes while it is read for the
-// third time, because the lock was lost.
+// contested is a counter that simulates the loss of the lock. During its third
+// read it closes lost and changes its value, as another worker would.
 type contested struct {
 	memoryCounter
 	lost  chan struct{}

@@ -24,7 +24,8 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// The same as New: the one counter has room for 10^18 nodes.
+		// The same as New, because the counter has room for 10^18 nodes and so
+		// cannot be brought near its end.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -89,7 +90,8 @@ func cutOff(t *testing.T, s driver.Session) (heal func()) {
 	})
 }
 
-// operate changes the state in the file of a store, as an operator might.
+// operate applies f to the state file of a store, as if an operator had edited
+// it.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -104,11 +106,11 @@ func operate(t *testing.T, d store, f func(*state)) {
 // which cutOff removes.
 type linkedStore struct {
 	t     *testing.T
-	links string // the directory of the links
+	links string // directory that contains the links
 	connector
 }
 
-var stores sync.Map // the linkedStore of each driver.Session
+var stores sync.Map // maps each driver.Session to its linkedStore
 
 func storeOf(s driver.Session) linkedStore {
 	st, _ := stores.Load(s)
@@ -161,7 +163,7 @@ type disk struct {
 	delay time.Duration // of the reply to each heartbeat
 }
 
-var disks sync.Map // the disk of each session, by the name of its link
+var disks sync.Map // maps the name of a session's link to its disk
 
 // playDisks replaces functions of the driver to inject the faults in disks.
 func playDisks(t *testing.T) {

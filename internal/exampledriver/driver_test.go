@@ -37,8 +37,8 @@ func TestAMissingDirectoryIsUnavailable(t *testing.T) {
 
 const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
 
-// TestMain also is the main function of the process that a test kills. It
-// acquires the lock, prints the error of Lock, and keeps the lock.
+// TestMain also runs in the child process that a test kills. There it acquires
+// the lock, prints the error that Lock returned, and keeps the lock.
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(holderDSN); dsn != "" {
 		client, err := dlock.Open("file", dsn)

@@ -41,7 +41,8 @@ func FuzzDSN(f *testing.F) {
 }
 
 // FuzzState lets the driver read files that another program may have written.
-// It must return an error, or add a node to the queue and change nothing else.
+// The driver must either return an error, or add a node to the queue and change
+// nothing else.
 func FuzzState(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `[]`, `{"Last":7,"Version":1,"Sessions":{},"Queues":{"q":[{"Name":"x-W-0000000003","Seq":3}]}}`,
 		`{"Sessions":null,"Queues":null}`, `{"Queues":{"q":null,"":[{}]}}`, `{"Sessions":{"../outside":true,"":true,"lock":false}}`,

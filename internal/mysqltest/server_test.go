@@ -27,8 +27,8 @@ func TestDatabasesAreNew(t *testing.T) {
 }
 
 // A starting server removes all temporary tables in its directory for temporary
-// files. If servers shared the directory, that would break another one that is
-// starting.
+// files. If two servers shared that directory, one could remove the tables of
+// the other while it starts.
 func TestNoServerRemovesTheTemporaryTablesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

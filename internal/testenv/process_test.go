@@ -137,7 +137,7 @@ func startAndHang(t *testing.T, kind string) {
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// nohup makes a process ignore SIGHUP unless the program asks for it.
+	// Catch SIGHUP, because it would be ignored if the test runs under nohup.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())

@@ -14,8 +14,9 @@ import (
 // after two thirds of it.
 const shortSession = 3 * time.Second
 
-// A follower that is cut off goes on answering reads from its own copy, which
-// still has the nodes of expired sessions. Tests of locks rely on that.
+// A follower that is cut off from the leader keeps answering reads from its own
+// copy of the data, which still has the nodes of expired sessions. Tests of
+// locks rely on that.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
