@@ -169,7 +169,8 @@ func (sc *scene) read(q question) answer {
 }
 
 // write stores a value, or refuses it if its token is smaller than one that the
-// stock has seen. A real resource must also compare and store atomically.
+// stock has seen. Like this method, a real resource must compare and store
+// atomically.
 func (sc *scene) write(q question) (a answer) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -195,9 +196,9 @@ func (sc *scene) write(q question) (a answer) {
 	return a
 }
 
-// hit lets the fault hit the holder as soon as the next worker waits for the
-// lock. A cut-off holder gets the answer at once, a paused one when it wakes
-// up, and a killed one never.
+// hit begins the fault as soon as the next worker waits for the lock, and then
+// answers the holder. A cut-off holder gets the answer at once, a paused one
+// when it wakes up, and a killed one never.
 func (sc *scene) hit(ctx context.Context, q question) answer {
 	sc.begun.come()
 	if !sc.await(ctx, sc.waiting) || !pause(ctx, sc.beat, nil) {

@@ -33,7 +33,7 @@ type settings struct {
 	Fault             string // which fault to show in a scene; empty for a normal run of workers
 	Victim            bool   // whether this process is to be killed while it holds the lock
 	Holder            bool   // the fault hits a worker of this process
-	Paused            int    // in the other process, the id of the process that a fault pauses
+	Paused            int    // id of the process that the fault pauses; set only in the other process
 
 	args []string // as typed
 }

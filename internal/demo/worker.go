@@ -24,7 +24,7 @@ const longestPause = 100 * time.Millisecond
 type intent struct {
 	mode    dlock.Mode
 	after   time.Duration
-	await   <-chan struct{}  // closed when the attempt may begin; nil for at once
+	await   <-chan struct{}  // closed when the attempt may begin; nil if it may begin at once
 	holding func(t *attempt) // if not nil, called before the release
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is an etcd server whose methods return errors, so that it can outlive
-// a test.
+// process is an etcd server that may outlive a test, so its methods return
+// errors instead of failing one.
 type process struct {
 	proc     *testenv.Process
 	settings settings
@@ -27,7 +27,7 @@ type process struct {
 }
 
 // Short intervals allow short leases, because etcd's minimum lease is one and a
-// half election timeouts, in whole seconds.
+// half election timeouts, rounded up to whole seconds.
 const (
 	heartbeatInterval = 50 * time.Millisecond
 	electionTimeout   = 500 * time.Millisecond

@@ -38,7 +38,7 @@ func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// Learner starts another member of the server's cluster, one without a vote.
+// Learner starts another member of the server's cluster, which has no vote.
 func (s *Server) Learner(t testing.TB) *Server {
 	t.Helper()
 	p, err := newProcess("learner", []Option{WithArgs("--initial-cluster-state", "existing")})
@@ -80,8 +80,8 @@ var shared testenv.Shared[*process]
 // starts it. Tests must use separate prefixes (see [Server.Prefix]), must not
 // stop the server, and must not read its metrics while other tests run.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary
-// waits for that.
+// The server is stopped when the test binary exits. If TestMain calls [Main],
+// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)

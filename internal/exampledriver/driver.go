@@ -32,7 +32,7 @@ import (
 
 func init() { dlock.Register("file", Driver{}) }
 
-// Driver opens the stores in directories.
+// Driver opens stores that are directories in the file system.
 type Driver struct{}
 
 // OpenConnector parses a dsn of the form directory[?session_timeout=10s].

@@ -60,7 +60,7 @@ func (s *session) ask(
 		s.lease.End(err)
 	}
 	if ended := s.lease.Err(); ended != nil {
-		return ended // the store drops the session, with all of its nodes
+		return ended // err no longer matters: the store drops the session, with all of its nodes
 	}
 	if err != nil {
 		return fmt.Errorf("exampledriver: %s in %q: %w", what, queue, err)
@@ -179,8 +179,8 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ dr
 	})
 }
 
-// owns reports whether n is the session's node p, under any name. Tokens are
-// unique.
+// owns reports whether n is the session's node p. It compares tokens, which are
+// unique, because the name of a node may change.
 func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
 
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -225,8 +225,8 @@ func (s *session) renew() error {
 	return chtimes(s.store.path(s.id), end, end)
 }
 
-// dropExpired makes an empty update, which drops sessions whose deadlines have
-// passed, like every update.
+// dropExpired makes an update without a change, because every update drops the
+// sessions whose deadlines have passed.
 func (s *session) dropExpired() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
 	defer cancel()

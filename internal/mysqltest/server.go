@@ -58,8 +58,8 @@ var shared testenv.Shared[*process]
 // starts it. Each test must use its own database (see [Server.Database]) and
 // must not stop the server.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary
-// waits until the server has stopped.
+// The server is stopped when the test binary exits. If TestMain calls [Main],
+// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -85,9 +85,9 @@ func (s *Server) SetClock(offset time.Duration) {
 }
 
 // DSN returns a data source name for a database, with a user who has all
-// rights. params are appended to it, such as "session_timeout=1s". If that is
-// one of them, dlock skips the grace of an empty database, unless they say
-// otherwise.
+// rights. params, such as "session_timeout=1s", are appended to it. If they set
+// session_timeout but not empty_is_new, DSN adds empty_is_new=true, so that an
+// empty database needs no grace period.
 func (s *Server) DSN(database string, params ...string) string {
 	return s.DSNAt(s.Addr(), database, params...)
 }
@@ -135,8 +135,8 @@ func (s *Server) SQL(t testing.TB, database, statements string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Dump returns the statements that restore the tables of a database, and their
-// rows.
+// Dump returns SQL statements that recreate the tables of a database with all
+// their rows.
 func (s *Server) Dump(t testing.TB, database string) string {
 	t.Helper()
 	dump, err := program("mariadb-dump")
@@ -152,8 +152,8 @@ func (s *Server) Dump(t testing.TB, database string) string {
 	return string(out)
 }
 
-// Replica starts a server that follows this one, which needs log_bin, and waits
-// until it has the data so far. It is read-only until [Server.Promote].
+// Replica starts a replica of this server, which needs log_bin, and waits until
+// the replica has caught up. The replica is read-only until [Server.Promote].
 func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	r := Start(t, append(opts, WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id="+strconv.Itoa(s.port)))...)

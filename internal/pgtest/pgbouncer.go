@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Pgbouncer starts PgBouncer in front of the server and returns its address. It
-// pools transactions over at most connections server connections. It is killed
-// when the test ends.
+// Pgbouncer starts PgBouncer in front of the server and returns its address.
+// PgBouncer pools transactions, with at most the given number of connections to
+// the server. It is killed when the test ends.
 func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")

@@ -75,8 +75,8 @@ var shared testenv.Shared[*process]
 // starts it. Each test must use its own schema (see [Server.Schema]) and must
 // not stop the server.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary
-// waits until the server has stopped.
+// The server is stopped when the test binary exits. If TestMain calls [Main],
+// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -94,9 +94,10 @@ func Main(m *testing.M) int {
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// DSN returns a URL for the database, with the superuser. params are appended
-// to it, such as "schema=t1". If there is one of dlock's, dlock skips the grace of
-// an empty schema, unless they say otherwise.
+// DSN returns a URL for the database, with the superuser. params, such as
+// "schema=t1", are appended to it. If they set schema or session_timeout but
+// not empty_is_new, DSN adds empty_is_new=true, so that an empty schema needs
+// no grace period.
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
 // DSNAt is like DSN for another address, such as that of a proxy.

@@ -14,7 +14,7 @@ import (
 )
 
 // maxLength limits strings and arrays. A greater length means that the bytes
-// are of another protocol.
+// belong to another protocol.
 const maxLength = 64 << 20
 
 const maxDepth = 8

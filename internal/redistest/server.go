@@ -224,8 +224,8 @@ func (s *Server) SetClock(offset time.Duration) {
 var shared testenv.Shared[*Server]
 
 // Shared returns a server that all tests of a test binary share. The first call
-// starts it. The server stores nothing on disk and ends with the test binary.
-// Tests must use separate keys and must not stop it.
+// starts it. The server stores nothing on disk, and is stopped when the test
+// binary exits. Tests must use separate keys and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := *shared.Get(t, func() (*Server, error) {

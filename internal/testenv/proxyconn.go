@@ -29,8 +29,8 @@ type connection struct {
 // queuedFrame is a frame in the queue of a direction.
 type queuedFrame struct {
 	Frame
-	at      time.Time // when to forward the frame, because of the proxy's delay
-	matched bool      // whether fault was looked up; if so, a nil fault means none
+	at      time.Time // earliest time to forward the frame, because of the proxy's delay
+	matched bool      // whether fault has been looked up; before that, nil means unknown
 	fault   *fault
 }
 

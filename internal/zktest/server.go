@@ -67,7 +67,7 @@ func (s *Server) FourLetter(word string) string {
 }
 
 // Mntr returns the numbers that the server reports in answer to the four-letter
-// word mntr. Fractions are cut off.
+// word mntr. Fractional parts are dropped.
 func (s *Server) Mntr() map[string]int64 {
 	s.t.Helper()
 	numbers, err := s.mntr()

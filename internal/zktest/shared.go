@@ -16,8 +16,8 @@ var shared testenv.Shared[*process]
 // the first call. Tests must use separate paths (see [Server.Chroot]), must not
 // stop it, and must not read its counters while other tests run.
 //
-// The server ends with the test binary. If TestMain calls [Main], the binary
-// waits for that.
+// The server is stopped when the test binary exits. If TestMain calls [Main],
+// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
