@@ -50,7 +50,7 @@ type keeper struct {
 	client   *dlock.Client
 	margin   time.Duration // set before the command starts
 
-	ctx      context.Context // for the wait for the lock, and for what follows the command
+	ctx      context.Context // done after a signal while no command runs, or after dlock has died
 	cancel   context.CancelCauseFunc
 	orphaned chan struct{} // closed when dlock has died
 	exited   chan syscall.WaitStatus

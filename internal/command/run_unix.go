@@ -207,8 +207,8 @@ func (s *supervisor) forward(sig syscall.Signal) {
 
 // checkKeeper asks the keeper whether the lease is still valid, and kills the
 // command if there was no answer for too long. It gives up only at the second
-// check that finds the answer overdue: if this process was stopped, the answer
-// may have arrived meanwhile.
+// check that finds the answer overdue, because the answer may have arrived
+// while this process was stopped.
 func (s *supervisor) checkKeeper() {
 	switch {
 	case s.sent.IsZero():

@@ -43,8 +43,8 @@ type worker struct {
 type workers []*worker
 
 // runWorkers runs the workers of this process until all have made their planned
-// attempts. Then the first worker makes those in last. An error means that the
-// workers could not begin.
+// attempts. Then the first worker makes the attempts in last. An error means
+// that the workers could not begin.
 func runWorkers(ctx context.Context, s *settings, open opener, count counter, log reporter, last ...intent) error {
 	all, err := newWorkers(s, open, count, log)
 	defer all.close()

@@ -102,8 +102,8 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// contenders returns the nodes with a sequence, in order. Other nodes, created
-// by other programs, are ignored.
+// contenders returns the nodes that have a sequence, in the order of their
+// sequences. It ignores all other nodes, which other programs have created.
 func contenders(nodes []node) (found []driver.Node) {
 	for _, n := range nodes {
 		if _, seq, sequenced := driver.ParseName(n.Name); sequenced {

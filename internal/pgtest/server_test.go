@@ -20,8 +20,8 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
 }
 
-// A server refuses to start while a child process of its killed predecessor is
-// still running.
+// A server refuses to start while a child process of the killed server is still
+// running. launch must then fail instead of waiting.
 func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
 	s := Start(t)
 	rest := children(s.proc.Pid())

@@ -12,8 +12,8 @@ const passwordLetters = "QZJK"
 
 // KeepPasswords checks that no error from open contains four consecutive bytes
 // of a password. It generates passwords with characters that ought to be
-// escaped, and substitutes them for PASSWORD in the given forms of a data
-// source name.
+// escaped, and substitutes them for PASSWORD in each of forms, which are data
+// source names.
 func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
 	t.Helper()
 	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"

@@ -83,9 +83,9 @@ func (p *Process) Start(s Startup) error {
 }
 
 // startError returns the reason why a server will not become ready, or nil if
-// it may. It reads the log from the offset logged on. If the server is exiting,
-// startError first waits for the exit, because the log may be incomplete until
-// then.
+// it may. It ignores the part of the log before the offset logged. If the
+// server is exiting, startError first waits for the exit, because the log may
+// be incomplete until then.
 func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	log := p.Log(logged)
 	if s.PortTaken(log) {

@@ -95,8 +95,8 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses all ports and creates the proxies between the servers, which
-// do not accept connections yet.
+// connect chooses all ports and creates the proxies between the servers. The
+// proxies do not accept connections yet.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {

@@ -10,8 +10,8 @@ import (
 )
 
 // shortSession is the timeout of a session that the test lets expire. It must
-// not be too short for a busy machine: a client gives up a silent connection
-// after two thirds of it.
+// not be too short for a busy machine, because a client gives up a silent
+// connection after two thirds of the session timeout.
 const shortSession = 3 * time.Second
 
 // A follower that is cut off from the leader keeps answering reads from its own

@@ -36,8 +36,8 @@ func parseSession(frame []byte) Session {
 
 // Expire ends a session at once, as if it had timed out, by attaching to it
 // with its ID and password and closing it. If passwd is nil, Expire computes it
-// with [Password]. The session's own client is disconnected, and learns of the
-// end when it reconnects.
+// with [Password]. The session's own client is disconnected, and learns that
+// the session has ended when it reconnects.
 //
 // When Expire returns nil, the session's nodes are gone. It returns an error if
 // the server does not know the session or the password is wrong. A wrong
