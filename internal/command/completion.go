@@ -18,7 +18,6 @@ const completionHelp = `Prints a script that completes the commands and flags of
   fish  dlock completion fish | source, in ~/.config/fish/config.fish
 `
 
-// writeCompletion writes the completion script for a shell.
 func writeCompletion(w io.Writer, shell string) {
 	map[string]func(io.Writer, []manual){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shell](w, readManuals())
 }

@@ -265,7 +265,6 @@ func (k *keeper) open() error {
 	return err
 }
 
-// acquire takes the lock.
 func (k *keeper) acquire() (*dlock.Lock, error) {
 	if err := k.open(); err != nil {
 		return nil, err

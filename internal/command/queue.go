@@ -114,7 +114,6 @@ func sameState(a, b dlock.Contender) bool {
 	return a.Node == b.Node && a.Token == b.Token && a.Holds == b.Holds && a.Mode == b.Mode
 }
 
-// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	if o, ok := w.(*output); ok {
 		w = o.file

@@ -123,7 +123,6 @@ func (s *settings) finish(v *verdict, log *journal, stdout io.Writer, fail func(
 	return v.status()
 }
 
-// runFault runs the demo with -fault.
 func runFault(ctx context.Context, s *settings, stdout io.Writer, fail func(int, error) int) int {
 	introduceScene(stdout, s)
 	connecting(stdout, s)
