@@ -40,7 +40,9 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Connect takes half a second, which is longer than each call may take.
+// Connect takes longer than a call may take, so no single call can wait for it.
+// The attempt to connect must continue after the first call gives up, so that
+// later calls find a session.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))

@@ -29,9 +29,9 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails if the contexts made since before were leaked. It tolerates
-// one object per two contexts, because the runtime keeps some goroutines for
-// reuse.
+// requireFew fails if the test has leaked its contexts. The argument before is
+// the number of heap objects at the start. Some growth is allowed, because the
+// runtime keeps some goroutines for reuse.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,

@@ -21,14 +21,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// untilDone is a lead that works until its term or the campaign ends.
+// untilDone is a lead function that returns when its context ends.
 func untilDone(ctx context.Context, _ *recipes.Lock) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// running runs an election on a goroutine. The function result returns what Run
-// returned, and fails the test if Run has not returned yet.
+// running calls e.Run on a new goroutine. The returned function reports the
+// error of Run, and fails the test if Run has not returned yet.
 func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {
 	c := make(chan error, 1)
 	go func() { c <- e.Run(ctx, lead) }()
@@ -46,8 +46,8 @@ func (w *world) running(ctx context.Context, e *recipes.Election, lead func(cont
 	}
 }
 
-// watched is what an observer has seen: leaders by their data, "-" for none and
-// "!" for an error.
+// watched records what an observer of an election has seen. In seen, a leader
+// is recorded as its data, no leader as "-", and an error as "!".
 type watched struct {
 	mu    sync.Mutex
 	seen  []string
@@ -184,7 +184,8 @@ func TestAnObserverThatComesLateSeesTheLeaderGo(t *testing.T) {
 	})
 }
 
-// An RWMutex of the same name has readers, which must not count as leaders.
+// Elections and RWMutexes of the same name share a queue. Readers in that queue
+// must not be reported as leaders.
 func TestReadersAreNoLeaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
@@ -224,8 +225,8 @@ func TestHooksOfAnElectionNameIt(t *testing.T) {
 	})
 }
 
-// Retention would keep the node of a leader that has resigned, so the next term
-// of the same client would have the same token.
+// Elections must ignore WithRetention. Otherwise the node of a leader that
+// resigned would be reused, and two terms would have the same token.
 func TestRetentionHasNoEffectOnElections(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
@@ -326,10 +327,12 @@ func TestAnObserverMissesNoChangeBetweenItsRequests(t *testing.T) {
 	}
 }
 
-// A new session may reach a server that lags behind and shows an old queue.
+// A new session may reach a server that lags behind, and so list an outdated
+// queue. Its leader has a smaller token than the latest one, and must not be
+// reported.
 func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	inWorld(t, func(w *world) {
-		old := &world{w.T, memdriver.New()} // its tokens are smaller
+		old := &world{w.T, memdriver.New()} // a lagging server, whose tokens are smaller
 		a, b := w.client("a"), old.client("b")
 		for range 3 {
 			w.unlock(w.won(a.campaign(bg, "before")))
@@ -352,13 +355,13 @@ func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	})
 }
 
-// switching is a connector whose store a test can replace.
+// switching is a connector that can be switched to another store.
 type switching struct{ to driver.Connector }
 
 func (s *switching) Connect(ctx context.Context) (driver.Session, error) { return s.to.Connect(ctx) }
 
-// A watch may end early. The observer then looks again, but neither tells of the
-// same leader twice nor floods the store.
+// A watch may end although nothing has changed. The observer must then neither
+// report the same leader again nor flood the store with requests.
 func TestAnObserverWhoseWatchesEndEarlyIsPaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.client("a")
@@ -433,8 +436,8 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// Run must go on although the back-off gives up after a minute and WithTimeout
-// ends a wait after an hour.
+// Run must keep trying for as long as its context lasts. Neither WithTimeout
+// nor a back-off that gives up may end it.
 func TestRunOutlastsOutagesAndWaitsWithoutALimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a", recipes.WithTimeout(time.Hour)), w.client("b")
@@ -579,7 +582,8 @@ func TestOnlyOneLeadsAtATime(t *testing.T) {
 	}
 }
 
-// judge records the terms whose lead function has not returned.
+// judge checks that terms do not overlap. The map current holds the terms whose
+// lead function has not returned.
 type judge struct {
 	mu      sync.Mutex
 	current map[*recipes.Lock]bool
@@ -587,8 +591,9 @@ type judge struct {
 	token   int64
 }
 
-// begin records a term, and fails the test if another term is still held. The
-// lead function of a lost term may still be running, to clean up.
+// begin records the start of a term, and fails the test if another term is
+// still held. Lost terms do not count, because their lead functions may still
+// be cleaning up.
 func (j *judge) begin(w *world, term *recipes.Lock) (end func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

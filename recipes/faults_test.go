@@ -151,8 +151,7 @@ type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
 
-// silent is a store that never answers. Its Connect returns when the context
-// ends.
+// silent is a store that never answers. Connect blocks until the context ends.
 type silent struct{}
 
 func (silent) Connect(ctx context.Context) (driver.Session, error) {

@@ -72,9 +72,9 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 	})
 }
 
-// The loss of a lock cancels its contexts. Their error, context.Canceled, does
-// not mention the loss, so errors of calls with such a context must match
-// ErrLost.
+// When a lock is lost, its contexts are canceled. Their error is just
+// context.Canceled, so a call that fails because of such a context must add
+// ErrLost to its error.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {

@@ -67,8 +67,8 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-// A waiter's watch of its own node stays in use after the grant, and ends when
-// the node is removed.
+// A waiter watches its own node. After the grant, it must keep that watch
+// instead of setting another, and still notice when the node is removed.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
@@ -105,8 +105,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, because the removal would end the
-// watch, too. Only Unlock can therefore have stopped the watch.
+// Unlock must stop the watch even if the node stays. The store therefore
+// refuses to delete the node, since the deletion would end the watch as well.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

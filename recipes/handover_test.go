@@ -108,8 +108,8 @@ func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	})
 }
 
-// bothOrders removes a waiter's node and releases its predecessor, in either
-// order.
+// bothOrders holds two functions that remove a waiter's own node and release
+// its predecessor, each in a different order.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -135,8 +135,8 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode calls both, one of bothOrders, while a contender waits. The
-// contender must get the lock with a new node.
+// loseNode checks that a waiter whose node was removed gets the lock with a new
+// node. The function both, from bothOrders, is called while it waits.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -159,8 +159,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option that calls the function run when a Lock or
-// RLock has waited for 5 s. It relies on the log message about slow waits.
+// whileWaiting returns an option that calls run once a Lock or RLock has waited
+// for 5 s. It relies on the message that clients log about slow waits.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -179,8 +179,8 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Before the waiter's Create returns, the predecessor is released and the
-// waiter's own node is removed.
+// Both the release of the predecessor and the removal of the waiter's own node
+// are reported before Create returns. The waiter must not be granted the lock.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the holder releases its node before the waiter's watch is armed, the
-// waiter must list the queue. Afterwards the watch alone suffices.
+// If the holder unlocks before the waiter's watch is armed, the waiter has to
+// list the queue to learn of it. Later, the watch alone must wake it.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -214,8 +214,9 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// Before the waiter arms its watch, the queue is recreated with another
-// client's nodes of the same names. Their release must not grant the lock.
+// The waiter must not mistake a node for its predecessor because the name is
+// the same. Before it arms its watch, the queue is recreated with another
+// client's nodes of the same names.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")
@@ -249,8 +250,8 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted makes sessions that call a function at a point given by when:
-// "after create", "before watch" or "after watch".
+// intercepted makes sessions that call the function at around a request. The
+// field when is "after create", "before watch" or "after watch".
 type intercepted struct {
 	driver.Connector
 	when string
@@ -292,8 +293,9 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// If a driver ignores the cause of a Delete, each hand-over costs an extra
-// List, but must still wake only one writer.
+// If a driver does not pass on the cause of a Delete, a waiter cannot tell a
+// release from other deletions. It must list the queue, but still only one
+// waiter may be woken.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result
@@ -312,7 +314,8 @@ func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	})
 }
 
-// incurious makes sessions that ignore the cause of a Delete.
+// incurious makes sessions that drop the cause of each Delete, and pass
+// driver.Changed instead.
 type incurious struct{ driver.Connector }
 
 type incuriousSession struct{ driver.Session }

@@ -21,7 +21,8 @@ func inPatientWorld(t *testing.T, f func(w *world)) {
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
 }
 
-// cutOff disconnects a client until its session is lost. heal reconnects it.
+// cutOff disconnects a client, and waits until its session is lost. The
+// returned function reconnects it.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
 	heal = w.store.Faults().CutOff(s)

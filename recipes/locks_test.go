@@ -50,7 +50,7 @@ func lockingAll(ctx context.Context, lockers ...recipes.Locker) <-chan locksResu
 	return c
 }
 
-// over returns the result of a call that must have returned.
+// over returns the result of LockAll, which must have returned by now.
 func over(w *world, c <-chan locksResult) locksResult {
 	w.Helper()
 	synctest.Wait()
@@ -173,7 +173,8 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
-// The first lock is lost while LockAll takes the last one.
+// LockAll must check all its locks once more before it returns. The first lock
+// is lost while the last one is granted.
 func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		clients, lockers := w.lockers()
@@ -333,13 +334,13 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// If two clients use the same store, their locks of one name are the same
-// lock, so LockAll would wait for itself. In different stores they are
-// different locks.
+// Two clients of the same store share a lock if its name is the same, so
+// LockAll would deadlock if it took the lock twice. In different stores, locks
+// of the same name are independent.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")
-		elsewhere := w.clientOf(memdriver.New(), "a") // its nodes and tokens are the same
+		elsewhere := w.clientOf(memdriver.New(), "a") // another store, with equal nodes and tokens
 		locks, err := recipes.LockAll(bg, elsewhere.RWMutex("c"), a.RWMutex("c"))
 		require.NoError(w, err)
 		assert.Equal(w, locks.All()[0].Node(), locks.All()[1].Node())
@@ -364,7 +365,7 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 	})
 }
 
-// If two calls waited for each other in a circle, one would time out.
+// A deadlock between calls of LockAll would show as a timeout.
 func TestLockAllOfRandomLocksNeverWaitsInACircle(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const goroutines, rounds, names = 12, 30, 6

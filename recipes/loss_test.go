@@ -61,7 +61,8 @@ func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
 	})
 }
 
-// slowParent is a context that blocks the first child that unregisters from it.
+// slowParent is a context that blocks when its first child unregisters, until
+// the channel open is closed.
 type slowParent struct {
 	context.Context
 	stopped *atomic.Bool
@@ -269,7 +270,9 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is recreated with nodes of the same names by other owners.
+// After the queue was recreated, nodes of other clients may have the names of
+// the old ones. Neither a holder nor a waiter may mistake such a node for its
+// own.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")

@@ -27,11 +27,11 @@ import (
 type stores struct {
 	*testing.T
 	all      []*memdriver.Store
-	requests atomic.Int64 // all except Connect and Close
+	requests atomic.Int64 // requests other than Connect and Close
 	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
 }
 
-// recorder keeps the latest session of a store.
+// recorder is a connector that passes each new session to the function keep.
 type recorder struct {
 	driver.Connector
 	keep func(driver.Session)
@@ -63,7 +63,7 @@ func inStores(t *testing.T, n int, f func(w *stores)) {
 	})
 }
 
-// clients returns a client of each store.
+// clients returns one client per store, all with the same host name.
 func (w *stores) clients(host string) (clients []*recipes.Client) {
 	for i, s := range w.all {
 		recorded := recorder{s, func(s driver.Session) { w.sessions.Store(fmt.Sprint(host, " ", i), s) }}
@@ -269,8 +269,8 @@ func TestMajorityEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// guarded is what the lock protects: a counter of those inside, and the greatest
-// token of each store.
+// guarded is a resource protected by the lock. It counts the current holders,
+// and remembers the greatest token of each store.
 type guarded struct {
 	marks  fence.Marks
 	inside atomic.Int32
@@ -291,8 +291,8 @@ func (g *guarded) write(tokens []int64) error {
 
 func (g *guarded) leave() { g.inside.Add(-1) }
 
-// There must be one holder at a time, and the resource must refuse late writes
-// of earlier holders.
+// Even while stores fail and recover, there must be only one holder at a time,
+// and the resource must refuse late writes of earlier holders.
 func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -347,7 +347,8 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 	}
 }
 
-// Holders lose some of their stores, and write once more before they learn of it.
+// A holder may have lost its lock in most stores, and still write before it
+// notices. The write must be refused if there has been another holder.
 func TestMarksRefuseHoldersThatWereCutOff(t *testing.T) {
 	seeds := 40
 	if testing.Short() {
@@ -396,7 +397,8 @@ func TestMarksRefuseHoldersThatWereCutOff(t *testing.T) {
 	assert.Positive(t, kept.Load())
 }
 
-// Half of the calls know the stores in another order.
+// Clients may list the stores in different orders. Their calls must not
+// deadlock by each holding a store that the other one needs.
 func TestMajoritiesInAnotherOrderDoNotKeepEachOtherOut(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		var all sync.WaitGroup
@@ -595,15 +597,15 @@ func TestAMajorityIsPrinted(t *testing.T) {
 	assert.Equal(t, "stock/\n", m.Name())
 }
 
-// Two calls hold one store each, and the third store is taken. Both calls stop
-// trying after a random time, so one of them gives its store back first, and
-// the other gets it.
+// Two calls block each other: each holds the lock in one store, and a third
+// client holds it in the last store. As each call gives up after a random time,
+// one releases its store first, and the other gets it.
 func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
 		require.NoError(t, err)
 		var released, firsts atomic.Int32
-		var both sync.WaitGroup // wait until each call has its first store
+		var both sync.WaitGroup // done once each call holds a store
 		both.Add(2)
 		counts := recipes.WithTrace(&recipes.Trace{
 			Granted: func(context.Context, recipes.GrantedInfo) {
@@ -644,7 +646,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		clients[0] = recipes.NewClient(denied{})
 		defer clients[0].Close()
 		m := recipes.NewMajority("q", clients)
-		for range 20 { // until the pauses between Connects exceed what a call waits
+		for range 20 { // often enough that the client pauses between Connects for longer than a call lasts
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())

@@ -21,8 +21,8 @@ const (
 
 var limited = recipes.WithMaxHold(maxHold)
 
-// until sleeps until d after began, and returns once everything else that is
-// due by then has happened.
+// until sleeps until the time began+d, and lets everything else that is due by
+// then happen first.
 func until(began time.Time, d time.Duration) {
 	time.Sleep(time.Until(began.Add(d)))
 	synctest.Wait()
@@ -113,7 +113,8 @@ func TestTheLostHookTellsTheLimit(t *testing.T) {
 	})
 }
 
-// A re-entry shares the limit, and the node stays until the last Unlock.
+// A re-entry must share the limit of the outer hold. The node stays until both
+// have called Unlock.
 func TestReentryDoesNotExtendTheLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", limited)
@@ -158,9 +159,9 @@ func TestWithLockEndsAtTheLimit(t *testing.T) {
 	})
 }
 
-// A holder that follows one that hangs must have a greater token, so that the
-// protected resource can tell them apart, and the whole limit. With retention,
-// both may share a node.
+// After a holder hangs, the next one must get a greater token, so that the
+// protected resource can tell them apart. It must also get the full time limit,
+// even if retention lets both use the same node.
 func TestTheLimitOfOneGoroutineOfAClient(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", limited, recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
@@ -192,7 +193,7 @@ func TestRetainedReadersHaveALimitEach(t *testing.T) {
 	})
 }
 
-// The units of a holder that hangs go to a waiter.
+// If the holder of units exceeds the limit, a waiter must get them.
 func TestUnitsHaveALimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l, began := w.won(w.client("a").acquire(bg, 2, 3, limited)), time.Now()
@@ -206,7 +207,8 @@ func TestUnitsHaveALimit(t *testing.T) {
 	})
 }
 
-// If the session ends before the limit, the error names the session.
+// If the session ends before the limit is reached, the lock was lost because of
+// the session, so errors must not match ErrMaxHold.
 func TestAnEarlierLossIsTheOneReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -232,7 +234,8 @@ func TestASessionThatEndsAfterTheLimit(t *testing.T) {
 	})
 }
 
-// The node of a holder that hangs is removed even if the first request fails.
+// If the request to delete the node of a holder that hangs is lost, it must be
+// retried, or the lock would stay taken.
 func TestTheReleaseOfAHolderThatHangsIsRepeated(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -185,8 +185,8 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	})
 }
 
-// A node that a faulty server does not list must still be removed when the call
-// starts over. Otherwise it would block all contenders.
+// If a list lacks the waiter's node, the waiter starts over with a new node. It
+// must still delete the old one, which would otherwise block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))
@@ -206,8 +206,8 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn makes sessions that leave the last node out of a list, once:
-// out of the first list with several nodes.
+// forgetfulConn makes sessions that imitate a faulty server. The first list
+// that has several nodes lacks the last one.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

@@ -75,7 +75,8 @@ func TestOnceRunsOncePerTick(t *testing.T) {
 	})
 }
 
-// patient is a store whose clients send few heartbeats.
+// patient returns a store with a long session timeout, so that clients send few
+// heartbeats in tests that simulate days.
 func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
 
 func TestOnceRunsOncePerTickThoughClocksDiffer(t *testing.T) {
@@ -99,7 +100,8 @@ func TestOnceRunsOncePerTickThoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// steps are the requests of Once in order, and the job between them.
+// steps lists the requests that Once makes, in order. The job itself, job0,
+// runs between two of them.
 var steps = []faults.Op{faults.OpCreate, faults.OpKept, job0, faults.OpKeep, faults.OpDelete}
 
 const job0 faults.Op = -1
@@ -114,7 +116,8 @@ func TestTheNextRunsWhatADeadMachineHasNotDone(t *testing.T) {
 	}
 }
 
-// dies lets one of two machines die in a step of Once.
+// dies checks that a second machine runs the job if the first one dies in the
+// given step of Once, unless the run was already recorded.
 func dies(w *world, op faults.Op, at faults.Stage) {
 	ctx, cancel := context.WithCancel(bg)
 	var first *client
@@ -244,8 +247,8 @@ func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
 	})
 }
 
-// The node that holds the lock may be much older than the call, so the time of
-// the node must not be used.
+// Once must use the time of the call, not the time when the node was created.
+// With retention or re-entry, the node may be much older.
 func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: 2 * time.Hour}))
@@ -263,8 +266,8 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
-// If a run recorded ahead of the store's clock were no error, no machine would
-// run the job, and nobody would notice.
+// A recorded run that is ahead of the store's clock must be reported as an
+// error. Otherwise no machine would run the job, and nobody would notice.
 func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -541,8 +544,8 @@ func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
 	})
 }
 
-// Although requests, replies and sessions are lost, each tick must be run, and
-// at most one call may report that its run was kept.
+// Although requests, replies and sessions are lost, the job must run for each
+// tick, and at most one call may report that its run was recorded.
 func TestOnceUnderFaults(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {

@@ -162,7 +162,7 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 	})
 }
 
-// The node of another program has no host in its name.
+// Node names of other programs contain no host, so Host must be empty.
 func TestAForeignContenderHasNoHost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

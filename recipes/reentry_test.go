@@ -302,9 +302,8 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// For a parent of unknown type, package context starts a goroutine per child,
-// unless it finds one of its own contexts behind the parent. WithoutReentry
-// must not hide that.
+// WithoutReentry must let package context find the standard context that it
+// wraps. Otherwise package context would start a goroutine for each child.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

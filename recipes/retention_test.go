@@ -413,7 +413,8 @@ func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	})
 }
 
-// The lease expires while the process is paused, so no timer has run yet.
+// A retained node must not be reused once the lease has expired, even if the
+// process was paused and no timer has run yet.
 func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
@@ -660,8 +661,9 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) { w.requireBoundedTurns(w.clientOf(mute{w.store}, "a", retention())) })
 }
 
-// Each request to watch the queue is lost, except the first, which shows no
-// other contender.
+// All requests to watch the queue are lost, except the first, so the client
+// does not learn that another one waits. It must still pass the lock on after a
+// few turns.
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.requireBoundedTurns(w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
@@ -692,9 +694,9 @@ func (w *world) requireBoundedTurns(c *client) {
 	}
 }
 
-// A randomized test: goroutines of several clients lock, downgrade, give up and
-// lose their connection. Writers must be alone, everyone must get the lock, and
-// no node may be left.
+// In this randomized test, goroutines of several clients lock, downgrade, give
+// up and lose their connection. Writers must hold the lock alone, everyone must
+// get it, and no node may be left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -834,8 +836,8 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// The readers began to wait before the writer, so a downgrade grants them the
-// lock. That must also be so with retention.
+// A downgrade must grant the lock to readers that began to wait before the
+// writer, even if retention makes them share the holder's node.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
@@ -1273,8 +1275,8 @@ func TestAReaderGetsTheLockIfTheNodeOfTheWriterIsNotKnownToBeRenamed(t *testing.
 	})
 }
 
-// When a call gives up, its node must be gone before it returns, so that a
-// later TryLock does not fail.
+// A call that gives up must remove its node before it returns. Otherwise a
+// later TryLock would fail although the lock is free.
 func TestACallThatGivesUpIsInTheWayOfNoTryLock(t *testing.T) {
 	for name, try := range map[string]struct {
 		client string

@@ -145,8 +145,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	})
 }
 
-// A contender that joins the queue while another one holds the lock briefly is
-// granted the lock by the release.
+// The release of a lock must grant it to the next waiter without further
+// requests, even if the holder had it too briefly to watch its node.
 func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

@@ -46,8 +46,8 @@ func TestUnitsAreGrantedInOrderOfArrival(t *testing.T) {
 	}
 }
 
-// A grant removes no node, so the next waiter is woken by a mark instead: the
-// granted node is renamed from S to H.
+// A grant removes no node that the next waiter could watch. The granted node is
+// therefore renamed, from S to H, to wake that waiter.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -67,8 +67,8 @@ func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	})
 }
 
-// All nodes ahead of the first waiter hold units, and the release of any of
-// them may free enough.
+// The first waiter must watch all nodes ahead, because each holds units, and
+// the release of any may free enough of them.
 func TestTheFirstWaiterSeesTheReleaseOfAnyHolder(t *testing.T) {
 	for released := range 3 {
 		inWorld(t, func(w *world) {
@@ -110,7 +110,8 @@ func TestWhatASemaphoreRequestsOfTheStore(t *testing.T) {
 		cost("the first waiter joins", 2, func() { first = c.acquire(bg, 1, 3) })
 		cost("a later one joins", 1, func() { second = c.acquire(bg, 2, 3) })
 		cost("another", 1, func() { third = c.acquire(bg, 1, 3) })
-		// Delete; the first waiter lists and marks; the next lists and watches.
+		// The holder deletes its node. The first waiter lists the queue and
+		// renames its node, and the next one lists the queue and sets a watch.
 		cost("hand-over", 1+2+2, func() { w.unlock(held) })
 		held = w.won(first)
 		w.waits(second)
@@ -220,7 +221,7 @@ func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 			waiting = append(waiting, small.acquire(bg, 1, 2), large.acquire(bg, 1, 5))
 		}
 		w.waits(waiting[0])
-		w.unlock(w.won(waiting[1])) // 3+1+1 units: waits for none
+		w.unlock(w.won(waiting[1])) // 3+1+1 of 5 units, so the call need not wait
 		w.unlock(held)
 		for _, c := range append(waiting[:1:1], waiting[2:]...) {
 			w.unlock(w.won(c))
@@ -320,9 +321,9 @@ func TestTheQueueShowsUnits(t *testing.T) {
 	})
 }
 
-// A node is marked when its units are granted. If the request or its reply is
-// lost, the mark must be repeated, or the next waiter would wait although units
-// are free.
+// A node is renamed when its units are granted, which wakes the next waiter. If
+// the request or its reply is lost, it must be retried. Otherwise that waiter
+// would wait although units are free.
 func TestAMarkIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		inWorld(t, func(w *world) {
@@ -367,8 +368,8 @@ func TestHooksNameTheSemaphore(t *testing.T) {
 	})
 }
 
-// Nodes of other programs must not count as units, or a semaphore would ignore
-// what they hold.
+// A node whose name does not have exactly the form of a semaphore's node must
+// block the semaphore, because another program may hold the lock.
 func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	for _, prefix := range []string{"x-S0of3-", "x-S4of3-", "x-S1of-", "x-S1-", "x-S01of3-", "x-S+1of3-", "x-S1of1000001-", "x-T1of3-", "S1of3-", "x-H-"} {
 		inWorld(t, func(w *world) {
@@ -385,8 +386,9 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// If Create reports a node behind the new one, that node's client may already
-// wait for the new node. The grant must therefore be marked, as -H.
+// If Create reports a later node, its client may already be waiting for the new
+// node. The new node must therefore be renamed to -H at the grant, to wake that
+// client.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		store := behind{w.store}
@@ -398,7 +400,7 @@ func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	})
 }
 
-// behind is a store whose Create reports a node behind the new one.
+// behind is a store whose Create claims that there is a later node.
 type behind struct{ driver.Connector }
 
 type behindSession struct{ driver.Session }
@@ -414,8 +416,8 @@ func (s behindSession) Create(ctx context.Context, queue string, n driver.NodeSp
 	return j, err
 }
 
-// A waiter is woken by each holder that leaves, and none of these wake-ups is
-// spurious.
+// A waiter for all units is woken by each release. Each wake-up finds the queue
+// changed, so the waiter must not slow down as it does after spurious ones.
 func TestManyReleasesDoNotSlowAWaiterDown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")

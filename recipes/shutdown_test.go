@@ -113,8 +113,8 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	}
 }
 
-// A lock is held throughout, so that Shutdown does not close the client. Close
-// would end the wait, too.
+// Shutdown itself must end calls that wait for the store. A lock stays held,
+// since Shutdown would otherwise close the client, which also ends them.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 	for name, opts := range withAndWithoutRetention {
 		t.Run(name+"/connecting", func(t *testing.T) {

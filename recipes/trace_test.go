@@ -249,7 +249,8 @@ func TestConnectingReportsTheSession(t *testing.T) {
 	})
 }
 
-// eras is a store that names the generation of its data.
+// eras is a store whose sessions describe the generation of the data, as stores
+// do that can lose their data.
 type eras struct {
 	driver.Connector
 	name string
@@ -357,7 +358,8 @@ func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
 	}
 }
 
-// One goroutine calls the Lost hooks of all holds; a panic must not skip any.
+// The Lost hooks of all holds are called by the same goroutine. If one of them
+// panics, the others must still be called.
 func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		late := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {

@@ -134,8 +134,8 @@ func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 	})
 }
 
-// Both calls find the queue empty before either creates its node, and both
-// nodes exist before either call checks its position.
+// One of two concurrent calls of TryLock must succeed, even if both find the
+// queue empty and both create their nodes before either checks its position.
 func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 	for name, drop := range map[string]bool{"with the nodes ahead": false, "without": true} {
 		t.Run(name, func(t *testing.T) {

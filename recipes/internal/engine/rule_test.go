@@ -24,7 +24,7 @@ func (patient) Interrupt() <-chan struct{}                 { return nil }
 
 func all(ahead []driver.Node) []driver.Node { return ahead }
 
-// queueOf returns a function that adds entries to a new queue.
+// queueOf creates a queue, and returns a function that adds an entry to it.
 func queueOf(t *testing.T) func(engine.Rule) *engine.Entry {
 	t.Helper()
 	ds, err := memdriver.New().Connect(t.Context())
