@@ -20,7 +20,7 @@ type call struct {
 
 	retries  *engine.Retries // nil until a request fails
 	queued   bool            // set once the queue was found short enough: see WithMaxQueue
-	vanished bool            // set once the node vanished; a second time is an error
+	vanished bool            // set once the node vanished; if it happens again, the call fails
 	slow     *time.Timer     // logs that the call still waits; nil until it waits
 	share    chan struct{}   // closed when a shared grant suffices (see want.downgraded)
 	progress progress        // for errors and logs
@@ -266,7 +266,7 @@ func (c *call) Interrupt() <-chan struct{} {
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // from Pause
+		return err // Pause has already given up
 	}
 	switch {
 	case c.client.drains():
@@ -324,8 +324,8 @@ func (c *call) Answered() {
 	}
 }
 
-// holdAlone returns the Lock of a granted entry that other goroutines do not
-// share, as they would with retention.
+// holdAlone returns the Lock of a granted entry that belongs to this call only.
+// With retention, a cohort would share it.
 func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e, nil)
 	if !h.enlist() {
@@ -364,9 +364,8 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned = true
 }
 
-// traceGranted runs the Granted hook with the options of this call. With
-// retention, those may differ from the options of the call that created the
-// node.
+// traceGranted runs the Granted hook from the options of this call. With
+// retention, another call with other options may have created the node.
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()

@@ -41,7 +41,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // whether a silent store was logged: once per client
+	silent  atomic.Bool             // set when a silent store is logged, so that it is logged once
 	dialing dialing
 
 	draining chan struct{} // closed when Shutdown or Close begins; then no lock is granted
@@ -113,8 +113,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// requestError returns the error to report for a failed Ping, Queue or the
-// like. If the deadline passed or the session ended, the result matches
+// requestError returns the error to report for a failed call such as Ping or
+// Queue. If the deadline passed or the session ended, the result matches
 // driver.ErrUnavailable and includes the last connection error, if any.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
@@ -147,11 +147,11 @@ func (c *Client) String() string {
 // GoString returns the result of String as "dlock.Client(...)".
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
-// Close ends the client and releases all its locks; [Client.Shutdown] waits for
-// their holders first. Calls in flight return
-// [ErrClosed], and the Lost channel of every lock closes. Close then ends the
-// client's sessions in the store, including lost ones that may still exist
-// there, which removes their nodes. It waits for at most 20 s.
+// Close ends the client and releases all its locks, without waiting for their
+// holders as [Client.Shutdown] does. Calls in flight return [ErrClosed], and
+// the Lost channel of every lock closes. Close then ends the client's sessions
+// in the store, including lost ones that may still exist there, which removes
+// their nodes. It waits for at most 20 s.
 //
 // If the store cannot be reached, the error matches driver.ErrUnavailable. The
 // nodes then stay until the session times out, and may block other clients. The
@@ -166,8 +166,8 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes later calls fail. It reports whether Close is called for the
-// first time.
+// beginClose makes later calls of the client fail. It returns false if Close
+// was called before.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +229,7 @@ func (c *Client) drains() bool {
 	}
 }
 
-// beginRequest is beginCall for calls by users, which fail once Shutdown has
-// begun.
+// beginRequest is like beginCall, but fails already once Shutdown has begun.
 func (c *Client) beginRequest() error {
 	if c.drains() {
 		return ErrClosed
@@ -265,7 +264,7 @@ func (c *Client) spawn(f func()) bool {
 }
 
 // closedOr returns ErrClosed if the client is closed, and otherwise err. After
-// Close, other errors are only its consequences.
+// Close, any other error is only a consequence of closing.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:

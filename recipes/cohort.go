@@ -3,8 +3,8 @@ package recipes
 import "sync"
 
 // cohort represents the goroutines of one client that share a lock's node in
-// the store (see WithRetention). They take turns in order of arrival, and the
-// client joins the queue only when the cohort has no node.
+// the store (see WithRetention). They take turns in order of arrival. Only if
+// the cohort has no node does the client join the queue.
 //
 // Lock order: mu before the mutex of a hold or entry.
 type cohort struct {
@@ -82,8 +82,9 @@ func (c *cohort) detachIfOthersWait() {
 }
 
 // detach gives up an entry held only by readers, because another client waits.
-// No further reader is admitted, the store learns that the entry is shared, and
-// the last Unlock removes it.
+// No further reader is admitted, and the last Unlock removes the entry. A
+// writer's node is renamed, so that readers of other clients need not wait for
+// it.
 func (c *cohort) detach() {
 	s := c.shared
 	if held, exclusively := s.inUse(); !held || exclusively || s.entry.Loss() != nil {

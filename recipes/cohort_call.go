@@ -23,7 +23,7 @@ type cohortCall struct {
 	ended  chan struct{}
 
 	// Guarded by cohort.mu:
-	wanted    *want // the mode it contends for
+	wanted    *want // what the call contends for
 	cancelled bool
 }
 
@@ -85,12 +85,12 @@ func (c *cohort) enterOnce(ctx context.Context, call *call) (*Lock, error) {
 	return c.awaitLock(ctx, call, w)
 }
 
-// inUse reports whether a call that arrives now waits for others of the cohort.
-// It is called with mu held.
+// inUse reports whether the cohort has an entry, contends for one or has
+// waiters. It is called with mu held.
 func (c *cohort) inUse() bool { return c.shared != nil || c.contending != nil || len(c.waiters) > 0 }
 
-// ahead returns how many contenders are known to be before a call that arrives
-// now. It is called with mu held.
+// ahead returns the known number of contenders ahead of a new call. It is
+// called with mu held.
 func (c *cohort) ahead() int {
 	n := len(c.waiters)
 	if c.shared != nil {
@@ -286,9 +286,9 @@ func (c *cohort) contendShared(ctx context.Context, call *call) (*sharedEntry, e
 	return s, nil
 }
 
-// callEnded handles the result of a cohortCall: a granted entry goes to the
-// waiters, an error fails them all. If the entry is already lost or the call
-// was cancelled, remaining waiters contend again.
+// callEnded handles the result of a cohortCall. A granted entry is passed to
+// the waiters, and an error fails all of them. If the entry is already lost or
+// the call was cancelled, the remaining waiters contend again.
 func (c *cohort) callEnded(ctx context.Context, s *sharedEntry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,9 +322,10 @@ func (c *cohort) install(s *sharedEntry) bool {
 	return true
 }
 
-// fitCall adapts the contending call after a waiter has given up. The call goes
-// on as a reader if the first waiter is now a reader, and is cancelled if it no
-// longer serves the first waiter. fitCall is called with mu held.
+// fitCall adapts the contending call to the first waiter, after another waiter
+// gave up. If the call contends for a writer but the first waiter is now a
+// reader, it continues as a reader. If it cannot serve the first waiter, it is
+// cancelled. fitCall is called with mu held.
 func (c *cohort) fitCall() {
 	call := c.contending
 	switch {
@@ -339,9 +340,9 @@ func (c *cohort) fitCall() {
 	}
 }
 
-// unwanted returns nil, unless the contending call was cancelled and nobody
-// waits any more. It then returns a channel that closes when that call has
-// ended. It is called with mu held.
+// unwanted returns a channel that closes when a cancelled contending call has
+// ended. It returns nil if there is none, or if there are still waiters. It is
+// called with mu held.
 func (c *cohort) unwanted() <-chan struct{} {
 	if call := c.contending; call != nil && call.cancelled && len(c.waiters) == 0 {
 		return call.ended
@@ -350,8 +351,8 @@ func (c *cohort) unwanted() <-chan struct{} {
 }
 
 // tryEnter implements TryLock. It fails if taken is true, which means that the
-// cohort has an entry or contends for one. If tryEnter gets an entry, it
-// becomes the cohort's entry, unless the cohort has got another one meanwhile.
+// cohort already has an entry or contends for one. A granted entry becomes the
+// cohort's, unless the cohort got another one meanwhile.
 func (c *cohort) tryEnter(ctx context.Context, call *call, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(call.name, ErrLocked)

@@ -17,7 +17,7 @@ import (
 type sharedEntry struct {
 	cohort *cohort
 	entry  *engine.Entry
-	want   *want // what the node was created for; the mode of use may be weaker
+	want   *want // what the node was created for; readers may use a writer's node
 
 	holds  []*hold            // holds that currently use the entry
 	turns  int                // turns taken while others wait, including the current one
@@ -48,9 +48,9 @@ func (s *sharedEntry) inUse() (held, exclusively bool) {
 	return held, exclusively
 }
 
-// spent reports whether the cohort must pass the lock to another client. While
-// it is unknown whether one waits, the cohort may keep the lock for up to
-// Retention.Idle.
+// spent reports whether the cohort has used up its turns and must pass the lock
+// to another client. While the client does not know whether another one waits,
+// the cohort may keep the lock for up to Retention.Idle.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.queue.options.retention
 	if s.others == none || s.others == unknown && time.Since(s.entry.Since()) < retention.Idle {
@@ -241,9 +241,9 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	}
 }
 
-// forgetOthers marks the state of the queue as unknown, so that turns count
-// again. Otherwise a client that cannot watch the queue could keep the lock
-// forever.
+// forgetOthers records that it is unknown whether other clients wait, so that
+// the number of turns is limited. Otherwise a client that cannot watch the
+// queue could keep the lock forever.
 func (s *sharedEntry) forgetOthers() {
 	s.cohort.mu.Lock()
 	defer s.cohort.mu.Unlock()
@@ -252,9 +252,9 @@ func (s *sharedEntry) forgetOthers() {
 	}
 }
 
-// noteOthers records whether clients other than this one wait in the queue. If
-// none does, this client may again take all its turns. If some do, and only
-// readers share the entry, no further reader joins it.
+// noteOthers records whether other clients wait in the queue. If none waits,
+// the count of turns starts over. If some wait and only readers hold the entry,
+// no further reader is admitted.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()

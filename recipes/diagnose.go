@@ -9,15 +9,15 @@ import (
 	"github.com/dlock-go/dlock/driver/diagnose"
 )
 
-// Diagnose finds out whether the store, the network and the settings suit
-// locks, and calls report for each finding: see [driver.Diagnoser]. It uses
+// Diagnose checks whether the store, the network and the settings are suitable
+// for locks, and calls report for each finding. See [driver.Diagnoser]. It uses
 // neither the client's session nor its locks, so it also works if Ping fails.
-// Use it when a service starts, or in a health check that runs rarely: it
-// begins a session and takes a lock of its own.
+// Because it begins a session and takes a lock of its own, call it when a
+// service starts, or in a health check that runs rarely.
 //
-// Problems of the store are findings and not errors. The error is that of ctx,
-// or matches [ErrClosed] if the client is closed; the findings are incomplete
-// then.
+// Problems of the store are findings and not errors. If Diagnose returns an
+// error, the findings are incomplete: the error is that of ctx, or matches
+// [ErrClosed] if the client is closed.
 func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error {
 	c = c.opened()
 	if ctx == nil {

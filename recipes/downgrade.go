@@ -11,10 +11,10 @@ import (
 // Downgrade turns an exclusive lock into a shared one, without releasing it in
 // between. Waiting readers may then get the lock, up to the first waiting
 // writer. The token stays the same. Downgrade is a no-op if the lock is already
-// shared and the store need not be told.
+// shared, also in the store.
 //
-// If other Locks hold the same node exclusively by re-entry, the store is told
-// when the last of them unlocks or downgrades.
+// If other Locks hold the same node exclusively by re-entry, it stays exclusive
+// in the store until the last of them unlocks or downgrades.
 //
 // If the store or ctx fails, the lock counts as shared anyway, because the
 // store may already have granted it to readers. The error matches

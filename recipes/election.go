@@ -16,9 +16,9 @@ import (
 const electionRecipe = "election"
 
 // Election chooses one leader among all processes that campaign under one name.
-// It is the lock of that name: the holder of the exclusive lock leads, and its
-// Lock is the leader's term. An Election and an [RWMutex] of one name therefore
-// exclude each other. While readers hold that lock, nobody leads.
+// It uses the lock of that name: the holder of the exclusive lock is the
+// leader, and the Lock is its term. An Election and an [RWMutex] of the same
+// name therefore exclude each other. While readers hold the lock, nobody leads.
 //
 // An Election has no state, and is safe for concurrent use. Elections come from
 // [Client.Election]. On the zero value and nil, every call returns an error that
@@ -26,11 +26,11 @@ const electionRecipe = "election"
 type Election struct {
 	_       noCopy
 	queue   *queue
-	patient *queue // the same without a time limit, for Run
+	patient *queue // queue without the limit of WithTimeout, for Run
 }
 
-// Election returns the election of that name, which follows the rules of
-// [Client.RWMutex]. It does no I/O.
+// Election returns the election of the given name. The rules for names are
+// those of [Client.RWMutex]. Election does no I/O.
 //
 // The data of [WithData] is the leader's value, such as its address, which
 // [Election.Leader] and [Election.Observe] return in [Contender.Record]. It
@@ -54,9 +54,9 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 // Run resigns and returns the error of lead, joined with that of [Lock.Unlock].
 // If lead returns after a loss, Run logs its error. If lead panics, Run resigns.
 //
-// The tokens of the terms of an election rise. An earlier leader may believe that
-// it still leads, for example after a pause of its process, until its context
-// ends; see [Lock.Token].
+// Each term has a greater token than the terms before it. An earlier leader may
+// believe that it still leads, for example after a pause of its process, until
+// its context ends; see [Lock.Token].
 //
 // Run outlasts outages of the store: after each error that matches
 // driver.ErrUnavailable, it pauses as [WithBackOff] says and tries again.
@@ -99,9 +99,10 @@ func (e *Election) Campaign(ctx context.Context) (*Lock, error) {
 }
 
 // Leader returns the leader, or an error that matches [ErrNoLeader] if nobody
-// leads. By the time Leader returns, another contender may lead: requests to a
-// leader should carry its token, so that the wrong one can refuse them. Token
-// and Record are empty if the driver cannot read nodes.
+// leads. By the time Leader returns, another contender may lead. Requests to a
+// leader should therefore carry its token, so that a process that is not this
+// leader can refuse them. Token and Record are empty if the driver cannot read
+// nodes.
 func (e *Election) Leader(ctx context.Context) (Contender, error) {
 	if err := e.valid(ctx); err != nil {
 		return Contender{}, err
@@ -117,14 +118,14 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 	return leader, err
 }
 
-// Observe yields the leader, and from then on each change, in the order of the
-// leaders' tokens. A zero Contender says that nobody leads. A leader that has
-// gone by the time Observe looks is left out.
+// Observe yields the current leader, and then the new leader after each change,
+// in the order of their tokens. A zero Contender means that nobody leads.
+// Observe may miss leaders with very short terms.
 //
 // If the store cannot be reached, Observe yields one error that matches
-// driver.ErrUnavailable. The loop may end then or go on; if it goes on, Observe
-// yields the leader again as soon as it is known. After any other error, such
-// as that of ctx or [ErrClosed], Observe ends.
+// driver.ErrUnavailable. The caller may leave the loop or continue. If it
+// continues, Observe yields the leader again as soon as it is known. After any
+// other error, such as that of ctx or [ErrClosed], Observe ends.
 //
 // Each change costs three requests, or four on ZooKeeper. Contenders that join
 // or leave the queue behind the leader cost none.
@@ -140,19 +141,19 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	}
 }
 
-// observer is the state of one Observe.
+// observer is the state of one call of Observe.
 type observer struct {
 	observing
 	seen Contender // the latest leader
 
 	newest int64     // the token of the latest leader
-	behind time.Time // when the store began to show smaller ones; zero if it does not
+	behind time.Time // when the store began to show smaller tokens; zero if it does not
 }
 
 // longBehind is how long an observer ignores a leader whose token is smaller
-// than an earlier leader's. A ZooKeeper server may show an old queue at the
-// start of a new session. But if tokens stay smaller, the store was set up
-// anew.
+// than an earlier leader's. At the start of a session, a ZooKeeper server may
+// show an old queue. If tokens stay smaller for longer, the store was probably
+// set up anew.
 const longBehind = 30 * time.Second
 
 // isOld reports whether leader is probably an earlier leader, shown by a server
@@ -223,7 +224,7 @@ func (s *session) watchLeader(ctx context.Context, queue string) (Contender, dri
 		if err == nil && len(nodes) == 0 {
 			watch, err = s.WatchQueue(ctx, queue)
 			if err == nil {
-				nodes, err = s.List(ctx, queue) // as a node may have come before the watch
+				nodes, err = s.List(ctx, queue) // a node may have joined before the watch
 			}
 		}
 		if err == nil && len(nodes) > 0 {
@@ -232,7 +233,7 @@ func (s *session) watchLeader(ctx context.Context, queue string) (Contender, dri
 		}
 		var c Contender
 		if err == nil {
-			c, err = s.leaderOf(ctx, queue, nodes) // after the watch, so that it is what is watched
+			c, err = s.leaderOf(ctx, queue, nodes) // read only once the watch is set, so that no change is missed
 		}
 		if err == nil {
 			return c, watch, nil
@@ -274,8 +275,7 @@ func (e *Election) String() string {
 	return printable(e.queue.name)
 }
 
-// GoString returns "dlock.Election(...)" with the result of String in the
-// brackets.
+// GoString returns the result of String as "dlock.Election(...)".
 func (e *Election) GoString() string { return "dlock.Election(" + e.String() + ")" }
 
 // errNoElection is returned by methods of a nil or zero Election.

@@ -42,16 +42,16 @@ var (
 	// therefore counts as lost. The error matches ErrLost, too.
 	ErrMaxHold = errors.New("held for longer than WithMaxHold allows")
 
-	// ErrNotHeld means that the lock was unlocked.
+	// ErrNotHeld means that the lock was already unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
-	// ErrNotRun is returned by WithLock and WithRLock if they did not call the
-	// function, because the lock was not granted. The error also matches the
-	// one from Lock or RLock.
+	// ErrNotRun is returned by WithLock and WithRLock if the lock was not
+	// granted, so the function was not called. The error also matches the
+	// reason, such as ErrTimeout.
 	ErrNotRun = errors.New("the function was not called")
 
 	// ErrNotKept is returned by Once and OncePer if the function succeeded, but
-	// the run could not be kept. Another call may run the function again.
+	// the run could not be recorded. Another call may run the function again.
 	ErrNotKept = errors.New("the run was not kept")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
@@ -183,7 +183,7 @@ func (e *timeoutError) Unwrap() []error {
 // lostError matches ErrLost and its cause.
 type lostError struct {
 	lock, node string
-	mode       Mode // in which the lock was held when it was lost
+	mode       Mode // how the lock was held when it was lost
 	cause      error
 }
 
@@ -193,7 +193,7 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join combines the non-nil errors into one that matches all their targets.
+// join combines the non-nil errors into one that matches everything they match.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {

@@ -250,8 +250,9 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted makes sessions that call the function at around a request. The
-// field when is "after create", "before watch" or "after watch".
+// intercepted makes sessions that call a function before or after a request.
+// The field when selects that point: "after create", "before watch" or "after
+// watch".
 type intercepted struct {
 	driver.Connector
 	when string

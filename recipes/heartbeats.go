@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// heartbeats hands the heartbeats of a session to the Heartbeat hook, on a
-// goroutine of its own, because a driver must not be delayed.
+// heartbeats passes the heartbeats of a session to the Heartbeat hook. It has
+// its own goroutine, so that a slow hook does not delay the driver.
 type heartbeats struct {
 	session string
 	mu      sync.Mutex         // held while sending to next

@@ -34,7 +34,7 @@ type hold struct {
 // ending holds what is needed to report the end of a hold to its hooks.
 type ending struct {
 	trace *Trace
-	ctx   context.Context // for these hooks
+	ctx   context.Context // passed to the hooks
 }
 
 var unreported = &ending{new(Trace), context.Background()}
@@ -92,8 +92,8 @@ func (h *hold) check() {
 }
 
 // tellLoss marks the Locks as lost, unless they already are or all were
-// unlocked. Contexts are cancelled before Lost closes, so a caller that has
-// seen Lost closed never passes a live context on. The returned function logs
+// unlocked. It cancels their contexts before it closes Lost, so that callers
+// that react to Lost do not pass on a live context. The returned function logs
 // the loss and runs the Lost hook.
 func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	err := h.lostError(loss)
@@ -122,7 +122,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return nil, false, false
 	}
 	for _, l := range h.locks {
-		for _, c := range l.contexts { // they stay in l.contexts, where a concurrent Unlock finds and cancels them, too
+		for _, c := range l.contexts { // keep them in l.contexts, so that a concurrent Unlock cancels them, too
 			if c.Err() == nil {
 				contexts = append(contexts, c)
 			}
@@ -161,9 +161,9 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// reportsEnd runs the Granted hook and from then on reports the end of the hold
-// to the trace, even if the hook panics. If the hold was lost meanwhile, it
-// runs the Lost hook.
+// reportsEnd runs the Granted hook. Once that has returned or panicked, the end
+// of the hold is reported to trace. If the hold was lost while the hook ran,
+// reportsEnd runs the Lost hook.
 func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
 	defer func() {
 		h.mu.Lock()

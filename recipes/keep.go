@@ -10,14 +10,14 @@ import (
 
 var errSharedKeeps = errors.New("only a lock that is held exclusively can keep a value")
 
-// Keep stores a value of at most 64 KB beside the lock, in place of the one
-// there, and returns once the store has confirmed it. The value outlives the
+// Keep stores a value of at most 64 KB beside the lock, replacing any earlier
+// one, and returns once the store has confirmed it. The value outlives the
 // lock, the session and this process; [RWMutex.Kept] returns it to every
-// client. In the same step as it writes, the store checks that the lock is
-// still held, and otherwise refuses the value. So an earlier holder never
-// overwrites what a later one keeps.
+// client. The store writes the value only if the lock is still held, and checks
+// that atomically. So an earlier holder never overwrites the value of a later
+// one.
 //
-// While the store is unavailable, Keep tries again, as [WithBackOff] says. An
+// While the store is unavailable, Keep retries as [WithBackOff] says. An
 // attempt whose answer was lost may reach the store later, while the lock is
 // held, and overwrite a value that this Lock has kept since. If Keep returns an
 // error, the value may be stored anyway, or be stored later while the lock is

@@ -11,7 +11,7 @@ import (
 )
 
 // Entry is one node in a queue, from its creation until it is removed. Its
-// state only advances down this list, possibly skipping some:
+// state only advances down this list, and may skip states:
 //
 //	joining   Create is under way
 //	waiting   the node is in the queue, and the entry is not granted
@@ -37,8 +37,8 @@ type Entry struct {
 	// listed identifies the latest list of the queue. Like first, it needs no
 	// mutex.
 	listed list
-	// followed reports whether another contender may have queued behind this
-	// entry and seen it waiting. Like first, it needs no mutex.
+	// followed reports whether another contender may have joined the queue
+	// behind this entry and seen it waiting. Like first, it needs no mutex.
 	followed bool
 
 	mu       sync.Mutex
@@ -89,8 +89,8 @@ func (e *Entry) move(to state) {
 }
 
 // Rule decides which nodes an entry waits for. It gets the nodes ahead, in
-// queue order, and returns those that block the entry; none means that it may
-// be granted.
+// queue order, and returns those that block the entry. If there are none, the
+// entry may be granted.
 type Rule func(ahead []driver.Node) []driver.Node
 
 // predecessor returns the index of the node that Create should watch. It is -1
@@ -130,18 +130,18 @@ func (e *Entry) joined(j driver.Joined) {
 	e.first, e.place, e.created, e.followed = j, j.Place, j.Created, j.Behind
 }
 
-// Grant makes a waiting entry granted. If the session has ended, it returns the
-// reason, and the caller has to remove the entry.
+// Grant marks a waiting entry as granted. If the session has ended, it returns
+// the reason, and the caller has to remove the entry.
 //
 // If the entry is lost later, the function lost is called once to tell the
-// owner. No mutex of this package is held during that call. The function report
-// that lost returns may run slow hooks, because it is called only after the
-// owners of all entries lost at the same time have been told.
+// owner, with no mutex of this package held. The function report that it
+// returns is called later, once the owners of all entries of a lost session
+// have been told. Slow work, such as hooks, must therefore be done in report.
 //
-// The watch of the granted node starts only after watchAfter. If the lock is
-// given back sooner, Remove detects whether the node is gone.
+// The watch of the granted node starts only after watchAfter. If the entry is
+// removed sooner, Remove detects whether the node was already gone.
 func (e *Entry) Grant(lost func(Loss) (report func())) error {
-	if err := e.session.Err(); err != nil { // reads the clocks
+	if err := e.session.Err(); err != nil { // also detects an expired lease
 		return err
 	}
 	e.dropFirst()
@@ -244,8 +244,8 @@ func (e *Entry) markSeen() {
 	}
 }
 
-// Check returns the loss if the entry is lost. It reads the clocks, so it also
-// detects a lease that has expired unnoticed.
+// Check returns the loss if the entry is lost. It also detects a lease that has
+// expired unnoticed.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
@@ -254,19 +254,19 @@ func (e *Entry) Check() *Loss {
 }
 
 // Loss returns the loss if the entry is known to be lost. Unlike Check, it does
-// not read the clocks.
+// not check whether the lease has expired.
 func (e *Entry) Loss() *Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.loss
 }
 
-// SessionOver reports whether the session has ended, by reading the clocks.
+// SessionOver reports whether the session has ended or its lease has expired.
 func (e *Entry) SessionOver() bool { return e.session.Err() != nil }
 
-// Followed reports whether another contender may have queued behind the entry,
-// seen it waiting, and not know of its grant. It goes by what was known when the
-// entry was granted.
+// Followed reports whether, at the time of the grant, another contender may
+// have been in the queue behind the entry. That contender saw the entry
+// waiting, and does not know that it is granted.
 func (e *Entry) Followed() bool { return e.followed }
 
 // Alone reports whether the queue was empty when the node was created.

@@ -26,8 +26,7 @@ var (
 	errOver    = errors.New("the entry has ended meanwhile")
 )
 
-// Loss is the error of a granted entry that was lost before its owner removed
-// it.
+// Loss says why a granted entry was lost before its owner removed it.
 type Loss struct {
 	Node  string // the node's last name
 	Cause error
@@ -51,8 +50,8 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// mayPass reports whether a request that failed with err is worth retrying: the
-// store could not be reached or has not answered in time.
+// mayPass reports whether a request that failed with err is worth retrying,
+// because the store could not be reached or did not answer in time.
 func mayPass(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -8,9 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Keep stores a value beside the queue. It repeats the request until the store
-// answers, ctx ends, or the back-off gives up. If the node is gone, the entry is
-// lost.
+// Keep stores a value beside the queue. It retries until the store answers, ctx
+// ends, or the back-off gives up. If the node is gone, the entry is lost.
 func (e *Entry) Keep(ctx context.Context, value []byte) error {
 	err := e.ask(ctx, func() error {
 		e.countKeeps(1)
@@ -42,7 +41,8 @@ func (e *Entry) Reusable() bool {
 	return e.rename.prefix == "" && e.keeps == 0
 }
 
-// Kept returns the value that was kept last. It repeats the request like Keep.
+// Kept returns the value stored by the latest Keep of any client. Like Keep, it
+// retries.
 func (e *Entry) Kept(ctx context.Context) (value []byte, err error) {
 	err = e.ask(ctx, func() (err error) {
 		value, _, err = driver.Kept(ctx, e.session.Session, e.queue.Name)
@@ -66,8 +66,8 @@ func (e *Entry) ask(ctx context.Context, request func() error) error {
 
 // StoreTime converts a time of this process's clock to the store's clock, based
 // on the node's creation time by the store's clock. It returns the zero time if
-// the driver did not report the creation time. A step of this process's clock
-// does not affect the result.
+// the driver did not report the creation time. The result is right even if this
+// process's wall clock is stepped.
 func (e *Entry) StoreTime(at time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 
 const (
 	// watchAfter is how long after its grant an entry starts to watch its own
-	// node. Shorter holds need no watch.
+	// node. Shorter holds thus save the request for a watch.
 	watchAfter = 300 * time.Millisecond
-	// early is the age below which the end of a watch is suspect, because a
-	// driver may end a watch although nothing has changed. Loops then pause
-	// to avoid flooding the store with requests.
+	// A watch that ends sooner than early after it began may have ended
+	// although nothing has changed. Loops then pause to avoid flooding the
+	// store with requests.
 	early = 100 * time.Millisecond
 )
 
@@ -144,8 +144,8 @@ func (e *Entry) names() (driver.Place, []string) {
 	return e.place, names
 }
 
-// findRead is find for drivers that can read single nodes, which is cheaper
-// than to list a long queue.
+// findRead implements find for drivers that can read single nodes, which is
+// cheaper than listing a long queue.
 func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
 	for _, name := range names {
 		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)

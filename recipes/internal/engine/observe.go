@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Observe passes the nodes of the queue to see, now and after each change,
-// until see returns false or ctx or the session ends. If the queue cannot be
-// watched, see gets the error, and Observe retries.
+// Observe calls see with the nodes of the queue, at once and after each change.
+// It returns when see returns false, or when ctx or the session ends. If the
+// queue cannot be watched, Observe calls see with the error, and retries.
 func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err error) (more bool)) {
 	pause := Retries{New: e.queue.BackOff}
 	idle := 0 // consecutive watches that ended early
@@ -38,8 +38,8 @@ func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err e
 	}
 }
 
-// WatchAndList lists the queue. It arms the watch first, so that no change
-// after the list is missed.
+// WatchAndList watches and lists the queue. It arms the watch first, so that no
+// change after the list is missed.
 func (s *Session) WatchAndList(ctx context.Context, queue string) (driver.Watch, []driver.Node, error) {
 	watch, err := s.WatchQueue(ctx, queue)
 	if err != nil {

@@ -14,8 +14,8 @@ type Queue struct {
 	BackOff func() BackOff // used when watching a granted node fails
 	// Renamed is called after each attempt to rename a node.
 	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when the reaper has finished a request or, if err is not
-	// nil, given it up.
+	// Reaped is called when a request of the reaper has succeeded. If err is
+	// not nil, the reaper has given up instead.
 	Reaped func(node string, tries int, err error)
 }
 
@@ -25,7 +25,7 @@ type Spec struct {
 	Data   []byte // the node's content; must be unique to each Create
 	Rule   Rule
 	// Exclusive means that the entry shares the lock with no other entry, so
-	// that removing it grants the next.
+	// that its removal grants the lock to the next entry.
 	Exclusive bool
 	// Waits is false for TryLock. If it is true, the driver may arm a watch of
 	// the blocking node along with Create.

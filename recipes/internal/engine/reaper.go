@@ -8,9 +8,9 @@ import (
 // tryTimeout limits a single request of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request that the reaper repeats in the background until the store
-// has answered or the session has ended, which removes the node anyway. Each
-// task has its own goroutine, so that a failing one delays no other.
+// task is a request that the reaper retries in the background until the store
+// answers or the session ends, which removes the node anyway. Each task has its
+// own goroutine, so that a failing task does not delay others.
 type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // sends the request once; nil means confirmed

@@ -15,17 +15,17 @@ const abandonTimeout = 50 * time.Millisecond
 // Remove removes the entry's node. It must be called only once. It takes no
 // context, because the caller's context may have ended.
 //
-// If the entry was lost, even if only the removal finds that out, the error is a
-// *[Loss]. If the store does not confirm the removal within the limit, the error
-// matches driver.ErrUnavailable, and the reaper continues in the background. The
-// error also matches driver.ErrUnavailable if the session has ended, but then
-// the store removes the node by itself. Any other error means that the store
-// refuses to remove the node.
+// If the entry was lost, the error is a *[Loss], even if the loss was not
+// noticed before. If the store does not confirm the removal within the limit,
+// the error matches driver.ErrUnavailable, and the reaper continues in the
+// background. The error also matches driver.ErrUnavailable if the session has
+// ended, but then the store removes the node by itself. Any other error means
+// that the store refuses to remove the node.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
 	}
-	if err := e.session.Err(); err != nil { // its end removes the node
+	if err := e.session.Err(); err != nil { // the store removes the node with the session
 		e.removed()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -59,9 +59,10 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns the cause to send with Delete. It is Released only if
-// the entry has been exclusive throughout, so that its removal must grant the
-// next one. After a downgrade, entries behind it may already be granted.
+// removalCause returns the cause to send with Delete. Released tells the next
+// entry that it is granted, so it is returned only if this entry was granted
+// and has always been exclusive. After a downgrade, entries behind it may
+// already be granted.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,8 +109,8 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
 }
 
-// deleteAgain repeats a Delete. ErrGone then is a success, because an earlier
-// Delete may have removed the node.
+// deleteAgain retries a Delete. It treats ErrGone as success, because an
+// earlier attempt may have removed the node.
 func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
 	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
 	if errors.Is(err, driver.ErrGone) {

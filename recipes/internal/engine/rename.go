@@ -12,8 +12,8 @@ import (
 // because other clients may see the new name even if the store's reply to this
 // client is lost.
 
-// rename is the state of a node's change of name (a downgrade). Guarded by
-// Entry.mu.
+// rename is the state of the renaming of a node, for example by a downgrade.
+// Guarded by Entry.mu.
 type rename struct {
 	prefix    string             // the new prefix; empty if the node keeps its name
 	done      bool               // whether the store has confirmed the new name
@@ -28,8 +28,8 @@ func (r *rename) cancelReplace() {
 	}
 }
 
-// MarkRenamed records that the node is to get the new prefix. It returns false
-// if the node was marked before.
+// MarkRenamed records that the node is to get the new prefix, which Rename then
+// sends to the store. It returns false if this was already recorded.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,10 +74,11 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs renames a waiting entry's node. The entry keeps its position, but is no
-// longer exclusive and waits by another rule. The rule must not let it pass
-// entries behind it that may already be granted. After an error either prefix is
-// possible, and the caller must remove the entry.
+// WaitAs renames a waiting entry's node, for example from a writer's to a
+// reader's. The entry keeps its position, but is no longer exclusive, and rule
+// decides which nodes it waits for. The rule must not let it pass entries
+// behind it that may already be granted. After an error, the node may have
+// either prefix, and the caller must remove the entry.
 func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
 	e.dropFirst()
 	p, err := e.session.Replace(ctx, e.queue.Name, e.Place(), prefix)
@@ -152,5 +153,5 @@ func (e *Entry) tryRename(ctx context.Context) error {
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
-	return nil // if the store refused, readers wait until the node is removed
+	return nil // if the store refuses, give up: readers wait until the node is removed
 }

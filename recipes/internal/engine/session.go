@@ -75,7 +75,7 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	// The hooks that report runs may be slow, so tell all owners first.
+	// Tell all owners before running the hooks, which may be slow.
 	for _, report := range reports {
 		report()
 	}

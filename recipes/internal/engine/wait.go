@@ -13,11 +13,11 @@ import (
 type View struct {
 	First    string    // the first node in the queue
 	Behind   string    // the node that blocks the entry
-	Position int       // position of the own node, from 1
+	Position int       // position of the entry's node, from 1
 	Seen     time.Time // when the queue was listed
 }
 
-// Call is notified of the progress of an entry's wait.
+// Call is notified of the progress of a waiting entry.
 type Call interface {
 	// Answered is called after each answer of the store.
 	Answered()
@@ -63,8 +63,8 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 }
 
 // Wait blocks until the entry may be granted. It returns [ErrVanished] if the
-// own node is gone, [ErrCallOver] if ctx ends, and the session's error if the
-// session ends. After a temporary error it calls call.Pause and continues,
+// entry's node is gone, [ErrCallOver] if ctx ends, and the session's error if
+// the session ends. After a temporary error it calls call.Pause and continues,
 // keeping its position, unless Pause returns an error.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
@@ -124,8 +124,9 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue arms a watch of the whole queue if so configured. It must precede
-// the list, or changes in between would be missed.
+// watchQueue arms a watch of the whole queue if Wait.Kind is WatchQueue. It
+// must be called before the queue is listed, or changes in between would be
+// missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -134,8 +135,8 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes ahead of the entry: at first those that Create
-// returned, later those of a new list.
+// ahead returns the nodes ahead of the entry. The first call uses those that
+// Create returned, if any, and later calls list the queue.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
@@ -176,8 +177,8 @@ func Index(nodes []driver.Node, n driver.Node) int {
 	})
 }
 
-// watchAhead returns a watch of the own node and the blocking ones. It first
-// uses the watch that Create armed, if any.
+// watchAhead returns a watch of the entry's own node and the blocking nodes.
+// The first call returns the watch that Create armed, if any.
 func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
@@ -186,7 +187,7 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
-	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a driver may keep them, and must not keep the list
+	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a clone, since a driver that keeps them must not keep the whole list in memory
 }
 
 // Throttle slows down a loop whose watches end repeatedly without a reason (n
@@ -197,10 +198,10 @@ func Throttle(n int, stop <-chan struct{}) {
 	}
 }
 
-// awaitChange waits for a reason to list the queue again. It returns true if
-// the release of the single blocking node has granted the entry the lock, so
-// that no list is needed. The watch then stays open for watchNode, since it
-// still covers the own node.
+// awaitChange waits for a reason to list the queue again. It returns true if no
+// list is needed, because the release of the single blocking node has granted
+// the entry the lock. The watch then stays open for watchNode, since it still
+// covers the entry's own node.
 func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -208,7 +209,7 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 	case cause, open := <-watch.C:
 		if single && open && cause == driver.Released && passes(watch) {
 			w.keepWatch(watch)
-			w.followed = true // no list shows the nodes behind
+			w.followed = true // assume so, since the queue was not listed
 			return true, nil
 		}
 		return false, nil
@@ -232,10 +233,11 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 //   - The blocking node was first in the queue and held exclusively. Drivers
 //     send Released only for a Delete with the cause Released, and removalCause
 //     allows it only for such nodes.
-//   - The own node existed when that node was deleted (rule 13 of package
-//     driver), and still exists, or else the watch would have ended.
-//   - The deleted node is the one that was listed. While the own node exists,
-//     the queue cannot be recreated, and names do not repeat within a queue.
+//   - The entry's own node existed when that node was deleted (rule 13 of
+//     package driver), and still exists, or else the watch would have ended.
+//   - The deleted node is the one that was listed. While the entry's node
+//     exists, the queue cannot be recreated, and names do not repeat within a
+//     queue.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
