@@ -21,9 +21,9 @@ type Contender struct {
 	// for, and OfUnits how many the semaphore has, as its client says. They are
 	// zero for contenders of an [RWMutex].
 	Units, OfUnits int
-	// HeldSince is when this client got the lock on this node, by its own
-	// clock. It is zero if this client does not hold the lock on it. With
-	// retention, it is when the client got the node.
+	// HeldSince is when this client was granted the lock with this node, by its
+	// own clock. It is zero if this client does not hold the lock with this
+	// node. With retention, it is when the client got the node.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
 	// permission for this one. Node, Host, Token and Record may be
@@ -131,8 +131,8 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	return contenders, nil
 }
 
-// listed returns the contenders, with those fields that a list of the queue
-// shows.
+// listed returns a Contender for each node, with only the fields that do not
+// require reading the node.
 func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
 	contenders := make([]Contender, len(nodes))
 	for i, n := range nodes {
@@ -142,8 +142,8 @@ func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
 	return contenders
 }
 
-// newContender returns the contender at index i, with those fields that a list
-// of the queue shows.
+// newContender returns the contender at index i, with only the fields that do
+// not require reading its node.
 func newContender(nodes []driver.Node, i int) Contender {
 	w := wantOf(nodes[i])
 	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Units: w.units.weight, OfUnits: w.units.of,

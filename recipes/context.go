@@ -30,9 +30,9 @@ import (
 // [WithoutReentry].
 //
 // Calls with the same parent return the same context, which the lock keeps
-// until the parent ends or Unlock is called. During a long hold, if you make a
-// parent for one piece of work, cancel it when that work is done. A nil parent
-// counts as context.Background.
+// until the parent ends or Unlock is called. If you create many parents during
+// a long hold, cancel each when its work is done, so that their contexts do not
+// pile up. A nil parent counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -138,9 +138,8 @@ func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// lockContext is what a Lock keeps to cancel the heldContext of one parent when
-// the Lock ends. There is only one per parent, so that a long hold does not
-// leak memory.
+// lockContext cancels the heldContext of one parent when the Lock ends. A Lock
+// keeps only one per parent, so that a long hold does not leak memory.
 type lockContext struct {
 	context.Context // the parent of held
 	cancel          context.CancelCauseFunc

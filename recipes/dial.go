@@ -109,8 +109,9 @@ func (c *Client) unreached() error {
 	return nil
 }
 
-// dial connects until it succeeds or the attempt ends. The Connected hook gets
-// ctx, with the values of the call that started the attempt.
+// dial connects, after a pause if the last attempt failed, and returns the new
+// session. The Connected hook gets ctx, which has the values of the call that
+// started the attempt.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil

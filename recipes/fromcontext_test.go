@@ -72,7 +72,7 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 	})
 }
 
-// When a lock is lost, its contexts are canceled. Their error is just
+// When a lock is lost, its contexts are cancelled. Their error is just
 // context.Canceled, so a call that fails because of such a context must add
 // ErrLost to its error.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {

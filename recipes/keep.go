@@ -69,9 +69,10 @@ func (l *Lock) keep(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Kept returns the value that a holder has kept last, and the token of its lock.
-// If there is none, the value is nil and the token zero. It makes one request
-// and does not wait for the lock, whose holder may keep another value meanwhile.
+// Kept returns the value that was stored by the latest [Lock.Keep], and the
+// token of that Lock. If there is none, the value is nil and the token zero.
+// Kept makes one request and does not wait for the lock, whose holder may store
+// another value meanwhile.
 //
 // The error matches [errors.ErrUnsupported] if the driver keeps no values.
 func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error) {

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// WithLeakLog makes the client log, at the level Warn, each [Lock] that the
-// program has dropped without Unlock, and where it was taken. Such a lock stays
+// WithLeakLog makes the client log, at level Warn, each [Lock] that the program
+// has dropped without calling Unlock, and where it was taken. Such a lock stays
 // held until the client is closed. The log goes to the logger of [WithLogger],
 // or without one to slog.Default.
 //
-// It is for finding mistakes. The message comes when the garbage collector
-// finds that nothing refers to the Lock or to one of its contexts any more,
-// which may be late or never. The client does not unlock the lock then, because
-// the work under it may still be going on. Locks of WithLock cannot be dropped.
-// The option costs a few allocations for each lock.
+// The option is a debugging aid. The message is logged when the garbage
+// collector finds that nothing refers to the Lock or to one of its contexts any
+// more, which may be late or never. The client does not unlock the lock,
+// because the work under it may still be in progress. Locks of WithLock cannot
+// be dropped. The option costs a few allocations for each lock.
 func WithLeakLog() Option {
 	return func(o *options) { o.leakLog = true }
 }
 
 // handle detects a dropped Lock. It is referenced only by the copies of the
 // Lock and by its contexts, so its cleanup runs once the program has dropped
-// those.
+// all of them.
 type handle struct{ state *lockState }
 
 // site is a position in the source code.

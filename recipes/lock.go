@@ -35,7 +35,7 @@ type lockState struct {
 	// Guarded by hold.mu:
 	exclusive bool
 	unlocked  bool
-	end       error                // the result of further Unlocks
+	end       error                // what later calls of Unlock return
 	lost      chan struct{}        // returned by Lost; created on first use
 	contexts  map[any]*lockContext // cancelled when this Lock ends; by mapKey(parent)
 }
@@ -178,5 +178,5 @@ func (l *Lock) String() string {
 	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.queue.name), l.mode(), printable(place.Name), place.Token, state)
 }
 
-// GoString returns "dlock.Lock(...)" with the result of String in the brackets.
+// GoString returns the result of String as "dlock.Lock(...)".
 func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }

@@ -31,35 +31,36 @@ func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ct
 func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
 
 // Locks are locks that [LockAll], [TryLockAll] or a [Majority] has taken
-// together. They count as held while every one of them is held, and those of a
-// Majority while more than half of them are. The zero value and nil hold no
-// lock: errors match [ErrNotHeld], and other results are zero. Locks are safe
-// for concurrent use.
+// together. They count as held while all of them are held, or for a Majority,
+// while more than half of them are. The zero value and nil hold no lock: errors
+// match [ErrNotHeld], and other results are zero. Locks are safe for concurrent
+// use.
 type Locks struct {
 	_    noCopy
 	all  []*Lock // nil where a Majority does not hold the lock
 	need int     // how many have to be held
 	last *Lock   // unlocked after the others; may be nil
 
-	once sync.Once // makes lost
+	once sync.Once // creates lost
 	lost chan struct{}
-	ends *sync.Map // cancels each context of a Majority that has not ended; otherwise nil
+	ends *sync.Map // cancel functions of the live contexts of a Majority; nil for LockAll
 }
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
 // their names, so that calls of LockAll never wait for each other in a circle. A
 // caller that already holds another lock can still be part of such a deadlock.
 //
-// The deadline of ctx is for the whole call, and [WithTimeout] for each lock. If
-// a lock cannot be taken, or one that was taken is lost meanwhile, LockAll gives
-// back what it has taken, and the error matches those of Lock and of each
+// The deadline of ctx is for the whole call, and [WithTimeout] for each lock.
+// If a lock cannot be taken, or one that was taken is lost meanwhile, LockAll
+// unlocks those that it has taken. The error matches those of Lock and of each
 // [Lock.Unlock] that failed.
 //
-// The locks may be of different clients. Two locks of one name are an error if
-// they are of one client, or if their clients turn out to use one store. Locks
-// of one name in different stores are taken in the order of the arguments, which
-// should then be the same in all programs. It is also an error if there is no
-// lock, or if a lock is nil or of a closed client.
+// The locks may belong to different clients. Two locks of the same name are an
+// error if they belong to one client, or if their clients turn out to use one
+// store. Locks of the same name in different stores are taken in the order of
+// the arguments, so that order should be the same in all programs. It is also
+// an error if there is no lock, or if a lock is nil or belongs to a closed
+// client.
 func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return lockAll(ctx, lockers, Locker.Lock)
 }
@@ -96,15 +97,16 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 		inner = l.Context(inner)
 	}
 	if held.Err() != nil {
-		return nil, nil // the losses are the errors of Unlock
+		return nil, nil // the deferred unlockAll reports the losses
 	}
 	return held, nil
 }
 
-// inClient is implemented by the lock types that belong to one client. LockAll
-// takes them by their queues.
+// inClient is implemented by the lock types of this package that belong to one
+// client. LockAll uses their queues to find a lock that is given twice.
 type inClient interface {
-	// inQueue returns the queue of the lock, or why no call can use it.
+	// inQueue returns the queue of the lock, or an error if the lock cannot be
+	// used.
 	inQueue(ctx context.Context) (*queue, error)
 }
 
@@ -195,8 +197,9 @@ func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	return err == nil && c.Record.ID != "" && c.Record.ID == parseRecord(l.hold.entry.Data()).ID
 }
 
-// All returns the Locks in the order of the arguments of LockAll, or of the
-// clients of a [Majority], with nil where that does not hold the lock.
+// All returns the Locks in the order of the arguments of LockAll, or in the
+// order of the clients of a [Majority]. An element is nil if a Majority does
+// not hold the lock in that client's store.
 func (l *Locks) All() []*Lock {
 	if l == nil {
 		return nil
@@ -204,7 +207,7 @@ func (l *Locks) All() []*Lock {
 	return slices.Clone(l.all)
 }
 
-// Tokens returns the fencing tokens in the order of All, with 0 for nil.
+// Tokens returns the fencing tokens in the order of All, with 0 for a nil Lock.
 func (l *Locks) Tokens() []int64 {
 	var tokens []int64
 	for _, held := range l.All() {
@@ -213,8 +216,8 @@ func (l *Locks) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock gives all locks back at the same time, except that a [Majority] gives
-// back last the one that others wait for. The error matches those of each
+// Unlock unlocks all locks at the same time, except that a [Majority] unlocks
+// last the one that other callers wait for. The error matches those of each
 // [Lock.Unlock] that failed. A Majority does not report a lost lock if it has
 // held enough others to the end. Hooks run on goroutines of Unlock, where a
 // panic ends the program.
@@ -232,7 +235,7 @@ func (l *Locks) Unlock() error {
 		errs = unlockAll(slices.DeleteFunc(slices.Clone(locks), func(held *Lock) bool { return held == l.last }))
 	}()
 	if l.last != nil {
-		awaitBriefly(others) // a silent store does not delay the next holder
+		awaitBriefly(others) // wait only briefly, so that a silent store does not delay the next holder
 		last = l.last.Unlock()
 	}
 	<-others
@@ -251,7 +254,8 @@ func (l *Locks) endContexts() {
 	})
 }
 
-// unlocked returns the error of Unlock, given those of all locks that were taken.
+// unlocked returns the error of Unlock. The argument errs holds the errors of
+// Unlock of all locks that were taken.
 func (l *Locks) unlocked(errs []error) error {
 	ended := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) }
 	kept := slices.DeleteFunc(slices.Clone(errs), ended)
@@ -275,12 +279,12 @@ func unlockAll(locks []*Lock) []error {
 			return nil
 		})
 	}
-	_ = unlocks.Wait() // would return only one of the errors
+	_ = unlocks.Wait() // errs has all errors; Wait would return only one
 	return errs
 }
 
-// Err returns nil while enough locks are held, and otherwise the errors of
-// [Lock.Err] of those that are not.
+// Err returns nil while enough locks are held. Otherwise the error matches the
+// errors of [Lock.Err] of all locks that are not held.
 func (l *Locks) Err() error {
 	if l.none() {
 		return errNoLocks
@@ -304,7 +308,7 @@ func (l *Locks) Err() error {
 }
 
 // Lost returns a channel that closes when so many locks are lost that too few
-// are held. It never closes if that has not happened before Unlock.
+// are still held. After Unlock it never closes.
 func (l *Locks) Lost() <-chan struct{} {
 	if l.none() {
 		return nil
@@ -317,7 +321,7 @@ func (l *Locks) Lost() <-chan struct{} {
 		left.Store(int64(len(locks)))
 		need := int64(l.need)
 		for _, held := range locks {
-			held.afterEnd(func(cause error) { // refers to no Lock
+			held.afterEnd(func(cause error) { // must not refer to a Lock: see afterEnd
 				if errors.Is(cause, ErrLost) && left.Add(-1) == need-1 {
 					close(lost)
 				}
@@ -352,7 +356,7 @@ func (l *Locks) majorityContext(parent context.Context) context.Context {
 	locks, need, ends := l.taken(), int64(l.need), l.ends
 	var held atomic.Int64
 	held.Store(int64(len(locks)))
-	fewer := func(cause error) { // refers to no Lock
+	fewer := func(cause error) { // must not refer to a Lock: see afterEnd
 		if held.Add(-1) < need {
 			cancel(cause)
 		}
@@ -380,7 +384,7 @@ func (l *Locks) String() string {
 	return strings.Join(lines, "; ")
 }
 
-// GoString returns "dlock.Locks(...)" with the result of String in the brackets.
+// GoString returns the result of String as "dlock.Locks(...)".
 func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }
 
 func (l *Locks) none() bool { return l == nil || len(l.all) == 0 }

@@ -14,42 +14,44 @@ import (
 )
 
 const (
-	// reachWithin is how long a store to which there is no session has to answer
-	// before the call goes on to the next one.
+	// reachWithin is how long a call tries to connect to a store without a
+	// session before it tries the next store.
 	reachWithin = time.Second
-	// joinFor is how long a call that has the lock in one store waits for the
-	// others, on average.
+	// joinFor is how long, on average, a call that holds the lock in one store
+	// waits for a majority of the stores.
 	joinFor = time.Second
-	// lingerFor is how long a call that has a majority waits for the other
-	// stores.
+	// lingerFor is how long a call that already holds a majority waits for the
+	// remaining stores.
 	lingerFor = 50 * time.Millisecond
 )
 
 // majorityRecipe is the name of this recipe in hooks and logs.
 const majorityRecipe = "majority"
 
-// Majority is an exclusive lock in several independent stores. It is held while
-// it is held in more than half of them. So it survives the loss of a minority
-// of the stores with all their data, while a lock in a single store does not
-// survive the loss of that store's data. If an ensemble of ZooKeeper or etcd is
-// at hand, use that instead: it does the same with fewer requests.
+// Majority is an exclusive lock in several independent stores. A caller holds
+// it while it holds the lock in more than half of the stores. So a Majority
+// survives the loss of a minority of the stores with all their data, while a
+// lock in a single store does not survive the loss of that store's data. If you
+// have an ensemble of ZooKeeper or etcd, use that instead: it does the same
+// with fewer requests.
 //
-// Any two majorities have a store in common, and its lock has one holder at a
-// time. The lock counts as lost as soon as fewer than a majority of the stores
-// keep their promises, by the lease of each, and by the clocks of this process.
-// A store that forgets what it has confirmed counts as lost, too, but only when
-// this process learns of it. So there can be two holders for a while if every
-// store that both have taken forgets the first one. That is one store at least,
-// and a majority if the first holder has all.
+// Any two majorities have a store in common, and the lock in that store has one
+// holder at a time. The Majority counts as lost as soon as fewer than a
+// majority of the leases are valid, by the clocks of this process. The lock in
+// a store that has forgotten what it confirmed counts as lost, too, but only
+// when this process learns of it. So there can be two holders for a while if
+// all stores that both have taken forget the first holder. The two share at
+// least one store, and a majority if the first holder has taken all stores.
 //
 // There is no single fencing token. The resource has to keep the greatest token
 // of each store, and refuse a caller if any of [Locks.Tokens] is less than that
 // of its store. See package fence.
 //
 // All calls wait in the queue of the first store that they can reach, and then
-// take the others together. So they hold the lock in order of arrival, unless
-// stores fail. A Majority is safe for concurrent use. On the zero value and nil,
-// every call returns an error that matches [ErrClosed].
+// take the lock in the other stores at the same time. So the lock is granted in
+// order of arrival, unless stores fail. A Majority is safe for concurrent use.
+// On the zero value and nil, every call returns an error that matches
+// [ErrClosed].
 type Majority struct {
 	_       noCopy
 	name    string
@@ -58,10 +60,11 @@ type Majority struct {
 	err     error // returned by every call; nil if the Majority is usable
 }
 
-// NewMajority returns the lock of that name in the stores of the clients: an odd
-// number of at least three, of different stores. It does no I/O. All programs
-// should pass the stores in the same order, with the most reliable one first.
-// While a client connects, its store may be left out: see [Client.Ping].
+// NewMajority returns the lock of the given name in the stores of the clients.
+// There must be an odd number of clients, at least three, each of a different
+// store. NewMajority does no I/O. All programs should pass the stores in the
+// same order, with the most reliable one first. While a client connects, its
+// store may be left out: see [Client.Ping].
 //
 // [WithTimeout] and [WithBackOff] are for the whole call, and default to those
 // of the first client. [WithMaxQueue] and [WithRetention] have no effect.
@@ -82,11 +85,12 @@ func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 // Lock waits until it holds the lock in more than half of the stores. Locks.All
 // has a Lock for each client, in their order, and nil where the lock is not held.
 //
-// If too few stores can be reached, Lock tries again as long as [WithBackOff]
-// allows. If a store falls silent while Lock waits in its queue, Lock goes on to
-// the next one when the session has ended. The errors are those of
-// [RWMutex.Lock]. They match driver.ErrUnavailable if more stores could have
-// made a majority. On error no node stays, as after an error of RWMutex.Lock.
+// If too few stores can be reached, Lock retries for as long as [WithBackOff]
+// allows. If a store falls silent while Lock waits in its queue, Lock tries the
+// next store once the session has ended. The errors are those of
+// [RWMutex.Lock]. They match driver.ErrUnavailable if some stores were
+// unavailable that could have made a majority. On error no node stays, as after
+// an error of RWMutex.Lock.
 //
 // A context of [Lock.Context] or [Locks.Context] re-enters none of the locks.
 // Hooks report on the lock in each store, and run on goroutines of Lock, where a
@@ -112,9 +116,9 @@ func (m *Majority) Lock(ctx context.Context) (*Locks, error) {
 }
 
 // TryLock is like Lock, but uses [RWMutex.TryLock] and does not try again. The
-// error matches [ErrLocked] if another contender is in the way in some store.
-// Concurrent calls seldom keep each other from the lock, because all of them
-// begin with the same store.
+// error matches [ErrLocked] if another contender holds or waits for the lock in
+// some store. Concurrent calls seldom prevent each other from getting the lock,
+// because all of them begin with the same store.
 func (m *Majority) TryLock(ctx context.Context) (*Locks, error) {
 	ctx, cancel, err := m.begin(ctx)
 	if err != nil {
@@ -144,8 +148,7 @@ func (m *Majority) String() string {
 	return printable(m.name)
 }
 
-// GoString returns "dlock.Majority(...)" with the result of String in the
-// brackets.
+// GoString returns the result of String as "dlock.Majority(...)".
 func (m *Majority) GoString() string { return "dlock.Majority(" + m.String() + ")" }
 
 func (m *Majority) fromNoClient() bool { return m == nil || m.stores == nil && m.err == nil }
@@ -187,7 +190,7 @@ type round struct {
 	*Majority
 	lock func(*RWMutex, context.Context) (*Lock, error)
 	held []*Lock // by store
-	errs []error // by store: why held has no Lock; nil also while unknown
+	errs []error // by store: why held has no Lock; also nil until the store answers
 }
 
 func (m *Majority) newRound(lock func(*RWMutex, context.Context) (*Lock, error)) *round {
@@ -195,7 +198,7 @@ func (m *Majority) newRound(lock func(*RWMutex, context.Context) (*Lock, error))
 }
 
 // run returns the Locks of a majority of the stores. If it cannot get a
-// majority, it gives back what it has taken and returns nil.
+// majority, it unlocks those that it has taken and returns nil.
 func (r *round) run(ctx context.Context) *Locks {
 	first := r.takeFirst(ctx)
 	if first == nil {
@@ -226,8 +229,8 @@ func (r *round) giveBack(locks *Locks) {
 	awaitBriefly(unlocked)
 }
 
-// dropLost gives up the locks that were lost meanwhile. So there is a moment at
-// which the others were held together, and no earlier holder has greater tokens.
+// dropLost gives up the locks that were lost meanwhile. The remaining ones were
+// thus all held at one moment, so no earlier holder has greater tokens.
 func (r *round) dropLost() {
 	for i, l := range r.held {
 		if l == nil {
@@ -240,9 +243,9 @@ func (r *round) dropLost() {
 	}
 }
 
-// takeFirst takes the lock in the first store that can be reached. All calls
-// wait in the queue of that store, so it seldom happens that several calls hold
-// a part of the stores each.
+// takeFirst takes the lock in the first store that can be reached. Since all
+// calls wait in the queue of that store, they seldom block each other by each
+// holding some of the stores.
 func (r *round) takeFirst(ctx context.Context) *Lock {
 	for i, s := range r.stores {
 		if r.errs[i] = s.queue.client.reach(ctx); r.errs[i] == nil {
@@ -274,7 +277,8 @@ func (r *round) lockOnSession(ctx context.Context, m *RWMutex) (*Lock, error) {
 	return r.lock(m, ctx)
 }
 
-// reach returns an error if there is no session, and no new one soon.
+// reach returns an error if there is no session and the client cannot begin one
+// within reachWithin.
 func (c *Client) reach(ctx context.Context) error {
 	if c.current() != nil {
 		return nil
@@ -283,14 +287,14 @@ func (c *Client) reach(ctx context.Context) error {
 	defer cancel()
 	err := c.Ping(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return unavailable(err) // whatever the last attempt to connect has said
+		return unavailable(err) // even if the last attempt to connect failed for another reason
 	}
 	return err
 }
 
-// takeOthers takes the lock in the other stores, all at the same time. The time
-// limit is random: if several calls hold a part of the stores each, one gives
-// its part back first, and another gets what it needs.
+// takeOthers takes the lock in the other stores, all at the same time. Calls
+// may block each other by each holding some of the stores. The time limit is
+// random, so that one of them gives up first, and another gets what it needs.
 func (r *round) takeOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinFor/2+rand.N(joinFor))
 	defer cancel()
@@ -333,8 +337,8 @@ func (r *round) taken() (n int) {
 	return n
 }
 
-// expectsMore reports whether a store has not answered, and did not fail when it
-// was tried last.
+// expectsMore reports whether it is worth waiting for another store, because it
+// has not answered yet, and is connected or has not failed to connect.
 func (r *round) expectsMore() bool {
 	for i, s := range r.stores {
 		c := s.queue.client
@@ -345,9 +349,10 @@ func (r *round) expectsMore() bool {
 	return false
 }
 
-// findTwins reports whether two clients use the same store, where this round
-// then stands in its own way. It is a best effort: twins cost availability, but
-// two majorities still have a store in common.
+// findTwins reports whether two clients use the same store. Such twins block
+// each other, because each contends for the same lock. The check is best
+// effort: undetected twins cost availability, but two majorities still have a
+// store in common.
 func (r *round) findTwins(ctx context.Context) (found bool) {
 	ctx, cancel := context.WithTimeout(ctx, lingerFor)
 	defer cancel()
@@ -363,7 +368,8 @@ func (r *round) findTwins(ctx context.Context) (found bool) {
 	return found
 }
 
-// contended reports whether err says only that other contenders are in the way.
+// contended reports whether err only means that other contenders hold or wait
+// for the lock.
 func contended(err error) bool {
 	return !errors.Is(err, driver.ErrUnavailable) &&
 		(errors.Is(err, ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))

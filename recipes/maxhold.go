@@ -19,10 +19,10 @@ import (
 // that the next contender is granted it although the holder may still be
 // working. A resource that checks tokens refuses what that holder writes later.
 //
-// The limit counts from the grant. A re-entry does not extend it and has none of
-// its own, and neither Downgrade nor Unlock of one of several Locks starts it
-// anew. With [WithRetention], each goroutine that is granted the lock has the
-// whole of d, and after the limit the next goroutine of the client may be
+// The limit counts from the grant. A re-entry does not extend it and has none
+// of its own, and neither Downgrade nor Unlock of one of several Locks starts
+// it anew. With [WithRetention], each goroutine that is granted the lock has
+// the full d, and after the limit the next goroutine of the client may be
 // granted it. [Client.Shutdown] waits for the Unlock of a holder that hangs, as
 // after any other loss.
 func WithMaxHold(d time.Duration) Option {
@@ -61,7 +61,7 @@ func (h *hold) overstayed() (report func()) {
 
 // takeAway gives back the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	defer h.overstayed()() // after a pause of the process, its own timer may not have run yet
+	defer h.overstayed()() // in case the timer for it has not run yet, after a pause of the process
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.lost, ErrMaxHold)
 	h.mu.Unlock()
@@ -70,9 +70,9 @@ func (h *hold) takeAway() {
 	}
 	h.queue.options.logger.Warn("dlock: releasing a lock whose holder has not unlocked it", "lock", h.queue.name, "node", h.entry.Place().Name)
 	if h.shared != nil && h.want.exclusive {
-		h.shared.renew() // a token of its own for the next holder
+		h.shared.renew() // so that the next holder gets a new token
 	}
-	_ = h.giveEntryBack() // after an error the reaper goes on
+	_ = h.giveEntryBack() // on error the reaper retries
 }
 
 // claimEntry reports whether the caller is the first to give the entry back.

@@ -10,13 +10,13 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// Observe yields the lock's holders and waiters in queue order, and from then on
-// again after each change of the queue. Changes in quick succession may be
-// yielded as one. After a new session, a store with several servers may show an
-// old queue at first.
+// Observe yields the lock's holders and waiters in queue order, at once and
+// after each change of the queue. Changes in quick succession may be yielded as
+// one. When the client has a new session, a store with several servers may
+// first show an outdated queue.
 //
 // Errors are yielded as by [Election.Observe]. An outage yields one error,
-// after which the loop may go on. Any other error is the last value.
+// after which the caller may continue the loop. Any other error ends it.
 //
 // Each change costs every observer two requests, however long the queue is:
 // fields of a Contender for which its node must be read are empty. [RWMutex.Queue]
@@ -33,7 +33,7 @@ func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error] {
 	}
 }
 
-// queueObserver is the state of one RWMutex.Observe.
+// queueObserver is the state of one call of RWMutex.Observe.
 type queueObserver struct {
 	observing
 	seen []driver.Node // the queue that was yielded last
@@ -78,8 +78,8 @@ func newObserving(q *queue) observing {
 	return observing{queue: q, pause: engine.Retries{New: q.options.backOff}}
 }
 
-// answered notes that the store has answered, and reports whether the loop has
-// to yield the answer.
+// answered records that the store has answered, and reports whether the loop
+// must yield the answer.
 func (o *observing) answered(changed bool) bool {
 	o.pause.Succeeded()
 	o.idle++

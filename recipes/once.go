@@ -16,8 +16,8 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// Once takes the lock exclusively and calls f, unless a call of Once has
-// already finished f for this tick or a later one. The tick is the time for
+// Once takes the lock exclusively and calls f, unless f has already been run
+// successfully by Once for this tick or a later one. The tick is the time for
 // which the run is planned, such as time.Now().Truncate(time.Hour). All
 // machines must pass the same tick, but their clocks need not agree.
 //
@@ -25,11 +25,12 @@ const (
 // wait. If f succeeds, they return with ran false. If f fails, or its machine
 // dies or loses the lock, the next one runs f. So f runs successfully once, and
 // no two runs overlap unless a lock is lost: within a run, use its context and
-// token as with [RWMutex.WithLock]. f must not mind that an earlier run ended
+// token as with [RWMutex.WithLock]. f must cope with an earlier run that ended
 // halfway.
 //
-// After f has returned nil, Once keeps the tick as [Lock.Keep] does, even if
-// ctx has ended by then. Do not keep other values beside this lock.
+// After f has returned nil, Once stores the tick beside the lock, as
+// [Lock.Keep] does, even if ctx has ended by then. Do not store other values
+// beside this lock.
 //
 // If ran is false and err nil, the tick has been done. Otherwise the errors are
 // those of WithLock, and these:
@@ -70,14 +71,14 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // daylight saving time begins has 23.
 //
 // A call may come two minutes early, but at most a quarter of the period, so
-// that machines may take turns although their clocks differ. Such an early run
-// counts as one at the full period. So two runs begin at least half a period
+// that machines may take turns although their clocks differ. An early run is
+// recorded as if it had begun on time. So two runs begin at least half a period
 // apart, and n periods see n+1 runs at most. What counts is the time at which
 // OncePer was called, not at which it got the lock.
 //
-// With stores that do not tell their time, such as etcd, this machine's clock
-// counts. The clocks of two machines may then differ by no more than a call may
-// come early.
+// With stores that do not report their time, such as etcd, OncePer uses this
+// machine's clock. The clocks of two machines must then not differ by more than
+// a call may come early.
 func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	began := time.Now()
 	slack := min(maxSlack, period/4)
@@ -98,9 +99,9 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 	})
 }
 
-// plan decides about a run. It gets the time kept last, and the time of the call
-// by the store's clock; both may be zero. It returns the time to keep, and
-// whether to run.
+// plan decides whether to run the job. It gets the recorded time of the last
+// run, and the time of the call by the store's clock. Both may be zero. It
+// returns the time to record for the new run, and whether the run is due.
 type plan func(last, now time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context) error, plan plan) (ran bool, err error) {
@@ -126,7 +127,8 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context) error, p
 	return ran, err
 }
 
-// planned reads the last run and asks the plan about the next one.
+// planned reads the time of the last run and lets plan decide about the next
+// one.
 func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
 	h := l.hold
 	value, err := h.entry.Kept(ctx)
@@ -156,8 +158,8 @@ func parseRun(value []byte) (time.Time, error) {
 	return at, nil
 }
 
-// keepRun keeps the time of a run. An error does not repeat the loss of the
-// lock, which Unlock returns.
+// keepRun records the time of a run. If the lock was lost, the error does not
+// say so, because Unlock returns that, too.
 func (l *Lock) keepRun(ctx context.Context, at time.Time) error {
 	h := l.hold
 	err := l.keep(ctx, at.UTC().AppendFormat(nil, time.RFC3339Nano))

@@ -83,12 +83,13 @@ func WithMaxQueue(n int) Option {
 // WithBackOff sets how requests are retried after temporary errors of the
 // store; see [BackOff].
 //
-// newBackOff is called for each call of Lock or RLock that meets such an error,
-// and for background work, which reconnects or removes nodes and continues even
-// if its back-off gives up. It may be called concurrently.
+// newBackOff is called for each call of Lock or RLock that meets such an error.
+// It is also called for background work such as reconnecting and removing
+// nodes, which continues even if its back-off gives up. It may be called
+// concurrently.
 //
 // Nil means the default: exponential back-off with jitter, from 20 ms to 2 s,
-// that gives up when the store has failed for a minute.
+// which gives up when the store has failed for a minute.
 func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
@@ -144,9 +145,9 @@ func WithHostname(name string) Option {
 // begin and end, retries, losses, and nodes that could not be removed at once.
 //
 // With a nil l nothing is logged. Without this option, the client logs only two
-// warnings, to slog.Default: once per client, that a call has waited for 5 s
-// and the store has never answered, because the address may be wrong; and what
-// [WithLeakLog] finds.
+// warnings, to slog.Default. One is logged once per client if a call has waited
+// for 5 s and the store has never answered, because the address may be wrong.
+// The other is that of [WithLeakLog].
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -176,8 +177,8 @@ func WithData(data []byte) Option {
 	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
 
-// maxUserData is the limit for WithData. JSON may take six bytes for one byte
-// of data, and the result still fits into a node of every known store.
+// maxUserData is the limit for WithData. Even if JSON encodes each byte of data
+// as six bytes, the result fits into a node of every known store.
 const maxUserData = 64 << 10
 
 // WithWait sets how a contender waits for its turn: [WatchPredecessor], which

@@ -22,19 +22,19 @@ type queue struct {
 	key     any
 }
 
-// want is how a contender wants the lock. It is immutable, except that
-// otherUnits is noted during the wait.
+// want describes what a contender requests, such as a shared lock. It is
+// immutable, except for otherUnits, which is set during the wait.
 type want struct {
 	kind       string
 	rule       engine.Rule
 	exclusive  bool
-	downgraded *want // the mode after a downgrade; nil if none is possible
+	downgraded *want // what is wanted after a downgrade; nil if none is possible
 
 	// For units of a semaphore only:
 	units      units
-	settled    string       // the kind of a holder that had to wait
+	settled    string       // the node's kind once granted, if it had to wait
 	err        error        // why the units cannot be acquired
-	otherUnits atomic.Int64 // how many units another client counts; zero if none is known
+	otherUnits atomic.Int64 // another client's total, if it differs from units.of; else zero
 }
 
 func newQueue(c *Client, recipe, name string, opts []Option) *queue {

@@ -8,16 +8,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Remove removes the node of a contender of any client, as [RWMutex.Queue] has
-// returned it. It is for operators who free a lock whose holder is stuck. Only
-// the fields Node and Token of c count. They identify one contender, so Remove
-// never removes a later one.
+// Remove removes the node of a contender, as returned by [RWMutex.Queue], of
+// any client. It is for operators who free a lock whose holder is stuck. Remove
+// uses only the fields Node and Token of c. They identify one contender, so a
+// later one is never removed.
 //
 // Removing a holder grants the lock to the next contender at once. The former
-// holder is told by [Lock.Lost], perhaps later, and may not have stopped even
-// then: both may work at the same time. So remove a holder only if the resource
-// refuses its writes by [Lock.Token], or if its process is known to be dead. A
-// waiter whose node is removed queues again, at the end.
+// holder learns of it from [Lock.Lost], perhaps later, and may continue even
+// then, so both may work at the same time. So remove a holder only if the
+// resource refuses its writes by [Lock.Token], or if its process is known to be
+// dead. A waiter whose node is removed queues again, at the end.
 //
 // The error matches [ErrGone] if the contender has left the queue, or has
 // another node since a downgrade, [errors.ErrUnsupported] if the driver cannot

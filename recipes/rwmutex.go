@@ -33,8 +33,8 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, exclusive: true, downgraded: reader}
 )
 
-// behindAll is the rule for writers: a writer waits for the node just before its
-// own.
+// behindAll is the queueing rule for writers, who wait for the node just ahead
+// of their own.
 func behindAll(ahead []driver.Node) []driver.Node { return ahead[max(0, len(ahead)-1):] }
 
 // behindWriter is the queueing rule for readers, who wait only for the last
@@ -48,7 +48,8 @@ func behindWriter(ahead []driver.Node) []driver.Node {
 	return nil
 }
 
-// wantOf returns what a listed contender wants.
+// wantOf returns what the contender with node n requests, judging by the node's
+// name.
 func wantOf(n driver.Node) *want {
 	if isReader(n) {
 		return reader
@@ -221,8 +222,7 @@ func (m *RWMutex) String() string {
 	return printable(m.queue.name)
 }
 
-// GoString returns "dlock.RWMutex(...)" with the result of String in the
-// brackets.
+// GoString returns the result of String as "dlock.RWMutex(...)".
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
 // errNoClient is returned by methods of a nil or zero RWMutex.

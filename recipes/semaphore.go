@@ -31,15 +31,16 @@ type Semaphore struct {
 // semaphoreRecipe is the name of this recipe in hooks and logs.
 const semaphoreRecipe = "semaphore"
 
-// Semaphore returns the semaphore of that name, with n units. It does no I/O.
-// The name is like that of [Client.RWMutex], and n is at most 1,000,000. With an
-// invalid name or n, every use of the semaphore returns an error.
+// Semaphore returns the semaphore of the given name, with n units. It does no
+// I/O. The rules for names are those of [Client.RWMutex], and n is at most
+// 1,000,000. With an invalid name or n, every use of the semaphore returns an
+// error.
 //
-// All clients should pass the same n. While they do not, each contender goes by
-// its own n, so that at most the greatest n units are held. One that passes a
-// small n may have to wait for more holders than others do, and one behind it
-// may have to wait although its own n would suffice: [Semaphore.Queue] then says
-// that it holds. The client logs once that it has met another n.
+// All clients should pass the same n. If they do not, each contender uses its
+// own n, so at most the greatest n units are held. A contender with a small n
+// may have to wait for more holders than others do. One behind it may then have
+// to wait, too, although its own n would suffice, and [Semaphore.Queue] reports
+// it as a holder. The client logs once that it has met another n.
 //
 // The options apply to this Semaphore only, after those of the client.
 // [WithRetention] has no effect. To take units again and again without a
@@ -49,7 +50,7 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c.opened(), semaphoreRecipe, name, opts)
 	q.options.retention = nil
 	q.key = holdsKey{client: q.client, name: name, units: true}
-	q.engine.Renamed = func(context.Context, string, error) {} // the rename of a granted node is no downgrade
+	q.engine.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -148,8 +149,7 @@ func (s *Semaphore) String() string {
 	return printable(s.queue.name)
 }
 
-// GoString returns "dlock.Semaphore(...)" with the result of String in the
-// brackets.
+// GoString returns the result of String as "dlock.Semaphore(...)".
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
 
 // errNoSemaphore is returned by methods of a nil or zero Semaphore.
@@ -157,9 +157,9 @@ var errNoSemaphore = fmt.Errorf("dlock: this Semaphore comes from no client (use
 
 func (s *Semaphore) fromNoClient() bool { return s == nil || s.queue == nil }
 
-// units says how many units of a semaphore a contender wants or holds, in the
-// field weight, and how many the semaphore has by its client's count, in the
-// field of.
+// units is a contender's share of a semaphore. The field weight is the number
+// of units that it wants or holds, and the field of is the semaphore's total
+// according to its client.
 type units struct{ weight, of int }
 
 func (u units) want() *want {
@@ -200,8 +200,9 @@ func (w *want) behindUnits(ahead []driver.Node) []driver.Node {
 }
 
 // settle renames the node of a holder that had to wait. Otherwise the waiter
-// behind it would not learn that it is the first waiter now. If no node was
-// behind when the entry was granted, any later one finds it settled.
+// behind it would not learn that it is now the first waiter. The rename is not
+// needed if no node was behind the entry when it was granted, because later
+// contenders find it already holding.
 func (c *call) settle(e *engine.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
 		return

@@ -13,15 +13,15 @@ import (
 // leave the queue and return [ErrClosed], and so do new calls. A call that
 // waits for an answer of the store returns once it has the answer.
 //
-// Holders go on. They keep their locks until they unlock, and may re-enter and
-// downgrade them. A lock that was lost counts as held until Unlock, because its
-// holder may still be working. After the last Unlock, or when ctx ends,
-// Shutdown calls [Client.Close] and returns its error. Do not call it while
-// holding a lock: it would wait until ctx ends.
+// Holders may finish their work. They keep their locks until they unlock, and
+// may re-enter and downgrade them. A lock that was lost counts as held until
+// Unlock, because its holder may still be working. After the last Unlock, or
+// when ctx ends, Shutdown calls [Client.Close] and returns its error. Do not
+// call it while holding a lock: it would wait until ctx ends.
 //
-// If locks were still held, because ctx ended or Close was called meanwhile, the
-// error says how many, and matches the error of ctx or ErrClosed. They are lost
-// then. After Close, Shutdown returns the result of Close.
+// Locks that are still held when ctx ends or Close is called are lost. The
+// error then says how many they were, and matches the error of ctx or
+// ErrClosed. After Close, Shutdown returns the result of Close.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c = c.opened()
 	if ctx == nil {

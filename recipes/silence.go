@@ -9,9 +9,9 @@ import (
 // before the client logs that.
 const silentAfter = 5 * time.Second
 
-// watchSilence logs, once per client, that the store has not answered yet, if
-// the first session does not begin in time. The caller must call stop when its
-// call ends.
+// watchSilence logs, once per client, that the store has not answered, unless
+// the client's first session begins within silentAfter. The caller must call
+// stop when its call ends.
 func (c *Client) watchSilence() (stop func()) {
 	if c.silent.Load() {
 		return func() {}

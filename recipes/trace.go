@@ -35,9 +35,9 @@ import (
 // has returned or panicked, by exactly one Released or one Lost. Each Connected
 // without an error is followed by one SessionEnded.
 //
-// Every hook about a lock tells by the field Recipe what the lock is: "lock" for
-// an [RWMutex], "semaphore" for a [Semaphore], "election" for an [Election], and
-// "majority" for the lock of a [Majority] in one of its stores.
+// In every hook about a lock, the field Recipe says what the lock is used for:
+// "lock" for an [RWMutex], "semaphore" for a [Semaphore], "election" for an
+// [Election], and "majority" for the lock of a [Majority] in one of its stores.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.

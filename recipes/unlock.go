@@ -113,7 +113,7 @@ func (l *Lock) explain(err error) error {
 	if !errors.As(err, &loss) {
 		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}
-	lost := h.lostError(*loss) // the node was already gone
+	lost := h.lostError(*loss)
 	lost.mode = l.Mode()
 	l.noteEnd(lost)
 	h.reportLoss(lost, true)

@@ -21,8 +21,8 @@ import (
 //
 // The first call makes the client watch and list the queue in the background,
 // and again after each change of the queue, until somebody waits or the hold
-// ends. Errors of the store are retried. So the channel closes soon after the
-// waiter has joined, but not at a time that a program may rely on.
+// ends. Requests that fail are retried. The channel usually closes soon after
+// the waiter has joined, but there is no guarantee how soon.
 func (l *Lock) Wanted() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -41,7 +41,7 @@ func (l *Lock) Wanted() <-chan struct{} {
 	return h.wanted.c
 }
 
-// wanted is the state of a hold for Wanted, guarded by hold.mu.
+// wanted holds a hold's state for Lock.Wanted. It is guarded by hold.mu.
 type wanted struct {
 	c      chan struct{} // nil until the first call
 	closed bool
@@ -82,7 +82,7 @@ func (h *hold) awaitWanted(ctx context.Context) {
 }
 
 // blocks reports whether a node waits behind the hold's own node. It finds its
-// own node by the sequence, because the name may just be changing.
+// own node by the sequence, because a rename may be in progress.
 func (h *hold) blocks(nodes []driver.Node) bool {
 	p := h.entry.Place()
 	own := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Seq == p.Seq && n.Epoch == p.Epoch })
