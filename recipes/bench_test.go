@@ -86,7 +86,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain measures each hand-over in a queue of n waiting writers.
+// BenchmarkDrain measures the time per hand-over in a queue of n waiting
+// writers.
 func BenchmarkDrain(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

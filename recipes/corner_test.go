@@ -240,9 +240,8 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// hooked is a connector whose sessions run a hook, the field before, at the
-// start of each Watch. A test can use it to recreate the queue between a
-// holder's List and Watch.
+// hooked is a connector whose sessions call before at the start of each Watch.
+// A test can use it to recreate the queue between a holder's List and Watch.
 type hooked struct {
 	driver.Connector
 	before func(name string)

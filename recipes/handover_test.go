@@ -63,8 +63,8 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// Only the last of several readers passes the lock to a waiting writer. At each
-// earlier Unlock the writer must check the queue again.
+// Only the last of several readers passes the lock to a waiting writer. After
+// an earlier Unlock, the writer must list the queue and continue to wait.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -214,9 +214,9 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// The waiter must not mistake a node for its predecessor because the name is
-// the same. Before it arms its watch, the queue is recreated with another
-// client's nodes of the same names.
+// The waiter must not mistake a node for its predecessor just because it has
+// the same name. Before the waiter arms its watch, the queue is recreated with
+// another client's nodes, which have the same names.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")

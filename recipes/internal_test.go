@@ -81,7 +81,7 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 // every contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
-		"README", "tmp-x", "web1-R-", "web1-R-7", // no dash and ten digits at the end
+		"README", "tmp-x", "web1-R-", "web1-R-7", // do not end with a dash and ten digits
 		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // nodes of other lock libraries
 		"job-R-20240000000007", // prefix job-R-2024 of another program, and sequence 7
 	} {
@@ -172,8 +172,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// An attempt to connect that outlives Close would modify the client, which the
-// race detector reports.
+// No attempt to connect may outlive Close. It would modify the client, which
+// the race detector would report when the client is printed.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

@@ -132,8 +132,8 @@ func TestKeepEndsWithItsContextAndWithTheLock(t *testing.T) {
 }
 
 // With retention, two holders of the same client may use the same node, one
-// after the other. A Keep that the first one has in flight at its Unlock must
-// not replace the value of the second.
+// after the other. If a Keep of the first holder is still in flight when it
+// unlocks, it must not overwrite the value of the second holder.
 func TestALateKeepOfACohortDoesNotReplaceAValueOfTheNextHolder(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		inWorldOf(t, patient, func(w *world) {

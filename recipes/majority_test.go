@@ -432,7 +432,7 @@ func TestASilentMinorityDelaysAGrantOnlyBriefly(t *testing.T) {
 		l, err := m.Lock(bg)
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock())
-		defer w.all[3].Faults().Down()() // the sessions have not ended yet
+		defer w.all[3].Faults().Down()() // silent, but its sessions have not ended yet
 		defer w.all[4].Faults().Down()()
 		began := time.Now()
 		l, err = m.Lock(bg)

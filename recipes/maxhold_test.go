@@ -268,8 +268,9 @@ func TestNoLimit(t *testing.T) {
 	})
 }
 
-// One timer marks a held lock as lost, and a later one releases it. After a
-// slow hook, both are due at once, and either may run first.
+// One timer marks a held lock as lost, and a later one releases it. If a slow
+// hook delays both, either may run first, and the next waiter must get the lock
+// in any case.
 func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
 	for range 20 {
 		inWorld(t, func(w *world) {

@@ -48,8 +48,8 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 	})
 }
 
-// earlyConn makes sessions whose watches end at once, which package driver
-// permits (rule 6).
+// earlyConn makes sessions whose watches end at once, which rule 6 of package
+// driver permits.
 type earlyConn struct {
 	driver.Connector
 	lists *atomic.Int64

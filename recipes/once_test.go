@@ -288,7 +288,7 @@ func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	})
 }
 
-// timeless is a connector of a store that does not tell its time.
+// timeless is a connector of a store that does not report its time.
 type timeless struct{ driver.Connector }
 
 func (c timeless) Connect(ctx context.Context) (driver.Session, error) {
@@ -391,8 +391,9 @@ func TestOnceRepeatsLostRequests(t *testing.T) {
 	}
 }
 
-// Machines whose clocks differ by up to a minute start a job at the same time of
-// day, some seconds late. Sometimes machines are down, but never all.
+// A job must run once for each planned start, although the machines' clocks
+// differ by up to a minute, each start is some seconds late, and some machines
+// are down.
 func TestOncePerRunsOnceForEachStartOfManyMachines(t *testing.T) {
 	seeds := uint64(10)
 	if testing.Short() {
@@ -437,7 +438,7 @@ func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
 	}
 }
 
-// A scheduler that starts a job more often than its period does not make it run
+// If a scheduler calls OncePer more often than the period, the job must not run
 // more often.
 func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
@@ -479,7 +480,8 @@ func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
 	})
 }
 
-// Daylight saving time makes one day 23 hours long and another one 25.
+// A daily job must run every day, although daylight saving time makes one day
+// 23 hours long and another one 25.
 func TestOncePerLeavesOutNoDay(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")

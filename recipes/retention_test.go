@@ -1000,9 +1000,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent context that calls the function run in the middle of
-// Unlock, which unregisters from the parent as soon as the Lock is no longer
-// held.
+// duringUnlock is a parent context that calls its field run in the middle of
+// Unlock, because Unlock unregisters from the parent as soon as the Lock is no
+// longer held.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -1018,8 +1018,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks l, and calls the function run in the middle of Unlock, as
-// soon as l is no longer held.
+// unlockWith unlocks l, and calls run in the middle of Unlock, as soon as l is
+// no longer held.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1215,8 +1215,8 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 	})
 }
 
-// When a writer gives up, a reader of the same client takes over its position
-// in the queue, ahead of another client's writer.
+// When a writer gives up, a reader of the same client must take over its
+// position in the queue, ahead of another client's writer.
 func TestAWriterThatGivesUpLeavesItsPositionToAReader(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Millisecond)} {
 		t.Run(wait.String(), func(t *testing.T) {

@@ -293,7 +293,7 @@ func TestShutdownWithoutAContextOrAClient(t *testing.T) {
 	})
 }
 
-// Shutdown must see every lock that a racing call returns.
+// Shutdown must wait for every lock that a concurrent call returns.
 func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 	for name, opts := range withAndWithoutRetention {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 									assert.ErrorIs(w, err, recipes.ErrClosed)
 									return
 								}
-								if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not seen it
+								if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for it
 									return
 								}
 							}

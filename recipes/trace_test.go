@@ -473,7 +473,8 @@ func TestHeartbeatTellsHowMuchOfTheLeaseWasLeft(t *testing.T) {
 	})
 }
 
-// A hook that hangs must delay neither the heartbeats nor the locks.
+// A hook that hangs must delay neither the heartbeats nor the locks. Its next
+// call must report the smallest Left of the heartbeats in between.
 func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
 	const timeout = 8 * time.Second
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(timeout)) }, func(w *world) {

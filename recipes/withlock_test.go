@@ -170,8 +170,8 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	})
 }
 
-// The function of WithLock may return errors of another lock, which must not be
-// taken for errors of the lock of WithLock.
+// The function passed to WithLock may return an error of another lock, which
+// must not be mistaken for an error of WithLock's own lock.
 func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
