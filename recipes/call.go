@@ -19,10 +19,10 @@ type call struct {
 	began time.Time
 
 	retries  *engine.Retries // nil until a request fails
-	queued   bool            // set once the queue was found short enough: see WithMaxQueue
+	queued   bool            // set once WithMaxQueue has allowed the call to wait
 	vanished bool            // set once the node vanished; if it happens again, the call fails
 	slow     *time.Timer     // logs that the call still waits; nil until it waits
-	share    chan struct{}   // closed when a shared grant suffices (see want.downgraded)
+	share    chan struct{}   // closed when the call should continue as a reader; see want.downgraded
 	progress progress        // for errors and logs
 }
 
@@ -52,7 +52,7 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	return l, err
 }
 
-// reportStarted runs the Started hook. ctx is nil if the caller passed nil.
+// reportStarted runs the Started hook, even if the caller passed a nil ctx.
 func (c *call) reportStarted(ctx context.Context) {
 	if hook := c.options.trace.Started; hook != nil {
 		hook(orBackground(ctx), StartedInfo{Recipe: c.recipe, Lock: c.name, Mode: c.want.mode(), Try: c.try})
@@ -200,7 +200,8 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn blocks until no other node is ahead of the entry.
+// awaitTurn waits until no other node blocks the entry. TryLock does not wait,
+// and fails instead.
 func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 	if e.Alone() {
 		return nil
@@ -293,7 +294,8 @@ func (c *call) retry(ctx context.Context, err error) error {
 }
 
 // Pause sleeps between retries of a failed request. It returns an error if the
-// call must not retry: the back-off gives up, ctx ends or the client is closed.
+// call must not retry, because the back-off gives up, ctx ends or the client is
+// closed.
 func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
 	if c.retries == nil {

@@ -44,7 +44,7 @@ type Client struct {
 	silent  atomic.Bool             // set when a silent store is logged, so that it is logged once
 	dialing dialing
 
-	draining chan struct{} // closed when Shutdown or Close begins; then no lock is granted
+	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
 	done     chan struct{} // closed when Close begins
 	calls    *calls
 	holds    *calls // holds that have not ended; Shutdown waits for them

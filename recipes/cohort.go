@@ -119,8 +119,8 @@ func (c *cohort) removeUnused() (removed <-chan struct{}) {
 	}
 	c.drop()
 	done := make(chan struct{})
-	// If the client is being closed, spawn does not run the function, and
-	// done never closes. No call waits for it then.
+	// If the client is being closed, spawn does not run the function and done
+	// never closes, but then no call waits for it.
 	c.queue.client.spawn(func() {
 		defer close(done)
 		_ = s.removeNode()

@@ -21,7 +21,7 @@ type sharedEntry struct {
 
 	holds  []*hold            // holds that currently use the entry
 	turns  int                // turns taken while others wait, including the current one
-	others others             // as of the last list of the queue
+	others others             // what the latest list of the queue has shown
 	idle   *time.Timer        // removes the entry once idle for Retention.Idle
 	cancel context.CancelFunc // stops lookForOthers
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows
-// it.
+// Contender is a holder or waiter in a lock's queue, as returned by
+// [RWMutex.Queue].
 type Contender struct {
 	Node  string
 	Host  string // the host name in Node (see [WithHostname]); empty for nodes not made by dlock
@@ -92,7 +92,7 @@ func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
 	return contenders, err
 }
 
-// ask calls f, which makes requests about the queue, with a session.
+// ask calls f with a session. The function f makes requests about the queue.
 func (q *queue) ask(ctx context.Context, f func(s *session) error) error {
 	if err := q.client.beginRequest(); err != nil {
 		return lockError(q.name, err)

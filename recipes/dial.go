@@ -27,7 +27,7 @@ type dialing struct {
 	attempt *dialAttempt
 
 	// Used by one attempt at a time:
-	pace       pace   // spaces attempts
+	pace       pace   // delays the next attempt after a failure
 	generation string // of the last session
 }
 

@@ -11,7 +11,7 @@ import (
 // Downgrade turns an exclusive lock into a shared one, without releasing it in
 // between. Waiting readers may then get the lock, up to the first waiting
 // writer. The token stays the same. Downgrade is a no-op if the lock is already
-// shared, also in the store.
+// shared, in the store as well.
 //
 // If other Locks hold the same node exclusively by re-entry, it stays exclusive
 // in the store until the last of them unlocks or downgrades.

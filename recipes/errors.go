@@ -21,8 +21,8 @@ var (
 	ErrLocked = errors.New("locked by another contender")
 
 	// ErrQueueFull is returned by Lock, RLock, WithLock and WithRLock if they
-	// would have to wait, and as many contenders are ahead as WithMaxQueue
-	// allows, or more. The message says how many.
+	// would have to wait, and the number of contenders ahead has reached the
+	// limit of WithMaxQueue. The message says how many are ahead.
 	ErrQueueFull = errors.New("queue full")
 
 	// ErrTimeout is returned if the deadline of the context or the limit of
@@ -123,8 +123,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error with the same text that does not match the targets in
-// not.
+// mask returns an error that has the text of err, but does not match any of the
+// targets in not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -220,7 +220,7 @@ const maxPrinted = 1024
 
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // bytes kept at the end, including the sequence
+		const end = 32 // bytes to keep of the end, which has the sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

@@ -18,9 +18,9 @@ type hold struct {
 	queue  *queue
 	want   *want
 	entry  *engine.Entry
-	shared *sharedEntry // the entry's owner with retention; nil without
+	shared *sharedEntry // owner of the entry with WithRetention; otherwise nil
 	since  time.Time
-	// enlisted is set before the first Lock is returned: see enlist.
+	// enlisted is the result of enlist, called before a Lock is returned.
 	enlisted bool
 	max      *maxHold // set before the first Lock is returned; nil without WithMaxHold
 
@@ -112,9 +112,9 @@ func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 }
 
 // markLost marks the Locks as lost. If some of their contexts have not ended,
-// it only returns those contexts, for the caller to cancel first. The result
-// granted reports whether the Granted hook has returned, and counts whether
-// this is the first loss of a held lock.
+// it changes nothing and returns those contexts, for the caller to cancel
+// first. The result granted reports whether the Granted hook has returned, and
+// counts whether this is the first loss of a held lock.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

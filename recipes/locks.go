@@ -22,7 +22,8 @@ type Locker interface {
 	Name() string
 }
 
-// RLocker returns a Locker whose Lock and TryLock are RLock and TryRLock of m.
+// RLocker returns a Locker whose methods Lock and TryLock call m.RLock and
+// m.TryRLock.
 func (m *RWMutex) RLocker() Locker { return rlocker{m} }
 
 type rlocker struct{ *RWMutex }

@@ -9,10 +9,10 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// WithMaxHold makes a granted lock count as lost after d, for holders that hang.
-// Its errors then match [ErrMaxHold] as well as [ErrLost], its contexts end, and
-// [Lock.Err] returns the error at d exactly, even after a pause of the process.
-// Zero or less means no limit, which is the default.
+// WithMaxHold makes a granted lock count as lost after d, in case its holder
+// hangs. The errors of the lock then match [ErrMaxHold] as well as [ErrLost],
+// and its contexts end. [Lock.Err] returns the error at d exactly, even after a
+// pause of the process. Zero or less means no limit, which is the default.
 //
 // Unlock then releases the lock as usual, and returns ErrLost. If the holder has
 // not called it within another quarter of d, the client releases the lock, so
@@ -53,13 +53,13 @@ func (m *maxHold) stop() {
 
 func (h *hold) isOverstayed() bool { return h.max != nil && time.Since(h.since) >= h.max.limit }
 
-// overstayed marks the Locks as lost. The entry stays granted until they are
-// unlocked or taken away.
+// overstayed marks the Locks as lost. The entry stays granted until all of them
+// are unlocked, or takeAway releases it.
 func (h *hold) overstayed() (report func()) {
 	return h.tellLoss(engine.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
 }
 
-// takeAway gives back the entry of a holder that hangs.
+// takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
 	defer h.overstayed()() // in case the timer for it has not run yet, after a pause of the process
 	h.mu.Lock()
@@ -75,7 +75,8 @@ func (h *hold) takeAway() {
 	_ = h.giveEntryBack() // on error the reaper retries
 }
 
-// claimEntry reports whether the caller is the first to give the entry back.
+// claimEntry reports whether the caller is the first to release the entry. With
+// WithMaxHold, both Unlock and takeAway may try to.
 func (h *hold) claimEntry() bool {
 	if h.max == nil {
 		return true

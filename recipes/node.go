@@ -30,7 +30,8 @@ func isReader(n driver.Node) bool {
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
-// Kinds of nodes of semaphores, as in "-S2of5-" and "-H2of5-".
+// The letters in the names of a semaphore's nodes, as in "-S2of5-" and
+// "-H2of5-".
 const (
 	acquiring = 'S' // waits, or holds without having waited
 	settled   = 'H' // holds

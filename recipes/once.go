@@ -24,9 +24,9 @@ const (
 // All machines call Once at the same tick. One of them runs f, and the others
 // wait. If f succeeds, they return with ran false. If f fails, or its machine
 // dies or loses the lock, the next one runs f. So f runs successfully once, and
-// no two runs overlap unless a lock is lost: within a run, use its context and
-// token as with [RWMutex.WithLock]. f must cope with an earlier run that ended
-// halfway.
+// no two runs overlap unless a lock is lost. In case it is lost, use the
+// context and token within f as with [RWMutex.WithLock]. f must cope with an
+// earlier run that ended halfway.
 //
 // After f has returned nil, Once stores the tick beside the lock, as
 // [Lock.Keep] does, even if ctx has ended by then. Do not store other values

@@ -9,11 +9,11 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// queue is one client's handle on the lock queue of one name. It implements
-// RWMutex.
+// queue is a client's handle on the queue of one lock. It implements RWMutex
+// and the other recipes.
 type queue struct {
 	client  *Client
-	recipe  string // what the queue is for, in hooks and logs
+	recipe  string // the name of the recipe in hooks and logs
 	name    string
 	options options
 	engine  *engine.Queue

@@ -58,8 +58,8 @@ func (c outside) Value(key any) any {
 
 func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
-// reenter takes the lock again if ctx belongs to a Lock that is held. It
-// returns nil, nil if there is none.
+// reenter takes the lock again if ctx belongs to a Lock that is held. If there
+// is no such Lock, it returns nil, nil.
 func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	in, _ := ctx.Value(q.key).(*heldIn)
 	for ; in != nil; in = in.outer {

@@ -29,9 +29,9 @@ const (
 // store. This is for locks that one process takes again and again, perhaps from
 // many goroutines.
 //
-// Other clients get the lock, too. From the moment at which the client has the
-// node, it watches the queue for new contenders; it does not poll. When it
-// learns that another client waits,
+// Other clients get the lock, too. While the client has the node, it watches
+// the queue for new contenders, without polling. When it learns that another
+// client waits,
 //
 //   - it removes a node that no goroutine holds, at once;
 //   - it removes a node that is held exclusively after Retention.Turns turns at
@@ -85,8 +85,8 @@ func WithRetention(r Retention) Option {
 }
 
 // WithoutRetention exempts one lock from the client's [WithRetention]. Each
-// call of Lock then has a node of its own, and waits like any other contender
-// for a node that the same client retains.
+// call of Lock then has its own node. If the same client retains another node
+// of the lock, the call waits for that node like any other contender.
 func WithoutRetention() Option {
 	return func(o *options) { o.retention = nil }
 }

@@ -27,7 +27,6 @@ type RWMutex struct {
 // lockRecipe is the name of this recipe in hooks and logs.
 const lockRecipe = "lock"
 
-// The two kinds of contenders.
 var (
 	reader = &want{kind: sharedKind, rule: behindWriter}
 	writer = &want{kind: exclusiveKind, rule: behindAll, exclusive: true, downgraded: reader}
@@ -67,7 +66,7 @@ func (w *want) mode() Mode {
 	return Shared
 }
 
-// RWMutex returns the read-write lock of that name. It does no I/O.
+// RWMutex returns the read-write lock of the given name. It does no I/O.
 //
 // A name is one or more segments separated by slashes, such as "stock/42", of
 // at most 512 bytes of printable UTF-8 in all. A segment must not be empty, "."

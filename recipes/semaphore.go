@@ -58,12 +58,12 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	return &Semaphore{queue: q, n: n}
 }
 
-// Acquire waits until the caller holds weight of the semaphore's units. Unlock
-// gives all units of the call back.
+// Acquire waits until the caller holds weight units of the semaphore. Unlock
+// releases all of them.
 //
 // A weight below 1 or above n is an error, and needs no request. The other
 // errors are those of [RWMutex.Lock], except ErrUpgrade. There is no re-entry:
-// with a context of [Lock.Context], too, a call takes further units.
+// even with a context of [Lock.Context], a call takes additional units.
 //
 // The Lock is shared. Its token tells holders apart, but does not order them,
 // because they hold their units together. The name of its node may change once,
@@ -99,8 +99,8 @@ func (s *Semaphore) checkWeight(weight int) error {
 	return nil
 }
 
-// Locker returns a Locker whose Lock and TryLock are Acquire and TryAcquire of s
-// with that weight, for [LockAll].
+// Locker returns a Locker for [LockAll]. Its methods Lock and TryLock call
+// s.Acquire and s.TryAcquire with the given weight.
 func (s *Semaphore) Locker(weight int) Locker { return unitsLocker{s, weight} }
 
 type unitsLocker struct {

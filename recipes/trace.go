@@ -76,10 +76,10 @@ type Trace struct {
 	// context.Background if Unlock or a background goroutine makes the attempt.
 	Downgraded func(context.Context, DowngradedInfo)
 	// Released is called when a lock is released by the last Unlock, unless
-	// Unlock finds it lost. The attempt to remove the node is over by then;
-	// with retention the node may stay for other goroutines. Since Unlock takes
-	// no context, the hook gets the values of the context with which the lock
-	// was taken.
+	// Unlock finds it lost. The attempt to remove the node has ended by then.
+	// With retention, the node may stay for other goroutines. Since Unlock
+	// takes no context, the hook gets the values of the context with which the
+	// lock was taken.
 	Released func(context.Context, ReleasedInfo)
 	// Lost is called when a lock is lost, including by Client.Close, in which
 	// case the error matches ErrClosed. It gets the values of the context with
@@ -216,7 +216,7 @@ type ReleasedInfo struct {
 	Recipe     string
 	Lock, Node string
 	Mode       Mode          // at the end
-	Granted    Mode          // that of GrantedInfo, even after a downgrade
+	Granted    Mode          // the mode in GrantedInfo, even after a downgrade
 	Held       time.Duration // since the grant
 	Err        error
 }
@@ -226,7 +226,7 @@ type LostInfo struct {
 	Recipe     string
 	Lock, Node string
 	Mode       Mode          // at the loss
-	Granted    Mode          // that of GrantedInfo, even after a downgrade
+	Granted    Mode          // the mode in GrantedInfo, even after a downgrade
 	Held       time.Duration // since the grant
 	Err        error         // matches ErrLost
 }
@@ -236,5 +236,5 @@ type ReapedInfo struct {
 	Recipe     string
 	Lock, Node string
 	Tries      int
-	Err        error // nil, matches driver.ErrSessionEnded, or is the store's refusal
+	Err        error // nil on success; otherwise matches driver.ErrSessionEnded or is the store's refusal
 }

@@ -107,8 +107,8 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 	return i
 }
 
-// Join creates a node in the queue and returns its entry, which then waits. If
-// Create fails, no node is left.
+// Join creates a node in the queue and returns its entry, in the state waiting.
+// If Create fails, no node is left.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}

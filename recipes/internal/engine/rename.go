@@ -19,7 +19,7 @@ type rename struct {
 	done      bool               // whether the store has confirmed the new name
 	underWay  chan struct{}      // closed when the Replace in flight returns; nil if there is none
 	interrupt context.CancelFunc // cancels the Replace in flight; nil if there is none
-	repeated  bool               // whether the reaper is repeating the Replace
+	repeated  bool               // whether the reaper is retrying the Replace
 }
 
 func (r *rename) cancelReplace() {

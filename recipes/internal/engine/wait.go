@@ -158,9 +158,9 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// Ahead returns the nodes ahead of an entry that does not wait yet. It sends
-// a request only if Create has not returned the nodes. The first step of Wait
-// then needs no request for them.
+// Ahead returns the nodes ahead of an entry for which Wait has not been called
+// yet. It sends a request only if Create has not returned the nodes. It keeps
+// the nodes, so that the first step of Wait needs no request.
 func (e *Entry) Ahead(ctx context.Context) ([]driver.Node, error) {
 	nodes, err := e.ahead(ctx)
 	if err == nil {
@@ -190,8 +190,8 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a clone, since a driver that keeps them must not keep the whole list in memory
 }
 
-// Throttle slows down a loop whose watches end repeatedly without a reason (n
-// times in a row), to avoid flooding the store.
+// Throttle slows down a loop whose watches have ended n times in a row without
+// a change, to avoid flooding the store.
 func Throttle(n int, stop <-chan struct{}) {
 	if n > 2 {
 		Sleep(time.Millisecond<<min(n-2, 7), stop)
