@@ -60,15 +60,6 @@ func (s *Session) look() {
 	defer cancel()
 	pause, next, changed := shortestLook, time.Time{}, time.Now()
 	for {
-		if s.watches.Len() == 0 {
-			next = time.Time{}
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.looks.woken:
-			}
-			pause, changed = shortestLook, time.Now()
-		}
 		// A new watch makes the next poll come earlier, and never later.
 		if soon := time.Now().Add(s.pause(pause)); next.IsZero() || soon.Before(next) {
 			next = soon

@@ -103,8 +103,9 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	}
 	if s.lanes.has(nodeKey{queue, j.Token}) {
 		w := s.watches.Arm(queue, j.Place, j.Ahead[i])
-		s.waitOnLane(queue, j.Place, j.Ahead[i])
-		s.looks.wake()
+		if !s.waitOnLane(queue, j.Place, j.Ahead[i]) {
+			s.looks.wake()
+		}
 		return w
 	}
 	if w, ok := s.armRecorded(queue, line, j.Place, j.Ahead[i]); ok {
@@ -162,10 +163,9 @@ func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead
 		w.Stop()
 		return watches.Ended(), nil
 	}
-	if len(ahead) == 1 {
-		s.waitOnLane(queue, p, ahead[0])
+	if len(ahead) != 1 || !s.waitOnLane(queue, p, ahead[0]) {
+		s.looks.wake()
 	}
-	s.looks.wake()
 	return w, nil
 }
 
