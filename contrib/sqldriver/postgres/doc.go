@@ -63,8 +63,8 @@
 //	 2 names         the sequence is the token, which no other node ever gets
 //	 3 tokens        one counter for all queues, which is never set back; each
 //	                 generation of the data begins at the clock or higher
-//	 4 all or none   changes carry a generation; clearing up after a lost reply raises
-//	                 it, so that a change that arrives later is refused
+//	 4 all or none   appends carry a generation; clearing up after a lost reply raises
+//	                 it, so that an append that arrives later is refused
 //	 5 ahead         a statement after the insert reads the queue; nodes with lower tokens
 //	                 were committed before
 //	 6 watch         listen, arm the watch, look; a new connection ends all watches. On a
@@ -109,6 +109,10 @@
 //     characters that they do not have. Connections of a DSN always use
 //     client_encoding UTF8. The connections of a *sql.DB have to use it, too.
 //   - default_transaction_read_only must be off.
+//   - A statement_timeout, if the user has one, is at least a second. A shorter
+//     one needs lanes=0, because each wait on a lane would cost a connection.
+//   - Programs that decode the WAL must ignore messages with the prefix dlock,
+//     which are empty.
 //   - Each user that may connect to the database may send a false notice of a
 //     release. Use a database of its own for locks if you do not trust such
 //     users.
@@ -126,11 +130,11 @@
 // which is named by the cluster, the database, the table of sessions and the
 // timeline of the server. It changes with every promotion, also of a synchronous
 // standby, with a recovery to a point in time, and if the schema is restored
-// from a dump, copied with its database, or dropped. Every request then ends its
-// session, and Connect waits for the grace, which it logs with log/slog. Calls of
-// Lock wait meanwhile. A restart of the same server, also after a crash, keeps all
-// locks. Rows that are restored into the same tables (pg_restore --data-only) are
-// not noticed.
+// from a dump, copied with its database, or dropped. Every request except the
+// removal of a node then ends its session, and Connect waits for the grace,
+// which it logs with log/slog. Calls of Lock wait meanwhile. A restart of the same
+// server, also after a crash, keeps all locks. Rows that are restored into the
+// same tables (pg_restore --data-only) are not noticed.
 //
 // The first session ever in a schema waits for the grace, too, because a new
 // schema looks like one that was lost.
