@@ -42,8 +42,8 @@ type Config struct {
 
 	// Parallel is how many cases may run at the same time; 0 and 1 mean one
 	// after the other. Cases that end sessions wait for session timeouts, so 4
-	// makes Run about twice as fast, even on one core. At most one of the cases
-	// running is of another kind, which sends many requests. The cases of rule
+	// makes Run about twice as fast, even on one core. The other cases send
+	// many requests, and at most one of them runs at a time. The cases of rule
 	// 11 count goroutines and always run alone.
 	//
 	// With more than 1, hooks must be safe for concurrent use, and the stores
@@ -62,13 +62,13 @@ type Config struct {
 	// driver from a hook that does nothing.
 	Repeats bool
 
-	// Abilities are the abilities that sessions must have, or Run fails. They
-	// may have others.
+	// Abilities lists the abilities that sessions must have. Run fails if one
+	// is missing. Sessions may have others.
 	Abilities []Ability
 
 	// Drop makes the store end the session now, as it would after the session
-	// timeout, and returns when that is done. It should not notify the process
-	// of the session, which may then go on for a while.
+	// timeout, and returns when that is done. It should not notify the
+	// session's process, which may therefore go on for a while.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
@@ -107,8 +107,8 @@ type Config struct {
 	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with
 	// either cause) and, if sessions can do so, OpReplace and OpKeep. OpList
 	// includes a list that Create sends besides the request for its node. If a
-	// poll or a Watch sends the same request as List, the hook may lose that one
-	// instead, and the case checks less.
+	// poll or a Watch sends the same request as List, the hook may lose the
+	// request of the poll or the Watch instead. The case then checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
 	// LoseReply loses the reply to the session's next request for op. The store
@@ -154,8 +154,8 @@ type Config struct {
 	// NewNearRollOver is like New, but the sequences of its store are almost
 	// used up. Within a hundred creates in one queue the driver must start over
 	// or wrap, whichever it does at the end of its sequences. If sequences
-	// cannot be used up within the life of a store, set it to the same function
-	// as New.
+	// cannot be used up within the life of a store, set this field to the same
+	// function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 
 	// NewLossy is for a store that may lose data, for example in a fail-over to

@@ -27,12 +27,13 @@ const (
 	// rounds is how many times the kit runs to fill a row. Only cases that
 	// catch the sabotage in every run are listed.
 	rounds = 2
-	// tries limits how often a case may be run until it catches the sabotage.
+	// tries is how often a listed case may run before the test reports that it
+	// misses the sabotage. Some cases depend on timing.
 	tries = 5
 )
 
-// row is a row of the page's tables. It lists the cases that catch one broken
-// driver.
+// row is one row of the tables in conformance.md. It lists the kit's cases that
+// catch one broken driver.
 type row struct {
 	caught []string // cases that catch it, in the kit's order
 }

@@ -52,8 +52,8 @@ func diagnoseReportsAll(c *check) {
 }
 
 // inOrder reports whether the check before may be followed by the check after.
-// CheckLogin may follow any, because closing the session, which comes last, may
-// show that the session does not end.
+// CheckLogin may follow any other check, because Diagnose closes its session
+// last, which may show that the session does not end.
 func (c *check) inOrder(before, after driver.Check) bool {
 	all := driver.Checks()
 	return after == driver.CheckLogin || slices.Index(all, before) <= slices.Index(all, after)

@@ -84,8 +84,8 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 }
 
 // eventuallyHoldsOr waits until the queue holds exactly the nodes in want. If
-// mayEnd is not nil and that session has ended, the queue may hold rest
-// instead.
+// the session mayEnd is not nil and has ended, the queue may hold exactly the
+// nodes in rest instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -176,8 +176,8 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry calls find up to four times and returns the names that it returned
-// every time. On a slow machine, a correct driver may be late sometimes but not
+// inEveryTry calls find up to four times and returns the names that every call
+// has found. On a slow machine, a correct driver may be late sometimes but not
 // always.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()

@@ -54,8 +54,8 @@ func (c *check) kept(s driver.Session, queue string) (value []byte, token int64)
 	return value, token
 }
 
-// wantKept checks the value beside a queue. A token of zero means that there
-// must be none.
+// wantKept checks the value that Kept returns for a queue, and its token. A
+// token of zero means that there must be no value.
 func (c *check) wantKept(what string, s driver.Session, queue, value string, token int64) {
 	got, by := c.kept(s, queue)
 	if string(got) != value || by != token || token == 0 && got != nil {
@@ -125,8 +125,8 @@ func keptIsSeenByNext(c *check) {
 	})
 }
 
-// wantRefused checks that Keep returns an error, of the given kind unless that
-// is nil, and leaves the value.
+// wantRefused checks that Keep returns an error and does not change the kept
+// value. Unless kind is nil, the error must match it.
 func (c *check) wantRefused(what string, s driver.Session, queue string, p driver.Place, kind error, reader driver.Session) {
 	c.listAfterWrite(reader, queue)
 	before, token := c.kept(reader, queue)
@@ -323,7 +323,8 @@ func keepLost(c *check, committed bool) {
 	c.delete(s, "q", p)
 }
 
-// createdAt checks the creation time that Create tells, if it tells one.
+// createdAt checks that the creation time returned by Create, if any, is the
+// one that Read returns.
 func createdAt(c *check) {
 	a, b := c.twoSessions()
 	for range 3 { // the first Create in a queue may differ from later ones

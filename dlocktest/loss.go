@@ -17,7 +17,7 @@ var lossCases = []testCase{
 }
 
 // lossy makes the case use a store that loses its data when lose is called. The
-// sessions that may end by it are passed to lose.
+// caller passes to lose the sessions that the loss may end.
 func (c *check) lossy() (lose func(sessions ...driver.Session)) {
 	var hook func()
 	c.runHook("NewLossy", func() { c.store, hook = c.config.NewLossy(c.t) })

@@ -7,9 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called for each value received from a watch that is being relayed,
-// and at its end, when open is false. It may send on out, and closes out at
-// most once.
+// onNews is called for each value that a relayed watch sends, and with open
+// false when the watch ends. It may send on out, and closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {
@@ -74,8 +73,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that forwards w and, if isRelease returns true at its
-// end, sends Released first.
+// judged returns a watch that forwards w. When w ends without having sent
+// Released, the watch calls isRelease to decide whether to send it.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -104,8 +103,9 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.base.Create(ctx, queue, n)
 }
 
-// unknowing is a session whose Create returns only the place. Drivers that
-// return wrong names wrap it, so that they need not change the nodes ahead.
+// unknowing is a session whose Create returns only the place. Broken drivers
+// that change names, tokens or the order wrap it, so that they need not change
+// the nodes ahead as well.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

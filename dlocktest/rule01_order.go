@@ -54,8 +54,9 @@ func concurrentOrder(c *check) {
 }
 
 // nothingBeforeListed checks that no node appears ahead of one that was already
-// listed. It deletes none, so each list must start with the one before it.
-// Nodes of failed creates are ignored, because they may briefly remain.
+// listed. It deletes no nodes, so each list must begin with all nodes of the
+// previous list. Nodes of failed creates are ignored, because they may briefly
+// remain.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool

@@ -54,9 +54,10 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// createLosesList checks that a Create leaves no node if it fails because a
-// list that it sends as well was lost. If the driver's Create sends no list,
-// the session's next List is lost instead.
+// createLosesList loses the list request that Create may send besides the
+// request for its node. If Create then fails, it must leave no node. If the
+// driver's Create sends no list request, the session's next List is lost
+// instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -64,7 +65,8 @@ func createLosesList(c *check) {
 		c.lose(a, faults.OpList, i%2 == 0)
 		j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
 		if !createFailed(c, a, c.ctx, err) {
-			// The node of an earlier Create may come late, and is removed after that.
+			// The node of an earlier Create may appear late, until the driver
+			// removes it.
 			j.Ahead = slices.DeleteFunc(j.Ahead, func(n driver.Node) bool { return !slices.Contains(want, n) })
 			c.wantAhead(j, want...)
 			want = append(want, j.Node)

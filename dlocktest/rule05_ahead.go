@@ -178,9 +178,9 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// predecessorGetsAhead checks the argument with which Create calls Predecessor:
-// the nodes ahead or, if the driver does not know them, none. It need not be
-// called.
+// predecessorGetsAhead checks the argument of Predecessor. A driver need not
+// call Predecessor, but if it does, it must pass all nodes ahead, or none if it
+// does not know them.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node

@@ -197,8 +197,8 @@ func watchByName(c *check) {
 }
 
 // watchOther watches the first node of a queue, as observers do. A watch may
-// occasionally end early, so only an early end in every round counts: observers
-// would list the queue all the time.
+// occasionally end early. An early end in every round is a failure, because it
+// would make observers list the queue all the time.
 func watchOther(c *check) {
 	a, b := c.twoSessions()
 	early, ends := 0, []struct {

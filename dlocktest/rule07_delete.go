@@ -179,8 +179,8 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy replaces the session's node by one of another program with
-// the same name and data. Delete must not remove that one.
+// deleteSparesCopy replaces the session's node by another program's node with
+// the same name and data, which Delete must not remove.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

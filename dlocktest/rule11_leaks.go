@@ -69,8 +69,8 @@ func goroutines() map[string]group {
 	return groups
 }
 
-// startedBy returns the kind of a goroutine, given its stack: its function and
-// the function that started it.
+// startedBy returns the kind of a goroutine, given its stack. The kind names
+// the function that the goroutine runs and the function that started it.
 func startedBy(stack string) string {
 	var calls []string
 	for _, line := range strings.Split(stack, "\n")[1:] {

@@ -137,9 +137,9 @@ func releasedGoesOn(c *check) {
 }
 
 // wantNoOvertaking removes a contender's own node with removeOwn and then
-// releases the node ahead. The watch may still send Released, but it must have
-// ended by the time that this is received; otherwise the contender would
-// believe that it holds the lock.
+// releases the node ahead. The watch may still send Released, but must have
+// ended by the time that the contender receives Released. Otherwise the
+// contender would believe that it holds the lock.
 func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range n {
 		a, b := c.twoWaiters()

@@ -18,8 +18,9 @@ const configEnv = "DLOCKTEST_CONFIG"
 
 type bare struct{ driver.Session }
 
-// configs are configurations that lack hooks or have failing ones. Each runs in
-// a child process, because the kit fails its test.
+// configs are unusual configurations, such as those that lack hooks or have
+// failing ones. Each runs in a child process, because the kit may fail the test
+// that runs it.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -170,8 +171,8 @@ func (s *perishableInRelease) Delete(ctx context.Context, queue string, p driver
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// TestConfigured runs the kit with one of the configs. It is for child
-// processes only.
+// TestConfigured runs the kit with one of the configs. Other tests run it in a
+// child process. Otherwise it is skipped.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {

@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells wraps sessions so that Create returns the nodes ahead as changed by the
-// function ahead.
+// tells wraps sessions so that Create returns what the function ahead makes of
+// the list of nodes ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }

@@ -57,8 +57,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates is a session that loses Creates when the kit asks it to, and
-// then makes its mistake by calling after.
+// losesCreates is a session that loses a Create when the kit asks it to. It
+// then calls after, which handles the loss wrongly.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)

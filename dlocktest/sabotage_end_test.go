@@ -104,8 +104,8 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon is a session that shares one store session with all others, and
-// closes that one when it is closed itself.
+// inCommon is a session that shares one store session with all others. Its
+// Close also closes the shared session.
 type inCommon struct {
 	base
 	own base
@@ -164,8 +164,8 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease is a session that does not use driver.Lease but a wrong lease of its
-// own, with overlapping heartbeats.
+// ownLease is a session with a wrong lease of its own instead of a
+// driver.Lease. Its heartbeats overlap.
 type ownLease struct {
 	base
 	term     time.Duration

@@ -167,7 +167,8 @@ func hasName(nodes []driver.Node, name string) bool {
 	return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name })
 }
 
-// keeper overrides methods of a session. Those that are nil are correct.
+// keeper overrides methods of a session. If a field is nil, the session uses
+// the correct method.
 type keeper struct {
 	keep    func(s *keeperSession, ctx context.Context, queue string, p driver.Place, value []byte) error
 	kept    func(s *keeperSession, ctx context.Context, queue string) ([]byte, int64, error)
@@ -177,7 +178,7 @@ type keeper struct {
 	created func(j *driver.Joined)
 }
 
-// keeperSession is a session with some methods of a keeper.
+// keeperSession is a session with some methods replaced by those of a keeper.
 type keeperSession struct {
 	base
 	*keptValues
@@ -185,11 +186,12 @@ type keeperSession struct {
 	seen   sync.Map // what Kept has returned, by queue
 }
 
-// keptValues are the values that wrong methods of a store's sessions have kept.
+// keptValues holds the values that sessions of one store have kept through
+// wrong methods.
 type keptValues struct {
 	mu      sync.Mutex
 	of      map[string]keptValue
-	keptFor map[int64]driver.Session // the session that kept a value, by its token
+	keptFor map[int64]driver.Session // by token, the session that kept a value
 }
 
 type keptValue struct {

@@ -34,13 +34,14 @@ var lossSabotages = []sabotage{
 		}()},
 }
 
-// loss says what a lossListener makes of a loss.
+// loss describes how a lossListener behaves when its store loses its data.
 type loss struct {
-	survived bool   // the session goes on
+	survived bool   // the session does not end
 	restore  func() // called after the loss, unless it is nil
 }
 
-// losingSession is a lossListener.
+// losingSession is a session that behaves as how says when its store loses its
+// data.
 type losingSession struct {
 	base
 	store *memdriver.Store

@@ -144,8 +144,8 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 	}), err
 }
 
-// tellsOwn is a session that sends Released also to the watch of the released
-// node itself.
+// tellsOwn is a session that sends Released not only to the watches behind the
+// released node, but also to the watch of that node itself.
 type tellsOwn struct {
 	base
 	released sync.Map
@@ -223,8 +223,8 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf reports whether the node is released, after waiting a short time for
-// that.
+// hearsOf waits up to about 40 ms for the node to be released, and reports
+// whether it was.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {

@@ -113,7 +113,7 @@ func gone(removed bool) error {
 type remover struct {
 	base
 	store  *memdriver.Store
-	owners *sync.Map // the session that owns each node of the store, by the node's place
+	owners *sync.Map // maps the place of each node in the store to the session that owns it
 	untold *sync.Map // nodes whose removal no watch reports, by queue and name
 	remove func(ctx context.Context, s *remover, queue string, p driver.Place) error
 }

@@ -68,8 +68,8 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// Optional interfaces of broken sessions. Through them, the Config of these
-// tests tells a session of the faults that the kit injects.
+// Optional interfaces of broken sessions. The Config of these tests uses them
+// to notify a session of the faults that the kit injects.
 type (
 	// lossPlayer can make its own request or reply get lost, and reports
 	// whether it did.
@@ -91,8 +91,8 @@ type (
 	expiryListener interface{ expiring() }
 	// pauseListener is told that its process was paused, and for how long.
 	pauseListener interface{ paused(d time.Duration) }
-	// lossListener is told before its store loses its data. It may change for how
-	// long no session begins then.
+	// lossListener is told before its store loses its data. It may change
+	// grace, the time after the loss in which no session can begin.
 	lossListener interface {
 		losingData(grace *time.Duration) loss
 	}
@@ -191,8 +191,8 @@ func sabotagedConfig(wrap wrap) Config {
 	return config
 }
 
-// TestSabotaged runs the kit on one broken driver. It is for child processes
-// only.
+// TestSabotaged runs the kit on one broken driver. Other tests run it in a
+// child process. Otherwise it is skipped.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
 	if name == "" {

@@ -139,8 +139,8 @@ func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome is a session whose watches omit nodes: the own node if from is
-// negative, otherwise the nodes ahead from that index on.
+// forgetsSome is a session whose watches omit some nodes. They omit the
+// waiter's own node if from is negative, and otherwise ahead[from:].
 type forgetsSome struct {
 	base
 	from int
@@ -204,8 +204,9 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return w, err
 }
 
-// ownOnly is a session whose watch by name of another session's node never ends,
-// or ends at once.
+// ownOnly is a session that can watch only its own nodes. If asked to watch the
+// node of another session by name, it returns a watch that never ends or, if
+// ends is set, has already ended.
 type ownOnly struct {
 	base
 	ends bool
@@ -263,8 +264,8 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 }
 
 // endsWithCtx is a session whose watches stop working when the ctx of the call
-// that armed them ends. They end then if closes is set, and otherwise stay
-// open.
+// that armed them ends. If closes is set, the watches then end. Otherwise they
+// stay open but report nothing.
 type endsWithCtx struct {
 	base
 	closes bool

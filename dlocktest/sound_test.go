@@ -25,7 +25,7 @@ type base interface {
 	driver.Keeper
 }
 
-// A store is an in-memory store whose sessions are wrapped by wrap, unless it
+// A store is an in-memory store. Its sessions are wrapped by wrap, unless wrap
 // is nil.
 type store struct {
 	*memdriver.Store
@@ -45,7 +45,8 @@ func (g *grace) wait() {
 	time.Sleep(time.Until(g.ends))
 }
 
-// lose removes all sessions and nodes. The sessions are not told. Tokens go on.
+// lose removes all sessions and nodes, without notifying the sessions. The
+// counter of tokens is not reset.
 func (s store) lose() {
 	wait := soundTimeout
 	var restore []func()
@@ -76,7 +77,7 @@ func (s store) lose() {
 	s.grace.ends = time.Now().Add(wait)
 }
 
-var owners sync.Map // by session that the kit uses: the memory session behind it, and its Faults
+var owners sync.Map // maps each session that the kit uses to its owner
 
 type owner struct {
 	memdriver.Faults
@@ -206,7 +207,8 @@ func TestSoundDriverPasses(t *testing.T) {
 	Run(t, config)
 }
 
-// running records the cases that are running, that is, have a store.
+// running records which cases are running, to check which of them may run in
+// parallel. A case is running while it has a store.
 type running struct {
 	mu    sync.Mutex
 	cases map[string]testCase // by the name of their subtest
@@ -216,7 +218,7 @@ type running struct {
 func (r *running) begin(t *testing.T) {
 	_, name, isCase := strings.Cut(t.Name(), "/")
 	if !isCase {
-		return // it tries an ability or a hook, and is no case
+		return // t is not a case, but probes an ability or a hook
 	}
 	rule, k := caseNamed(name)
 	r.mu.Lock()

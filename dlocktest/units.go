@@ -36,7 +36,7 @@ func unitsAreLimited(c *check) {
 }
 
 // unitsAreHandedOver gives all units back at once. The second and third waiter
-// notice it only because the node ahead of each is renamed.
+// notice the release only because the node ahead of each is renamed.
 func unitsAreHandedOver(c *check) {
 	s := c.session()
 	all := c.client().units(unitsOfAll)()

@@ -280,8 +280,8 @@ type NodeSpec struct {
 }
 
 // Joined is the result of Create: a place, and optionally what the driver
-// already knows about the queue. Package recipes asks for the rest if it is
-// missing.
+// already knows about the queue. Package recipes sends further requests for
+// what is missing.
 type Joined struct {
 	Place
 	// Created is the creation time by the store's clock, as NodeInfo.Created,

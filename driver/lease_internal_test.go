@@ -112,9 +112,10 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// A goroutine has read both clocks and is delayed. Meanwhile the wall clock is
-// set back, and another goroutine notices that first. The delayed reading must
-// not look as if the wall clock had been set forward.
+// A goroutine is delayed after it has read both clocks. Meanwhile the wall
+// clock is set back and read by another goroutine. When the first goroutine
+// continues, its old reading must not look as if the wall clock had been set
+// forward.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false

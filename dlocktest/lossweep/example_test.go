@@ -9,8 +9,9 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/lossweep"
 )
 
-// database is what the program under test writes to. The real one compares the
-// token with the greatest that it has seen.
+// database is where the program under test stores its rows. A real database
+// would compare the token of each write with the greatest token that it has
+// seen.
 type database interface {
 	Save(ctx context.Context, row string, token int64) error
 }
@@ -48,8 +49,9 @@ func TestShipLosesItsLock(t *testing.T) {
 	})
 }
 
-// The test of a function that takes a lock. The functions are in the file of
-// this example, where TestShipLosesItsLock runs them.
+// This is what the test of a function that takes a lock looks like. The file of
+// this example also defines ship and fakeDB, and runs them in
+// TestShipLosesItsLock.
 func Example() {
 	testShip := func(t *testing.T) { // would be TestShip in a real test
 		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {

@@ -138,8 +138,9 @@ func (s *Sweep) trace() *dlock.Trace {
 	}
 }
 
-// plan is called for each request and makes the locks be lost before the chosen
-// one. It does not count Connect and Close.
+// plan is called at each request. It makes the clients lose their locks before
+// the request that s.moment chooses. Connect and Close do not count as
+// requests.
 func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 	if r.Stage != faults.StageRequest || r.Op == faults.OpConnect || r.Op == faults.OpClose {
 		return faults.Fault{}
@@ -154,8 +155,8 @@ func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 	return faults.Fault{}
 }
 
-// lose makes all clients lose their locks. The returned channels are closed
-// when the program has been told.
+// lose makes all clients lose their locks. Each returned channel is closed when
+// a client has noticed that it no longer holds one of the locks.
 func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Lock()
 	s.lost = true
@@ -174,8 +175,9 @@ func (s *Sweep) lose() (told []<-chan struct{}) {
 	return told
 }
 
-// Write tells the sweep that the program writes what a lock protects, to a
-// resource that does not check tokens. The text is for the report.
+// Write tells the sweep that the program writes to a resource that a lock
+// protects and that does not check tokens. The text describes the write in the
+// report.
 func (s *Sweep) Write(what string) {
 	s.mu.Lock()
 	s.writes++

@@ -24,8 +24,8 @@ func (r *recorder) Error(args ...any)                 { r.errors = append(r.erro
 func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
 
-// found returns the failures and logs that Run would report for work, by the
-// name of the moment.
+// found returns the failures and logs that Run would report for work. The maps
+// are keyed by the name of the moment at which the lock is lost.
 func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
 	t.Helper()
 	failures, logs = make(map[string]string), make(map[string]string)
@@ -57,8 +57,8 @@ func names(of map[string]string) (all []string) {
 	return all
 }
 
-// steps returns a function to be swept: it writes three times under a lock and
-// calls check before each write.
+// steps returns a function for Run to test. The function writes three times
+// under a lock and calls check before each write.
 func steps(check func(ctx context.Context, l *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) (err error) {
 		l, err := s.Client().RWMutex("stock").Lock(t.Context())
@@ -163,8 +163,8 @@ func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
 	assert.Empty(t, logs)
 }
 
-// Run must also lose locks at requests between two writes, such as those for
-// another lock here.
+// Run must also let the lock be lost at a request between two writes. Here,
+// such requests take and release a second lock.
 func TestALossBeforeARequestIsReported(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		c := s.Client()
@@ -224,8 +224,8 @@ func TestAMomentThatDoesNotComeIsReported(t *testing.T) {
 	assert.Contains(t, failures["paused-at-write-1"], "this moment never came")
 }
 
-// A fake database may hold its mutex while it calls Write, and goroutines may
-// wait for that mutex.
+// A fake database may hold its mutex while it calls Write, even if other
+// goroutines wait for that mutex.
 func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context) error {

@@ -108,7 +108,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// The context ends just as the call returns, so either side may get the result.
+// Each result must go either to the caller or to the clean-up function, even if
+// the context ends just as the call returns.
 func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
 	c := calls.NewGroup(4)
 	returned, late := 0, atomic.Int64{}

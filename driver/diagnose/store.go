@@ -21,8 +21,8 @@ type Store struct {
 	// the leases of earlier sessions to end.
 	Grace time.Duration
 
-	// Hosts are the servers, as host:port. A store without any is not reached
-	// over a network.
+	// Hosts are the servers, as host:port. It is empty if the store is not
+	// reached over a network.
 	Hosts []string
 	// Local says what the store is if it has no Hosts, such as "the file /x".
 	Local string
@@ -34,7 +34,7 @@ type Store struct {
 	// without encryption. Nil means that connections begin with the handshake.
 	// It returns [ErrNoTLS] if the server has no TLS.
 	StartTLS func(conn net.Conn) error
-	// OptionalTLS reports whether connections go on without TLS if StartTLS
+	// OptionalTLS reports whether connections continue without TLS if StartTLS
 	// returns ErrNoTLS.
 	OptionalTLS bool
 	// Password reports whether a password is sent to the server.

@@ -46,8 +46,8 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(diagnosable{connectorFunc(connect), store}, plan), store}
 }
 
-// diagnosable is a connector whose sessions have the type known, and whose
-// method Diagnose calls the store's.
+// diagnosable is a connector whose Diagnose method calls that of the store. Its
+// sessions have the type known.
 type diagnosable struct {
 	connectorFunc
 	store *memdriver.Store

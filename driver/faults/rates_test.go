@@ -29,8 +29,9 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 }
 
 // ratesJournal returns the requests and faults of each session of a client that
-// locks and unlocks thirty times. They are kept apart by session, because one
-// session's Close races with the Connect of the next.
+// locks and unlocks thirty times. A single list for all sessions would not be
+// reproducible, because the Close of one session races with the Connect of the
+// next.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {
@@ -46,8 +47,8 @@ func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 		for range 30 {
 			l, err := client.RWMutex("q").Lock(t.Context())
 			require.NoError(t, err)
-			// Fails if a fault has ended the session or lost the
-			// reply to the Delete.
+			// Unlock fails if a fault has ended the session or
+			// lost the reply to the Delete.
 			_ = l.Unlock()
 			time.Sleep(time.Second)
 		}

@@ -63,8 +63,8 @@ func (s *session) awaitEnd() {
 	delete(s.connector.sessions, s.number)
 }
 
-// Done and Err use the driver's session directly, so that callers learn of its
-// end at once.
+// Done and Err use the driver's session directly, so that callers learn of the
+// session's end at once.
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 

@@ -387,8 +387,9 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// The caller gets no watch, so the driver's watch must be stopped. After a
-// Create, the node must be removed as well.
+// If the reply is lost, the caller gets no watch, so the driver's watch must be
+// stopped. If the lost reply was that of a Create, the node must be removed as
+// well.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -405,15 +406,14 @@ func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	}
 }
 
-// limited is a session that does not support Read.
 type limited struct{ *scripted }
 
 func (limited) Read(context.Context, string, string) (driver.NodeInfo, error) {
 	return driver.NodeInfo{}, errors.ErrUnsupported
 }
 
-// An unsupported method must always say so, even if the plan loses its
-// requests.
+// An unsupported method must always return ErrUnsupported, even if the plan
+// loses its requests.
 func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),

@@ -83,8 +83,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play makes the calls that the bytes encode, two bytes per call, and compares
-// each watch with its model after each call.
+// play makes the calls to a Set that the bytes encode, two bytes per call.
+// After each call, it compares every watch with its model.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set

@@ -214,8 +214,8 @@ func (s *Set) Names(queue string) []string {
 // version, Look ends all watches of the queue that were armed before.
 //
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
-// are matched by name alone. So is the own node if the watch was armed without
-// a token. With a token, it is matched by name, epoch and token.
+// are matched by name alone. The own node is matched by name, epoch and token,
+// or by name alone if the watch was armed without a token.
 //
 // A watch of the whole queue ends if version differs from the one passed to
 // ArmQueue. A version is a comparable value that is new after each change of

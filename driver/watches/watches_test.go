@@ -303,7 +303,7 @@ func TestManyGoroutines(t *testing.T) {
 		waiting.Go(func() {
 			causes[i] = <-w.C
 			s.Gone("q", all[i].Node, driver.Released)
-			<-w.C // ended by the removal of the own node
+			<-w.C // closed, because the waiter's own node is gone
 		})
 	}
 	s.Gone("q", all[0].Node, driver.Released)

@@ -23,13 +23,13 @@ const expirePause = 2 * time.Second
 func (s *Session) expire() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
-	var search <-chan time.Time // the fixed interval; nil if heartbeats are frequent enough
+	var search <-chan time.Time // fires every expirePause; nil if heartbeats are frequent enough
 	if s.timeout/8 > expirePause {
 		ticker := time.NewTicker(expirePause)
 		defer ticker.Stop()
 		search = ticker.C
 	}
-	var due <-chan time.Time // the scheduled search; nil until a heartbeat has seen a deadline that is near
+	var due <-chan time.Time // fires when a search scheduled by expireIn is due; nil if none is
 	limit := expirePause
 	for {
 		select {
@@ -61,7 +61,7 @@ func (s *Session) expireAll(ctx context.Context, limit time.Duration) (next time
 		} else {
 			limit = expirePause
 		}
-		ended = ended && err == nil // after an error, the next heartbeat or search tries again
+		ended = ended && err == nil // after an error, leave the rest to the next search
 		cancel()
 	}
 	return limit

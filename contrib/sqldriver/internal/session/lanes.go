@@ -12,13 +12,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// lanes holds the lanes of the session's nodes.
+// lanes holds the lanes of the session's nodes. See [Lane].
 type lanes struct {
 	mu      sync.Mutex
 	over    bool        // the session has ended
-	useless atomic.Bool // ErrMoved was returned
+	useless atomic.Bool // set after ErrMoved: the session uses no lanes any more
 	of      map[nodeKey]*nodeLane
-	waiting map[string]int // goroutines that wait on lanes, by queue
+	waiting map[string]int // number of goroutines waiting on lanes, by queue
 }
 
 // nodeKey identifies a node of the session. Nodes of different queues may have
@@ -32,12 +32,12 @@ type nodeLane struct {
 	lane Lane               // nil once it has failed
 	stop context.CancelFunc // ends the goroutine that waits on the lane; nil if there is none
 	done chan struct{}      // closed when that goroutine has left the lane
-	late bool               // whether a watch was armed after that goroutine began to wait; it does not tell that watch
+	late bool               // a watch was armed too late for that goroutine to notify it
 }
 
 func (l *lanes) init() { l.of, l.waiting = make(map[nodeKey]*nodeLane), make(map[string]int) }
 
-// keep records the lane of a new node.
+// keep records the lane of a new node, or closes it if the session has ended.
 func (l *lanes) keep(node nodeKey, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,9 +54,9 @@ func (l *lanes) has(node nodeKey) bool {
 	return l.of[node] != nil
 }
 
-// take ends the use of a node's lane and returns the lane, or nil if there is
-// none. If the session waits on the lane, take closes it, because nothing else
-// ends the wait at once.
+// take removes a node's lane from l and returns it, or nil if the node has
+// none. If a goroutine is waiting on the lane, take closes the connection,
+// because nothing else ends the wait at once.
 func (l *lanes) take(node nodeKey) Lane {
 	l.mu.Lock()
 	n := l.of[node]
@@ -87,7 +87,8 @@ func (l *lanes) close() {
 	}
 }
 
-// createOnLane creates a node, with a lane if a connection can be spared.
+// createOnLane creates a node. The node gets a lane if a connection can be
+// spared; otherwise lane is nil.
 func (s *Session) createOnLane(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, lane Lane, err error) {
 	if b, ok := s.store.(Blocker); ok && !s.lanes.useless.Load() {
 		lane = b.Lane(ctx)
@@ -104,8 +105,8 @@ func (s *Session) createOnLane(ctx context.Context, op Op, queue, prefix string,
 	return token, nodes, lane, nil
 }
 
-// endLane ends a lane whose last method has returned err, and returns err unless
-// it is ErrMoved. After that error the session does without lanes.
+// endLane gives up a lane whose last method has returned err. It returns err,
+// except that after ErrMoved it returns nil and the session stops using lanes.
 func (s *Session) endLane(lane Lane, err error) error {
 	lane.Leave(err)
 	if !errors.Is(err, ErrMoved) {
@@ -117,16 +118,17 @@ func (s *Session) endLane(lane Lane, err error) error {
 	return nil
 }
 
-// cover reports whether as many goroutines wait on lanes as the queue has
-// watches, so that it need not be polled.
+// cover reports whether a goroutine waits on a lane for each of the queue's
+// watches, so that the queue need not be polled.
 func (l *lanes) cover(queue string, watches int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting[queue] >= watches
 }
 
-// waitOnLane lets the lane of node p, if it has one, wait for the lane of the
-// node ahead. Both are watched already. It reports whether it does.
+// waitOnLane starts a goroutine that waits on the lane of node p for the lane
+// of the node ahead, and reports whether it did. It does not if p has no lane
+// or already waits. The caller has armed the watch for both nodes.
 func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bool {
 	l := &s.lanes
 	l.mu.Lock()
@@ -149,9 +151,9 @@ func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bo
 	return true
 }
 
-// awaitAhead waits until the node ahead is gone, or has no lane. In the latter
-// case the session goes on with polls. In the former, the next poll need not
-// come soon: only an operator would remove the own node.
+// awaitAhead waits until the node ahead is gone or has no lane. If it has no
+// lane, the session polls instead. If it is gone, the next poll can wait,
+// because only an operator might still remove the session's own node.
 func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p driver.Place, ahead driver.Node, done chan struct{}) {
 	held, gone, err := true, false, error(nil)
 	for held && err == nil && ctx.Err() == nil {
@@ -176,7 +178,7 @@ func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p d
 	}
 }
 
-// errHeld makes Look leave the watches as they are.
+// errHeld makes LookReleased leave the watches unchanged.
 var errHeld = errors.New("the lane of the node ahead has not ended")
 
 // await waits once, and tells the watches what has changed. It reports whether

@@ -36,7 +36,7 @@ func (l *looks) init() {
 	l.known = make(map[string]Snapshot)
 }
 
-// wake schedules the next poll soon.
+// wake makes the session poll soon.
 func (l *looks) wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -86,9 +86,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next poll. That is polling, unless every
-// watch waits on a lane or the store sends notices for it: then a quarter of
-// the session timeout suffices, in case a notice is lost.
+// pause returns the time until the next poll: the interval polling, or a
+// quarter of the session timeout if every watch waits on a lane or gets
+// notices. In that case, polls are only a safeguard against a lost notice.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
@@ -101,9 +101,9 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.timeout / 4
 }
 
-// listenInstead subscribes to notices of the queues that are polled. Nodes on
-// lanes need none as long as they wait. A holder does, to notice that an
-// operator removes its node.
+// listenInstead subscribes to notices of the queues that are polled. A queue
+// needs none while all of its watches wait on lanes. A holder's watch does not,
+// so it needs a notice if an operator removes the holder's node.
 func (s *Session) listenInstead(ctx context.Context) {
 	for _, queue := range s.watches.Queues() {
 		if !s.lanes.cover(queue, s.watches.Count(queue)) {

@@ -91,8 +91,9 @@ func (s *Session) line(queue string) uint64 {
 	return 0
 }
 
-// armCreated arms the watch for a node just created. It needs no request if no
-// notice was lost, that is, if line, read before the Create, is still current.
+// armCreated arms the watch for a node just created. It makes no request if
+// line, which was read before the Create, is still current, because then no
+// notice has been lost.
 func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}

@@ -13,7 +13,7 @@ import (
 type orphans struct {
 	mu      sync.Mutex
 	data    [][]byte
-	running bool // a goroutine removes them
+	running bool // whether removeOrphans is running
 }
 
 // orphan removes, in the background, the node that an unanswered Create may
@@ -33,8 +33,8 @@ func (s *Session) orphan(data []byte) {
 // cancelPause is the time between two attempts to remove an orphan.
 const cancelPause = 50 * time.Millisecond
 
-// removeOrphans removes the orphans one at a time. After a failure it goes on
-// with the next, because an operator's transaction may have locked the node.
+// removeOrphans removes the orphans one at a time. If it cannot remove one, it
+// tries the next, because an operator's transaction may have locked the node.
 func (s *Session) removeOrphans() {
 	life, cancel := s.lease.Context()
 	defer cancel()

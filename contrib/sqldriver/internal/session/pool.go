@@ -53,7 +53,7 @@ func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, en
 }
 
 // CheckConnections returns an error if db allows too few connections for a
-// session with so many lanes. A nil db is fine.
+// session with the given number of lanes. It accepts a nil db.
 func CheckConnections(db *sql.DB, lanes int) error {
 	if db == nil {
 		return nil
@@ -95,9 +95,9 @@ func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": "
 
 func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
-// ifBusy unwraps the [BusyError] in err, if any, because what wraps it only
-// repeats that a context has ended. If ctx, the caller's, has not ended, the
-// result does not match the cause.
+// ifBusy unwraps the [BusyError] in err, if any, because its wrappers only
+// repeat that a context has ended. Unless the caller's ctx has ended, the
+// result does not match the cause of the BusyError.
 func ifBusy(ctx context.Context, err error) error {
 	busy := new(BusyError)
 	if !errors.As(err, &busy) {

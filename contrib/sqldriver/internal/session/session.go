@@ -54,12 +54,12 @@ var (
 )
 
 // Connect begins a session. Its errors start with name, the name of the
-// driver's package. The session owns the store: it closes it in its Close, or
-// if Connect fails.
+// driver's package. The session owns the store, which is closed by the
+// session's Close or if Connect fails.
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[nodeKey]bool)}
-	s.ended, _ = s.lease.Context() // freed when the lease ends, even without a call of cancel
+	s.ended, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
 	s.generation.Store(1)
 	s.looks.init()
 	s.lanes.init()
@@ -146,7 +146,7 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 	defer cancel()
 	err := s.lease.Err()
 	if err == nil {
-		stop := context.AfterFunc(s.ended, cancel) // a connection that is cut off never answers
+		stop := context.AfterFunc(s.ended, cancel) // or a request on a dead connection would never return
 		err = request(ctx)
 		stop()
 	}
@@ -297,8 +297,8 @@ func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, nil
 }
 
-// Delete implements [driver.Session]. If the outcome is unknown it tries once
-// more, because often only one connection has broken.
+// Delete implements [driver.Session]. If the outcome is unknown, it tries once
+// more, because the other connections often still work.
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {

@@ -25,9 +25,9 @@ type Store interface {
 	// Open connects, and creates the tables if they are missing.
 	Open(ctx context.Context) error
 	// Begin adds the session to the database. Its deadline is one timeout from
-	// now by the clock of the database. If the data are of an earlier
-	// generation, Begin may return a wait instead, after which to call it
-	// again.
+	// now by the clock of the database. If the data belong to an earlier
+	// generation, Begin may instead return a time to wait before the next
+	// call.
 	Begin(ctx context.Context, id string, timeout time.Duration) (Begun, error)
 	// Beat moves the deadline of the session to one timeout from now, without
 	// waiting for other changes. It returns the time until the earliest
@@ -122,8 +122,8 @@ type Blocker interface {
 // called concurrently. After an error, and after Delete and Replace, only Leave
 // may be called.
 type Lane interface {
-	// Create is like that of Store. It reports whether the connection has become
-	// the lane of the node.
+	// Create is like that of Store. It reports whether the connection has
+	// become the lane of the node.
 	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, ok bool, err error)
 	// Await waits until the lane of the node with the token ahead has ended,
 	// but not longer than a second. Then it returns which of the named nodes
