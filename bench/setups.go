@@ -11,12 +11,13 @@ import (
 // networkDelay is the one-way network delay in the setup "delayed".
 const networkDelay = time.Millisecond
 
-// setup describes the servers to measure with. Results are saved by setup.
+// setup describes the servers to measure with. Each setup has its own file of
+// results.
 type setup struct {
 	name           string // for flags and file names
-	phrase         string // follows "on" in sentences
-	members        int    // of a ZooKeeper ensemble; 1 for a single server
-	delayed        bool   // by networkDelay
+	phrase         string // names the servers in sentences, after the word "on"
+	members        int    // number of ZooKeeper servers
+	delayed        bool   // whether requests and replies take networkDelay longer
 	sessionSeconds int    // session timeout
 	// Names of the workloads and competitors to measure; empty means all.
 	workloads, competitors []string

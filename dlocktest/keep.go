@@ -291,7 +291,8 @@ func keptIsNotWalked(c *check) {
 		got, err = driver.Walk(c.ctx, s, "")
 		return err
 	})
-	// Walk may return a queue without nodes, but not the place of a kept value.
+	// Walk may return q, which has no nodes any more. It must return nothing
+	// else, such as a node in which the store keeps the value of a queue.
 	got = slices.DeleteFunc(got, func(name string) bool { return name == "q" })
 	if strings.Join(got, " ") != "still" {
 		c.errorf("Walk returned %q beside q, expected the queue still alone", got)

@@ -289,12 +289,11 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly is a session that sends Released shortly before the node ahead
-// is removed. For each node, board has a channel that is closed when the notice
-// is due.
+// announcesEarly is a session whose Delete wakes the waiters behind a node, by
+// sending Released on their watches, shortly before it removes the node.
 type announcesEarly struct {
 	base
-	board *sync.Map
+	board *sync.Map // maps a node to a channel that is closed when Delete begins
 }
 
 func (s announcesEarly) told(n driver.Node) chan struct{} {

@@ -49,9 +49,9 @@ func (c *keptCache) set(queue string, k keptStat) {
 //
 //	multi(check of the own node; setData or create of the value)
 //
-// which is refused if either has changed since. Another node could pass for p
-// only if an operator removed the queue between these requests, and a client on
-// the host of the node recreated the queue and a node of that name.
+// which is refused if either has changed since. A node is checked by its name,
+// so the check would pass if an operator removed the queue in between, and a
+// client then created a node of the same name in a new queue.
 func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -124,8 +124,9 @@ func (s *session) writeKept(queue string, n *storedNode, known keptStat, token i
 }
 
 // checkKeptACL returns an error if another user may alter one of the nodes: see
-// queueacl.go. Every client may create nodes below the ancestors, so another user
-// may have planted a value, or may own the node above it and remove the value.
+// queueacl.go. Every client may create nodes below the ancestors, so another
+// user may have planted a value, or may own the node above it and remove the
+// value.
 func (s *session) checkKeptACL(paths ...string) error {
 	if !s.settings.checksACLs() {
 		return nil
@@ -141,8 +142,8 @@ func (s *session) checkKeptACL(paths ...string) error {
 	return nil
 }
 
-// Kept implements driver.Keeper. It takes one request, and two more to check the
-// ACLs with acl=creator and acl=digest.
+// Kept implements driver.Keeper. It takes one request, and two more to check
+// the ACLs with acl=creator and acl=digest.
 func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, 0, err

@@ -18,8 +18,10 @@ import (
 // Names that belong to neither library stay as they are. A nil layout changes
 // nothing.
 type layout struct {
-	name           string
-	writer, reader string // what names have before the sequence, where dlock has "-W-" and "-R-"; reader is "" if the library has no readers
+	name string
+	// The text before the sequence in the names of writers and readers; reader
+	// is empty if the library has no readers.
+	writer, reader string
 }
 
 var (

@@ -37,7 +37,7 @@ type connector struct {
 
 	mu     sync.Mutex
 	told   map[string]bool // keys of the messages that tellOnce has logged
-	warned bool            // the server's settings have been checked
+	warned bool            // whether the server's settings have been checked, and warned of
 	addrs  []string        // in the order that the next Connect tries them
 }
 

@@ -42,9 +42,9 @@ func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	}
 }
 
-// serveNotice starts a fake Redis server that sends a notice in two parts. It
-// sends the second part only after it has received a ping, because the client
-// pings only after it has waited for a long time.
+// serveNotice starts a fake Redis server that sends a notice in two parts, with
+// a long pause between them. It sends the second part when the client pings,
+// which a client does only after a long silence.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -159,8 +159,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 			defer run()
 		}
 	case opSetWatches:
-		// since is zero on the session's first connection, which has no
-		// watches to set again.
+		// Without an earlier connection, since is zero. Any zxid will do then,
+		// because there are no watches to set again.
 		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)

@@ -85,10 +85,10 @@ func Free(b *testing.B, ways []Way) {
 	}
 }
 
-// Contended measures how eight contenders share one lock. It alternates between
-// the ways, a second each. For the median second, it reports locks per second,
-// the longest wait in milliseconds, and how many times as often the luckiest
-// contender got the lock as the unluckiest.
+// Contended measures how eight contenders share one lock. It measures each of
+// the ways for a second, in turn, and reports medians: locks per second, the
+// longest wait in milliseconds, and the ratio between the numbers of locks that
+// the luckiest and the unluckiest contender got.
 func Contended(b *testing.B, ways []Way) {
 	const contenders = 8
 	all := make([][]func() error, len(ways))
