@@ -81,8 +81,8 @@ func (f form) write(t *testing.T, db database, token int64) error {
 	return db.once(t.Context(), func(tx *sql.Tx) error { return f.withdraw(t.Context(), db, tx, token) })
 }
 
-// lateAfterRead returns the outcome of an old holder's write, if that holder
-// was paused after a read while a new holder wrote.
+// lateAfterRead returns the outcome of an old holder's write in a transaction
+// that has read the token before a new holder wrote.
 func (f form) lateAfterRead(t *testing.T, db database) string {
 	tx := db.begin(t)
 	defer func() { _ = tx.Rollback() }()
@@ -102,8 +102,8 @@ func (f form) secondWrite(t *testing.T, db database) string {
 	return outcome(t, f.write(t, db, oldToken))
 }
 
-// Only package fence refuses the late write and accepts the second write
-// everywhere.
+// Only raise, which calls [fence.Table.Raise], refuses an old holder's late
+// write and accepts a holder's second write on every database.
 func formsOfTheComparison(t *testing.T, db database) {
 	forms := []form{raise, raiseWithoutChecks, countRows}
 	late := map[string][3]string{

@@ -56,8 +56,8 @@ func tablePassesTheKit(t *testing.T, db database) {
 	})
 }
 
-// The old holder passes the fence and is paused. It commits while the new holder
-// waits at the fence. The new holder must see that write.
+// A new holder that waits at the fence must see what the old holder commits
+// meanwhile. The old holder has passed the fence before.
 func newHolderWaits(t *testing.T, db database) {
 	f := form(raise)
 	tx := db.begin(t)
@@ -72,8 +72,8 @@ func newHolderWaits(t *testing.T, db database) {
 	assert.ErrorIs(t, f.write(t, db, oldToken), fence.ErrStale)
 }
 
-// The new holder's snapshot is older than the old holder's second commit, so
-// the new holder must not work with that snapshot.
+// The new holder must not read from a snapshot that is older than the old
+// holder's second commit, because it would miss that write.
 func oldSnapshot(t *testing.T, db database) {
 	f := form(raise)
 	require.NoError(t, f.write(t, db, oldToken))

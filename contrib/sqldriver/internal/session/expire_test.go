@@ -108,9 +108,8 @@ type busyStore struct{ dyingStore }
 
 func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
 
-// The other session dies soon after the first heartbeat, and before the
-// earliest deadline that this heartbeat reports, so the waiter must not search
-// only at that deadline.
+// A waiter must not search for dead sessions only at the earliest deadline that
+// its last heartbeat reported. Here the other session dies before then.
 func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{dyingStore{dead: 8 * time.Minute}}

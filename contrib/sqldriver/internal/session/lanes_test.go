@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// laneStore is a fake store. Each queue has node 1 of another session, until
-// removed is closed, and behind it node 2 of this session.
+// laneStore is a fake store. In each queue, node 2 of this session is behind
+// node 1 of another session. Closing removed deletes node 1.
 type laneStore struct {
 	quietStore
 	removed chan struct{} // closed by the test to remove node 1
@@ -75,8 +75,7 @@ func (l fakeLane) Delete(context.Context, Op, string, int64, driver.Cause) error
 
 func (l fakeLane) Leave(err error) { l.left = err }
 
-// connectLanes connects to a store and creates node 2 of the queue q, see
-// createOnLane.
+// connectLanes connects to a store and calls createOnLane.
 func connectLanes(t *testing.T, store *laneStore, predecessor int) (*Session, driver.Joined) {
 	store.removed = make(chan struct{})
 	s, err := Connect(t.Context(), "fake", store, time.Hour)
@@ -86,7 +85,8 @@ func connectLanes(t *testing.T, store *laneStore, predecessor int) (*Session, dr
 	return s, createOnLane(t, s, predecessor)
 }
 
-// createOnLane creates node 2, which waits for node 1 if predecessor is 0.
+// createOnLane creates node 2 of the queue q, which waits for node 1 if
+// predecessor is 0.
 func createOnLane(t *testing.T, s *Session, predecessor int) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Predecessor: func([]driver.Node) int { return predecessor }})
