@@ -68,7 +68,8 @@ func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
 	return next
 }
 
-// The replica's clock may differ from the primary's.
+// A promoted replica must not grant the lock too early, even if its clock
+// differs from the primary's.
 func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	mysqltest.RequireClock(t)
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -131,7 +132,8 @@ func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Both servers have the default server_id, so it does not tell them apart.
+// Both servers have the default server_id, so the driver cannot tell them apart
+// by that.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	server, restored := mysqltest.Start(t), mysqltest.Start(t)

@@ -467,7 +467,8 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The test blocks the rename in the server between its change and its commit.
+// The test keeps the transaction of the rename open, so that the removal has to
+// wait for its commit.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -501,7 +502,8 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	}
 }
 
-// The blocked change holds the row lock of the session.
+// A heartbeat must succeed although a blocked change holds the row lock of the
+// session.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

@@ -78,7 +78,8 @@ func stopReplication(t *testing.T, standby *pgtest.Server) {
 	require.Eventually(t, func() bool { return standby.SQL(t, "SELECT count(*) FROM pg_stat_wal_receiver") == "0" }, time.Minute, 10*time.Millisecond)
 }
 
-// The standby's clock may differ from the primary's.
+// A promoted standby must not grant the lock too early, even if its clock
+// differs from the primary's.
 func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
 	pgtest.RequireClock(t)
 	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -108,7 +109,7 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 }
 
 // The tables of both servers have the same OIDs, because the same statements
-// created them.
+// created them. OIDs therefore do not tell the servers apart.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)
