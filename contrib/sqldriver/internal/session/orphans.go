@@ -60,8 +60,8 @@ func (s *Session) removeOrphans() {
 	}
 }
 
-// nextOrphan takes the next orphan off the list. The generation in op is higher
-// than that of the Create that may have made it.
+// nextOrphan removes the next orphan from o.data and returns it. The generation
+// in op is higher than that of the Create that may have made the orphan.
 func (s *Session) nextOrphan() (data []byte, op Op, more bool) {
 	o := &s.orphans
 	o.mu.Lock()

@@ -128,7 +128,7 @@ type Lane interface {
 	// Await waits until the lane of the node with the token ahead has ended,
 	// but not longer than a second. Then it returns which of the named nodes
 	// are in the queue. It returns held if the lane has not ended and all of
-	// the nodes are there. The lane is that of the token own.
+	// these nodes are in the queue. own is the token of this lane's node.
 	Await(ctx context.Context, id, queue string, own, ahead int64, names []string) (now Snapshot, held bool, err error)
 	// Delete is like that of Store.
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error

@@ -135,9 +135,9 @@ func (h *Holders) Load(t testing.TB, n int, driverName, dsn string) (stop func()
 	}
 }
 
-// CutOff lets another client take the lock from the server at addr, and cuts it
-// off, so that nobody can tell it of a loss. It checks that nobody else gets the
-// lock before the client has given it up. dsn names the server by an address.
+// CutOff checks that nobody gets the lock of a client that is cut off from the
+// server at addr before that client has given the lock up. The client cannot be
+// notified that its lock is lost. dsn names the server by an address.
 func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr string) string) {
 	t.Helper()
 	side := testenv.NewProxy(t, addr, nil)
