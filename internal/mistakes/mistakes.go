@@ -47,6 +47,7 @@ func Run(t *testing.T, require func(testing.TB), all []Mistake) {
 			}
 			if *sabotage {
 				require(t)
+				t.Parallel() // most of the time goes into waits that a mistake prolongs
 				seeItFail(t, file, strings.Replace(string(text), right, wrong, 1), test)
 			}
 		})
