@@ -152,7 +152,8 @@ func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) e
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // not a port of testenv, which keeps a lock file open for each of its ports
+	// Do not take a port from testenv, which keeps a lock file open for each.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type counted struct {
 	proxy *testenv.Proxy
 
 	mu    sync.Mutex
-	gate  chan struct{} // if not nil, each poll waits to receive from it before it is sent
+	gate  chan struct{} // if not nil, each poll first receives from it
 	looks int           // polls that have passed the gate and were answered
 }
 
@@ -113,7 +113,8 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 		found = append(found, client.RWMutex("counted"))
 		lock(c.t, found[len(found)-1]).Unlock()
 	}
-	for i, s := range c.sessions { // one connection for changes, and one for polling
+	// Open each session's two connections, for changes and for polling.
+	for i, s := range c.sessions {
 		gate := s.holdLooks()
 		held := lock(c.t, found[(i+1)%n])
 		var waited <-chan *dlock.Lock
@@ -214,7 +215,7 @@ func countHandOver(t *testing.T, server *mysqltest.Server) (began time.Time, err
 		select {
 		case held = <-next:
 			continue
-		case <-time.After(300 * time.Millisecond): // after a pause, the waiter may need more polls
+		case <-time.After(300 * time.Millisecond): // if the hand-over is slow, let another poll through
 		}
 		select {
 		case held = <-next:

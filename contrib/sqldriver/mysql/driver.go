@@ -104,7 +104,7 @@ type connector struct {
 	options  options
 	database string // of NewConnector
 
-	graces sync.Once // warns of clients with a longer grace
+	graces sync.Once // for the warning about clients with a longer grace
 
 	warning sync.Mutex
 	warned  bool // warnings about the server's settings were logged

@@ -39,8 +39,8 @@ const (
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a data source name into the parts for go-sql-driver/mysql and
-// for this package. No error repeats a part of the password, even if the
-// database name is missing, so that the last slash is in the password.
+// for this package. No error repeats a part of the password, even if the last
+// slash belongs to the password because the database name is missing.
 func parseDSN(text string) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')

@@ -26,7 +26,7 @@ type loss struct {
 	database string
 	client   *dlock.Client // of the holder
 	holder   *dlock.Lock
-	cut      func() // disconnects the holder, which must then notice its loss by itself
+	cut      func() // disconnects the holder from the server
 }
 
 func opened(t *testing.T, dsn string) *dlock.Client {
@@ -41,7 +41,8 @@ func newLoss(t *testing.T, server *mysqltest.Server, database string) *loss {
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
 	l := &loss{T: t, server: server, database: database, cut: proxy.Cut}
 	l.client = opened(t, server.DSNAt(proxy.Addr(), database, "session_timeout=2s"))
-	l.hold() // so that a replica's data contains a session
+	// Begin a session, so that a replica has one.
+	l.hold()
 	require.NoError(t, l.holder.Unlock())
 	return l
 }
@@ -91,8 +92,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// The old primary has none of the changes that were made while it was a
-// replica.
+// The old primary is promoted again without the changes made while it was a
+// replica, so it does not know of the lock.
 func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
 	t.Parallel()
 	old := mysqltest.Start(t, replicated)
@@ -132,8 +133,8 @@ func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Both servers have the default server_id, so the driver cannot tell them apart
-// by that.
+// Both servers have the default server_id, so the driver must tell them apart
+// by something else.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	server, restored := mysqltest.Start(t), mysqltest.Start(t)

@@ -13,7 +13,7 @@ import (
 type lane struct {
 	*session.LaneConn
 	store
-	holder int64 // the server's number of the connection
+	holder int64 // the server's ID of the connection
 }
 
 var _ session.Blocker = (*store)(nil)
@@ -62,11 +62,11 @@ func (l *lane) Await(ctx context.Context, id, queue string, own, ahead int64, na
 	return now, status == "held" && len(now.Nodes) == len(names), err
 }
 
-// killWithin is short, because Close waits for it.
+// killWithin is the timeout of kill. It is short, because Close waits for kill.
 const killWithin = 2 * time.Second
 
-// kill ends a wait that was given up. The server would notice only after it,
-// and keep the lock of the node until then.
+// kill ends the wait of an Await that was cancelled. Otherwise the server would
+// keep the node's lock until the wait ends by itself.
 func (l *lane) kill(ctx context.Context) {
 	if ctx.Err() == nil {
 		return

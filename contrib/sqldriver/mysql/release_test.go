@@ -33,7 +33,7 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	}
 	t.Cleanup(w.watch.Stop)
 	w.gate = w.holdLooks()
-	w.passLook(t, w.gate) // earlier polls have ended by now
+	w.passLook(t, w.gate) // so that no earlier poll is still running
 	return w
 }
 

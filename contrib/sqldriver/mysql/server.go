@@ -45,7 +45,9 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	err := s.use(ctx, func(conn *sql.Conn) error {
 		var limit uint64
 		err := queryOn(ctx, conn, "SELECT @@sql_select_limit LIMIT 1", func(scan func(...any) error) error { return scan(&limit) })
-		if err == nil && limit < 1000 { // SHOW takes no LIMIT of its own
+		// A low sql_select_limit would hide variables, because SHOW VARIABLES
+		// takes no LIMIT clause.
+		if err == nil && limit < 1000 {
 			defer discard(conn)
 			_, err = conn.ExecContext(ctx, "SET SESSION sql_select_limit = 1000")
 		}

@@ -428,8 +428,8 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
-// Cancel must wait for an append that runs. The test blocks the append in the
-// server by locking the row of the append's queue.
+// Cancel must wait for an append that is still running in the server. The test
+// blocks the append by locking the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -467,8 +467,8 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The test keeps the transaction of the rename open, so that the removal has to
-// wait for its commit.
+// The test keeps the rename's transaction open, so the removal must wait for
+// the commit and then find the node.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -571,7 +571,7 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 }
 
-// The test creates more old queues than one call removes.
+// The test creates more old queues than one call of Tidy removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -730,9 +730,9 @@ func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 	})
 }
 
-// If the client claims that a statement was not sent, database/sql sends it
-// again. The append has been sent and only its reply is lost, so it must not
-// run twice.
+// database/sql sends a statement again if the client claims that it was not
+// sent. Here the append was sent and only the reply is lost, so the append must
+// not be sent again.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())

@@ -81,7 +81,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// losingConn discards each statement that contains text instead of sending it,
+// losingConn sends no statement that contains text. It discards the statement
 // and calls lost.
 type losingConn struct {
 	net.Conn

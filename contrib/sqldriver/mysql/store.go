@@ -29,7 +29,7 @@ type store struct {
 	pool      *session.Pool
 	database  string // set by Open
 
-	on *sql.Conn // the connection of a lane; nil for those of the pool
+	on *sql.Conn // a lane's connection; nil if the pool's are used
 }
 
 var _ session.Store = (*store)(nil)
@@ -243,9 +243,9 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator adds to err what an operator must run for a user who may not
-// create or use the tables. If account is empty, it is that of the data source
-// name.
+// needOperator adds to err the statements that an operator must run so that the
+// user can create or use the tables. If account is empty, they are for the
+// account of the data source name.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -357,8 +357,8 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	return token, nodes, err
 }
 
-// create also returns the server's number of the connection, if that holds the
-// lock of the node, or zero.
+// create appends a node. If the connection now holds the lock of the node,
+// holder is the server's ID of the connection. Otherwise it is zero.
 func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, holder int64, err error) {
 	var status string
 	args := []any{op.Session, op.Generation, queue, prefix, data, s.on != nil}

@@ -84,9 +84,9 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// A holder that is cut off can't learn that the clock step has ended its
-// session. Its token is lower than the second holder's, and its late delete
-// leaves the second lock alone.
+// A holder that is cut off cannot learn that the clock step has ended its
+// session, so there are two holders. The second holder's token must be higher,
+// and a late delete by the first must not remove the second's node.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	server, _ := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")

@@ -32,8 +32,8 @@ func TestConformanceWithoutLanes(t *testing.T) {
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Any store will do, because one counter serves all queues, and ends
-		// only after 9 * 10^18 nodes.
+		// No store is near a roll-over, because the counter that all queues
+		// share lasts for 9 * 10^18 nodes.
 		NewNearRollOver: newStore,
 		NewLossy: func(t *testing.T) (driver.Connector, func()) {
 			c := newCaseWith(t, "empty_is_new=false")

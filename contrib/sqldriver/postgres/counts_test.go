@@ -72,7 +72,8 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 		lock(c.t, m).Unlock()
 		found = append(found, m)
 	}
-	for i := range found { // session i waits while the session before it holds the lock; the first waits for the last
+	// Let each session wait once, for a lock of the session before it.
+	for i := range found {
 		held := lock(c.t, found[(i+n-1)%n])
 		waited := c.wait(found[i], c.sessions[i])
 		held.Unlock()
@@ -101,8 +102,8 @@ func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConne
 	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}
 }
 
-// startCounted starts a server without autovacuum, so that only the test's own
-// transactions use up transaction IDs, see changes.
+// startCounted starts a server without autovacuum, so that changes counts only
+// transactions of the test.
 func startCounted(t *testing.T) *pgtest.Server {
 	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
 }
@@ -159,7 +160,9 @@ func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err er
 		c.sessions[1].Expect(map[string]int{}),
 		c.sessions[2].Expect(map[string]int{"Create": 1}),
 	)
-	if n := c.changes() - changes; n != 4 { // each request uses a second transaction to wait for the disk
+	// Each request that changes the database uses a second transaction, which
+	// waits for the disk.
+	if n := c.changes() - changes; n != 4 {
 		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 4", n))
 	}
 

@@ -101,7 +101,7 @@ type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
 	options options
-	graces  sync.Once // warns of clients with a longer grace
+	graces  sync.Once // for the warning about clients with a longer grace
 }
 
 // Connect implements driver.Connector.

@@ -56,8 +56,8 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// afterCommit lists the errors that may come after the commit inside a
-// procedure, which then reads the queue and waits for the disk.
+// afterCommit lists the errors that a procedure may return after its commit,
+// when it reads the queue and waits for the disk.
 var afterCommit = []string{"22", "53", "57014", "58", "XX"}
 
 // markServerError classifies an error sent by the server. After severity ERROR

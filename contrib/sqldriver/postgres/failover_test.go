@@ -22,7 +22,7 @@ type loss struct {
 	server *pgtest.Server
 	client *dlock.Client // of the holder
 	holder *dlock.Lock
-	cut    func() // disconnects the holder, which must then notice its loss by itself
+	cut    func() // disconnects the holder from the server
 }
 
 func opened(t *testing.T, dsn string) *dlock.Client {
@@ -36,15 +36,16 @@ func opened(t *testing.T, dsn string) *dlock.Client {
 func newLoss(t *testing.T, server *pgtest.Server) *loss {
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
 	l := &loss{T: t, server: server, client: opened(t, server.DSNAt(proxy.Addr(), "session_timeout=2s")), cut: proxy.Cut}
-	early := mustLock(t, l.client) // so that a standby's data contains a session
+	// Begin a session, so that a standby has one.
+	early := mustLock(t, l.client)
 	require.NoError(t, early.Unlock())
 	return l
 }
 
 func (l *loss) hold() { l.holder = mustLock(l.T, l.client) }
 
-// graced returns a data source name without empty_is_new, so that sessions wait
-// for the grace of an empty schema.
+// graced returns a data source name without empty_is_new, so that a session
+// waits for the grace before it begins in an empty schema.
 func graced(server *pgtest.Server) string {
 	return strings.Replace(server.DSN("session_timeout=2s"), "&empty_is_new=true", "", 1)
 }

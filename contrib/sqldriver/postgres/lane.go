@@ -40,8 +40,8 @@ func (l *lane) Delete(ctx context.Context, op session.Op, queue string, token in
 	return l.remove(ctx, op, queue, token, why, l.backend)
 }
 
-// Replace implements session.Lane. It closes the connection, because its lock
-// must not end before the commit.
+// Replace implements session.Lane. It closes the connection, so that the lock
+// ends only after the commit.
 func (l *lane) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
 	defer l.Discard()
 	return l.store.Replace(ctx, op, queue, token, prefix)

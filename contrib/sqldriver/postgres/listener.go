@@ -80,9 +80,9 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 	}
 }
 
-// want asks run to subscribe to a channel and to wake the caller, a Listen,
-// through listening. It returns false if no wake-up will follow, because the
-// session is closed or there is no connection.
+// want makes run subscribe to a channel and then notify the caller through
+// listening. It returns false if run will not do so, because the session is
+// closed or there is no connection.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +267,8 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
-	// Removals send no notices on a channel of which nobody shares the lock.
+	// A removal sends a notice only if a session shares the lock of the
+	// channel.
 	var text strings.Builder
 	for _, channel := range channels {
 		fmt.Fprintf(&text, "LISTEN %s; SELECT pg_advisory_lock_shared(%s.listening('%[1]s'));", channel, l.store.connector.options.schema)

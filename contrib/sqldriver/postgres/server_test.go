@@ -267,7 +267,9 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	for i := range 6 {
 		next := make(chan *dlock.Lock)
 		go func() { next <- lock(t, locks[(i+1)%2]) }()
-		time.Sleep(20 * time.Millisecond) // give the other session time to start waiting; the test is valid even if it has not
+		// Give the other session time to start waiting. The test is valid even
+		// if it has not.
+		time.Sleep(20 * time.Millisecond)
 		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {

@@ -69,8 +69,8 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	}
 }
 
-// With this query mode and these settings, the server sends values as text in
-// unusual formats.
+// Read must understand the unusual text formats in which the server sends
+// values with this query mode and these settings.
 func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},

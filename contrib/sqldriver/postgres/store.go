@@ -21,7 +21,7 @@ type store struct {
 	listener  *listener
 	texts     *texts
 
-	on *sql.Conn // the connection of a lane; nil for those of the pool
+	on *sql.Conn // a lane's connection; nil if the pool's are used
 }
 
 var _ session.Listener = (*store)(nil)
@@ -230,8 +230,8 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	return token, nodes, err
 }
 
-// create appends a node. If the connection has become its lane, backend is not
-// zero.
+// create appends a node. If the connection has become the node's lane, backend
+// is the server process of the connection. Otherwise it is zero.
 func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, backend int64, err error) {
 	var status string
 	var own, created, process sql.NullInt64
@@ -262,8 +262,8 @@ func (s *store) Delete(ctx context.Context, op session.Op, queue string, token i
 	return s.remove(ctx, op, queue, token, why, 0)
 }
 
-// remove removes a node. If backend is not zero, it is that of the node's lane,
-// and the error is session.ErrMoved if another one has removed the node.
+// remove removes a node. A nonzero backend is the server process of the node's
+// lane. If another process removes the node, the error is session.ErrMoved.
 func (s *store) remove(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause, backend int64) error {
 	var status string
 	err := s.one(ctx, &status, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1], backend)

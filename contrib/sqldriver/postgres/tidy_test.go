@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The test creates more old queues than one call removes.
+// The test creates more old queues than one call of Tidy removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

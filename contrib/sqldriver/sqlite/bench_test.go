@@ -211,7 +211,7 @@ func BenchmarkHolderKilled(b *testing.B) {
 func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { require.NoError(b, lock()) })
-	time.Sleep(100 * time.Millisecond) // give lock time to start waiting; not part of the measurement
+	time.Sleep(100 * time.Millisecond) // give lock time to start waiting
 	start := time.Now()
 	require.NoError(b, holder.Process.Kill())
 	waiting.Wait()

@@ -28,8 +28,8 @@ func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
 func conformance() dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Any store will do, because one counter serves all queues, and ends
-		// only after 10^18 nodes.
+		// No store is near a roll-over, because the counter that all queues
+		// share lasts for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -114,8 +114,10 @@ func directory(t testing.TB) string {
 
 type store struct {
 	*connector
-	synced    func()          // called after each commit that waits for the disk; may be nil
-	reserving func(full bool) // called when tokens are reserved; full is true if the commit waits for the disk
+	synced func() // called after each commit that waits for the disk; may be nil
+	// reserving is called when tokens are reserved. full is true if the commit
+	// waits for the disk.
+	reserving func(full bool)
 }
 
 func newStore(t *testing.T) driver.Connector {

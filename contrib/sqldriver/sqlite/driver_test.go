@@ -141,7 +141,8 @@ func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
 			return err
 		}))
 	}
-	limit(1) // the file has several pages, so SQLite lowers the limit no further than to its current size
+	// SQLite never lowers the limit below the current size of the file.
+	limit(1)
 	big := driver.NodeSpec{Prefix: "a-W-", Data: make([]byte, 1<<16)}
 	_, err := s.Create(t.Context(), "q", big)
 	assert.ErrorIs(t, err, driver.ErrUnavailable)
@@ -368,8 +369,8 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// The poller may end the session of a dead process while List runs, between its
-// two steps. List must then read the queue again.
+// The poller may end the session of a dead process after List has read the
+// queue. List must then read the queue again.
 func TestListSeesThatThePollerHasEndedADeadSession(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -388,7 +389,7 @@ func TestListSeesThatThePollerHasEndedADeadSession(t *testing.T) {
 	require.True(t, b.dropHead(t.Context(), before))
 }
 
-// copyFiles copies a database, truncating its write-ahead log.
+// copyFiles copies a database, with its write-ahead log truncated to length.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {
 		b, err := os.ReadFile(from + suffix)

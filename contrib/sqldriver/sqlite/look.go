@@ -103,8 +103,9 @@ func (p *poller) look(ctx context.Context, surely bool) {
 }
 
 // hasChanged reports whether another session has changed nodes since the last
-// call. It does not list queues: if every heartbeat made all sessions list
-// their queues, a queue could have only about 100 waiters.
+// call. It reads only a counter, because heartbeats change the database, too.
+// If each one made all sessions read their queues, a queue could have only
+// about 100 waiters.
 func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
 	version := [2]int64{p.db.connects}
 	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {

@@ -129,9 +129,9 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves the session's first block of tokens. If first is true, no
-// other session was alive, so a power cut may have lost transactions that issued
-// tokens of the block that was reserved then. startTokens skips that block, so
+// startTokens reserves the session's first block of tokens. If first is true,
+// no other session is alive, so a power cut may have lost the latest
+// transactions. startTokens then skips the block of tokens reserved before, so
 // that no token is issued twice.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
@@ -602,7 +602,7 @@ func (s *session) Kept(ctx context.Context, queue string) (value []byte, token i
 }
 
 // missing returns the error for a node of this session that is not in the
-// database: the session or only the node is gone.
+// database. The error says whether the whole session or only the node is gone.
 func (s *session) missing(ctx context.Context) error {
 	var alive bool
 	_, err := s.db.row(ctx, sqlAlive, []any{&alive}, s.presence.id)

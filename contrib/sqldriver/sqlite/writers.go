@@ -65,7 +65,8 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take waits for room in the channel place. leave makes that room again.
+// take sends on place as soon as the channel has room. leave makes that room
+// again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

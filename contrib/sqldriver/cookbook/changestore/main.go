@@ -14,7 +14,7 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// clients holds the clients of one step; a client that the step does not use is
+// clients holds the clients of one step. A client that the step does not use is
 // nil. Step 1 uses the old store, step 2 both, and step 3 the new store.
 type clients struct{ old, new *dlock.Client }
 
@@ -46,8 +46,8 @@ var errStale = errors.New("stale token: a later holder of the lock has written")
 
 // pass returns an error if a write must be refused, and otherwise the stamp for
 // the resource to keep. It compares the tokens of the epoch in which the
-// resource was last written. A holder without a lock of that epoch, the first
-// one in step 3, raises the epoch.
+// resource was last written. The first holder in step 3 has no token of that
+// epoch, so it raises the epoch.
 func pass(kept stamp, stamps []stamp) (stamp, error) {
 	for _, s := range stamps {
 		if s.epoch == kept.epoch && s.token >= kept.token {

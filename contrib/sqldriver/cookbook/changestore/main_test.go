@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
-// stores creates two new stores. start returns the clients of a program that
-// runs the given step.
+// stores creates an old and a new store. start returns the clients of a program
+// at the given step of the change.
 func stores(t *testing.T) (start func(step int) clients) {
 	server := pgtest.Shared(t)
 	oldDSN, newDSN := filepath.Join(t.TempDir(), "locks.db"), server.DSN("schema="+server.Schema())
@@ -50,9 +50,9 @@ func (c *counter) add(t *testing.T, stamps []stamp) {
 	c.holders--
 }
 
-// Programs of neighbouring steps are deployed together and share the counter.
-// Two simultaneous holders would also be a data race, which the race detector
-// reports.
+// During the change, programs of neighbouring steps run at the same time, so
+// they must exclude each other. The race detector reports simultaneous holders,
+// too, because add uses no mutex.
 func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	start := stores(t)
 	const each = 5

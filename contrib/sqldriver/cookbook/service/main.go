@@ -19,9 +19,8 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// grace is how long jobs may continue after SIGTERM. The platform sends SIGKILL
-// later, on Kubernetes after 30 s by default, which leaves time for Close as
-// well.
+// grace is how long jobs may continue after SIGTERM. It must leave time for
+// Close before the platform sends SIGKILL, on Kubernetes after 30 s by default.
 const grace = 20 * time.Second
 
 func main() {
@@ -48,7 +47,7 @@ func run(ctx context.Context, dsn, dir string) error {
 	limit, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err = client.Shutdown(limit) // waits for the jobs, then frees all locks at once
-	workers.Wait()               // after an error: until the jobs notice that their locks are lost
+	workers.Wait()               // after an error, the jobs end because their locks are lost
 	return err
 }
 

@@ -60,7 +60,7 @@ func (s *service) await(t *testing.T, text string) {
 	t.Fatalf("the process has ended without logging %q", text)
 }
 
-// The job is a named pipe, so that it takes as long as the test wants. The
+// The job is a named pipe, so that the test decides when the job ends. The
 // session timeout is so long that a lock becomes free only by a release.
 func TestAJobThatHasBegunIsFinished(t *testing.T) {
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func TestAJobThatHasBegunIsFinished(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(job, 0o600))
 
 	first := start(t, dsn, dir)
-	input, err := os.OpenFile(job, os.O_WRONLY, 0) // returns when the job has begun
+	input, err := os.OpenFile(job, os.O_WRONLY, 0) // blocks until the job reads the pipe
 	require.NoError(t, err)
 	client, err := dlock.Open("sqlite", dsn)
 	require.NoError(t, err)

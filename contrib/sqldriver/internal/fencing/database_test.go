@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 // level.
 type database struct {
 	*sql.DB
-	name  string // names the database and the level
+	name  string // database and isolation level, for subtests
 	table fence.Table
 	level sql.IsolationLevel
 }

@@ -81,8 +81,8 @@ func (f form) write(t *testing.T, db database, token int64) error {
 	return db.once(t.Context(), func(tx *sql.Tx) error { return f.withdraw(t.Context(), db, tx, token) })
 }
 
-// lateAfterRead returns the outcome of an old holder's write in a transaction
-// that has read the token before a new holder wrote.
+// lateAfterRead returns the outcome of an old holder's late write. The old
+// holder's transaction has read the token before the new holder writes.
 func (f form) lateAfterRead(t *testing.T, db database) string {
 	tx := db.begin(t)
 	defer func() { _ = tx.Rollback() }()

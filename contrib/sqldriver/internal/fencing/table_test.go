@@ -56,8 +56,8 @@ func tablePassesTheKit(t *testing.T, db database) {
 	})
 }
 
-// A new holder that waits at the fence must see what the old holder commits
-// meanwhile. The old holder has passed the fence before.
+// The new holder waits at the fence until the old holder's transaction commits.
+// It must then see what the old holder wrote.
 func newHolderWaits(t *testing.T, db database) {
 	f := form(raise)
 	tx := db.begin(t)
@@ -72,8 +72,8 @@ func newHolderWaits(t *testing.T, db database) {
 	assert.ErrorIs(t, f.write(t, db, oldToken), fence.ErrStale)
 }
 
-// The new holder must not read from a snapshot that is older than the old
-// holder's second commit, because it would miss that write.
+// The new holder must not read from a snapshot taken before the old holder's
+// second commit, because it would miss that commit.
 func oldSnapshot(t *testing.T, db database) {
 	f := form(raise)
 	require.NoError(t, f.write(t, db, oldToken))

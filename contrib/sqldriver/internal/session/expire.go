@@ -14,8 +14,9 @@ func (s *Session) expireIn(d time.Duration) {
 	}
 }
 
-// expirePause is how often a waiting session searches for expired sessions.
-// Heartbeats are too rare for that if the session timeout is long.
+// expirePause is the interval at which a waiting session searches for expired
+// sessions. With a long session timeout, heartbeats are too rare for this
+// search.
 const expirePause = 2 * time.Second
 
 // expire looks for sessions of dead processes and ends them. It returns when

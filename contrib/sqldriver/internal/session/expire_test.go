@@ -62,7 +62,8 @@ func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
 	time.Sleep(time.Minute)
 }
 
-// The first two Expire requests time out, after two and four seconds.
+// A session must end a dead session although its own connection is silent. The
+// first two Expire requests time out, after two and four seconds.
 func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -75,8 +76,8 @@ func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// With a session timeout of an hour, heartbeats are seven minutes apart, which
-// is too long to wait for a dead session.
+// With a session timeout of an hour, heartbeats are seven minutes apart, so a
+// waiter must also search for dead sessions between them.
 func TestWaiterWithALongTimeoutEndsADeadSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &dyingStore{dead: 4 * time.Second}
@@ -108,8 +109,8 @@ type busyStore struct{ dyingStore }
 
 func (s *busyStore) Beat(context.Context, string) (time.Duration, error) { return 6 * time.Minute, nil }
 
-// A waiter must not search for dead sessions only at the earliest deadline that
-// its last heartbeat reported. Here the other session dies before then.
+// A heartbeat reports the time until the next session expires. A waiter must
+// search for dead sessions even before that time.
 func TestAWaiterSearchesAlsoBeforeTheDeadlineThatAHeartbeatHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &busyStore{dyingStore{dead: 8 * time.Minute}}

@@ -13,8 +13,8 @@ import (
 // errGrace means that the session cannot begin yet.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
-// begin begins the session in the database. If the data are of an earlier
-// generation, it first waits until the leases of that generation are over.
+// begin begins the session in the database. If the database is new or has lost
+// data, begin first waits until all leases of earlier holders are over.
 func (s *Session) begin(ctx context.Context) error {
 	began := time.Now()
 	for waited := false; ; waited = true {

@@ -126,9 +126,10 @@ func (l *lanes) cover(queue string, watches int) bool {
 	return l.waiting[queue] >= watches
 }
 
-// waitOnLane starts a goroutine that waits on the lane of node p for the lane
-// of the node ahead, and reports whether it did. It does not if p has no lane
-// or already waits. The caller has armed the watch for both nodes.
+// waitOnLane starts a goroutine that waits, on the lane of node p, for the end
+// of the lane of the node ahead. It returns false if p has no lane or such a
+// goroutine is already running. The caller must have armed a watch for both
+// nodes.
 func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bool {
 	l := &s.lanes
 	l.mu.Lock()
@@ -151,9 +152,8 @@ func (s *Session) waitOnLane(queue string, p driver.Place, ahead driver.Node) bo
 	return true
 }
 
-// awaitAhead waits until the node ahead is gone or has no lane. If it has no
-// lane, the session polls instead. If it is gone, the next poll can wait,
-// because only an operator might still remove the session's own node.
+// awaitAhead waits until the node ahead is gone or has no lane. If that node is
+// not gone, awaitAhead makes the session poll instead.
 func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p driver.Place, ahead driver.Node, done chan struct{}) {
 	held, gone, err := true, false, error(nil)
 	for held && err == nil && ctx.Err() == nil {
@@ -181,8 +181,8 @@ func (s *Session) awaitAhead(ctx context.Context, n *nodeLane, queue string, p d
 // errHeld makes LookReleased leave the watches unchanged.
 var errHeld = errors.New("the lane of the node ahead has not ended")
 
-// await waits once, and tells the watches what has changed. It reports whether
-// the node ahead still has its lane, and whether it is gone.
+// await calls lane.Await once and notifies the watches of changes. It reports
+// whether the node ahead still has its lane, and whether that node is gone.
 func (s *Session) await(ctx context.Context, lane Lane, queue string, p driver.Place, ahead driver.Node) (held, gone bool, err error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()

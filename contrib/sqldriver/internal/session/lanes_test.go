@@ -96,9 +96,9 @@ func createOnLane(t *testing.T, s *Session, predecessor int) driver.Joined {
 	return j
 }
 
-// A wait on a lane does not notify a watch that is armed after the wait began.
-// The session must not leave such a watch to its next poll, which is a quarter
-// of an hour away while the lane waits.
+// A goroutine that waits on a lane does not notify a watch that is armed after
+// the wait began. The session must soon poll for this watch, although regular
+// polls are a quarter of an hour apart while a lane waits.
 func TestAWatchThatALaneDoesNotTellIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(laneStore)

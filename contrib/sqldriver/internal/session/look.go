@@ -60,7 +60,7 @@ func (s *Session) look() {
 	defer cancel()
 	pause, next, changed := shortestLook, time.Time{}, time.Now()
 	for {
-		// A new watch makes the next poll come earlier, and never later.
+		// A new watch must not postpone the next poll.
 		if soon := time.Now().Add(s.pause(pause)); next.IsZero() || soon.Before(next) {
 			next = soon
 		}
@@ -101,9 +101,8 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.timeout / 4
 }
 
-// listenInstead subscribes to notices of the queues that are polled. A queue
-// needs none while all of its watches wait on lanes. A holder's watch does not,
-// so it needs a notice if an operator removes the holder's node.
+// listenInstead subscribes to notices of each queue with a watch that does not
+// wait on a lane, such as the watch of a holder.
 func (s *Session) listenInstead(ctx context.Context) {
 	for _, queue := range s.watches.Queues() {
 		if !s.lanes.cover(queue, s.watches.Count(queue)) {
@@ -162,7 +161,7 @@ func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool)
 
 // releasedSince returns the node released between two snapshots of a queue, or
 // the zero Node. It ignores a node that is not in the first snapshot, because
-// the name may be that of an older node, released earlier.
+// the node may have been released before that snapshot.
 func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
 		return n

@@ -71,19 +71,21 @@ func (s *Session) gone(queue, name string, why driver.Cause) {
 	s.watches.Gone(queue, n.node, n.why)
 }
 
-// endWatches ends all watches because notices may have been lost. Without the
-// notice that its own node was removed, a waiter would take a later release for
-// its own turn.
+// endWatches ends all watches because notices may have been lost. Otherwise a
+// waiter that missed the removal of its own node would take the lock at the
+// next release.
 func (s *Session) endWatches() {
-	s.notices.mu.Lock() // keeps Creates from arming watches that rely on earlier notices
+	// The mutex keeps Creates from arming watches that rely on earlier notices.
+	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
 	for _, queue := range s.watches.Queues() {
 		_ = s.watches.Look(queue, func() ([]driver.Place, any, error) { return nil, nil, nil })
 	}
 }
 
-// line identifies the connection on which notices of the queue arrive. It
-// changes when notices may have been lost, and is zero if there are none.
+// line returns the number of the connection on which notices of the queue
+// arrive. The number changes when notices may have been lost. It is zero if no
+// notices arrive.
 func (s *Session) line(queue string) uint64 {
 	if l, ok := s.store.(Listener); ok {
 		return l.Line(queue)

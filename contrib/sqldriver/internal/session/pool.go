@@ -18,30 +18,30 @@ const (
 	MinConnections = 3
 	// MaxConnections is the maximum of the max_connections parameter.
 	MaxConnections = 1 << 16
-	// DefaultConnections is its default.
+	// DefaultConnections is the default of the max_connections parameter.
 	DefaultConnections = 8
 	// DefaultLanes is the default of the lanes parameter.
 	DefaultLanes = 4
 )
 
 // Pool holds the connections of one session. They are either borrowed from the
-// program's *sql.DB or its own.
+// program's *sql.DB or opened by the session.
 type Pool struct {
-	shared *sql.DB // nil if the session has its own
+	shared *sql.DB // nil if the session opens its own connections
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
 	slots  chan struct{} // limits requests made for callers; background requests need no slot
-	lanes  chan struct{} // limits lanes, which are counted apart
+	lanes  chan struct{} // limits the number of lanes
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
 	end func()  // guarded by mu
 }
 
-// NewPool returns a pool that borrows from shared or, if shared is nil, opens
-// its own database with the given number of connections and as many more as
-// there may be lanes. Close calls the end function returned by open after
-// closing them.
+// NewPool returns a pool that borrows connections from shared. If shared is
+// nil, the pool calls open and allows that database the given number of
+// connections plus one for each lane. Close closes the database and then calls
+// the end function returned by open.
 func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections - lanes
@@ -96,8 +96,9 @@ func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": "
 func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
 // ifBusy unwraps the [BusyError] in err, if any, because its wrappers only
-// repeat that a context has ended. Unless the caller's ctx has ended, the
-// result does not match the cause of the BusyError.
+// repeat that a context has ended. If the caller's ctx has not ended, the
+// result must not match a context error, so ifBusy drops the cause of the
+// BusyError.
 func ifBusy(ctx context.Context, err error) error {
 	busy := new(BusyError)
 	if !errors.As(err, &busy) {

@@ -29,7 +29,7 @@ type Session struct {
 	calls   calls.Gate // calls in flight and goroutines of the session
 
 	begun  Begun         // set by Connect
-	graced time.Duration // how long Connect waited for a new generation of the data
+	graced time.Duration // how long Connect waited for earlier leases to end
 
 	generation atomic.Int64
 	orphans    orphans
@@ -92,7 +92,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if err == nil {
-		err = ctx.Err() // a server may report success although the heartbeat was cancelled before it was replicated
+		// The server may report success for a heartbeat that was cancelled
+		// before it was replicated.
+		err = ctx.Err()
 	}
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
@@ -146,7 +148,9 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 	defer cancel()
 	err := s.lease.Err()
 	if err == nil {
-		stop := context.AfterFunc(s.ended, cancel) // or a request on a dead connection would never return
+		// The end of the session must cancel the request, which would never
+		// return on a dead connection.
+		stop := context.AfterFunc(s.ended, cancel)
 		err = request(ctx)
 		stop()
 	}
@@ -178,14 +182,14 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
-// Limit returns the timeout of one request. A connection may go silent, for
-// example behind a firewall, while heartbeats succeed on others. It is at least
-// two seconds, to let requests of short sessions wait for row locks.
+// Limit returns the timeout of one request, because a connection may go silent
+// while heartbeats succeed on others. The timeout is at least two seconds, so
+// that even sessions with a short timeout can wait for row locks.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
-// ConnectLimit returns the timeout for opening a connection. It is needed
-// because database/sql opens some without a caller's context, and each occupies
-// a slot of the pool until it succeeds or fails.
+// ConnectLimit returns the timeout for opening a connection. database/sql opens
+// some connections without a caller's context. Without a timeout, each of them
+// could occupy a slot of the pool forever.
 func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
 
 func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -206,8 +210,9 @@ func (s *Session) spare(ctx context.Context, request func(context.Context) error
 	return request(ctx)
 }
 
-// change makes a change with the session's generation. It retries if a
-// concurrent Cancel raised the generation in between.
+// change calls f with the current generation of the session. It retries if the
+// database refused the change because a concurrent Cancel raised the
+// generation.
 func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
@@ -444,7 +449,7 @@ func (s *Session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	if err := s.store.End(ctx, s.id); err != nil {
-		_ = s.store.Close() // End may have reopened connections, if Close is called again
+		_ = s.store.Close() // closes connections that End may have reopened
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}

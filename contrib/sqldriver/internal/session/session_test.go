@@ -120,7 +120,8 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 	})
 }
 
-// smallStore has two spare connections and takes a second for each read.
+// smallStore lets two callers make requests at a time, and each read takes a
+// second.
 type smallStore struct {
 	quietStore
 	slots chan struct{}
@@ -170,9 +171,9 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-// Callers may use only the spare connections, and the session one more to poll.
-// The time spent waiting for a connection must not count towards a request's
-// timeout.
+// At most three requests may run at once, two for callers and one poll, so that
+// heartbeats find a free connection. The time spent waiting for a connection
+// must not count towards a request's timeout.
 func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &smallStore{slots: make(chan struct{}, 2)}
@@ -204,7 +205,7 @@ func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 	})
 }
 
-// untidyStore has one row for Tidy to remove.
+// untidyStore is a fake store whose Tidy removes one row per call.
 type untidyStore struct {
 	quietStore
 	rows atomic.Int64

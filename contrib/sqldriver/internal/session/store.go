@@ -25,9 +25,8 @@ type Store interface {
 	// Open connects, and creates the tables if they are missing.
 	Open(ctx context.Context) error
 	// Begin adds the session to the database. Its deadline is one timeout from
-	// now by the clock of the database. If the data belong to an earlier
-	// generation, Begin may instead return a time to wait before the next
-	// call.
+	// now by the clock of the database. If the database is new or has lost
+	// data, Begin may instead return a time to wait before the next call.
 	Begin(ctx context.Context, id string, timeout time.Duration) (Begun, error)
 	// Beat moves the deadline of the session to one timeout from now, without
 	// waiting for other changes. It returns the time until the earliest
@@ -46,8 +45,8 @@ type Store interface {
 	End(ctx context.Context, id string) error
 
 	// Enter waits until the store has a spare connection for a caller's
-	// request; leave gives it back. Heartbeats and other background requests
-	// don't call Enter: they share a reserve of connections.
+	// request. leave gives the connection back. Heartbeats and other background
+	// requests don't call Enter, because they share a reserve of connections.
 	Enter(ctx context.Context) (leave func(), err error)
 	// Create appends a node and returns the nodes of the queue right after
 	// that.
@@ -55,14 +54,14 @@ type Store interface {
 	// Delete removes the session's node with the given token. If there is none,
 	// the error matches driver.ErrGone.
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
-	// Replace changes the prefix of the session's node with that token.
+	// Replace changes the prefix of the session's node with the given token.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
 	// Remove removes the node with this name and token of any session. If there
 	// is none, the error matches driver.ErrGone.
 	Remove(ctx context.Context, op Op, queue, name string, token int64) error
 	// Keep stores the value of the queue if the session's node with the given
 	// token is in the queue. Otherwise the error matches driver.ErrGone. If the
-	// value is that of a greater token, it matches driver.ErrStale.
+	// stored value has a greater token, the error matches driver.ErrStale.
 	Keep(ctx context.Context, op Op, queue string, token int64, value []byte) error
 	// Cancel removes the session's nodes with these data, and raises the
 	// session's generation to that of op. It waits for changes that are
@@ -78,7 +77,8 @@ type Store interface {
 	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
 	// Read returns the details of a node.
 	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
-	// Kept returns the value of the queue, and its token or zero.
+	// Kept returns the value of the queue and the token with which it was
+	// stored, which is zero if there is no value.
 	Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error)
 	// Walk returns the names of all non-empty queues at and below prefix.
 	Walk(ctx context.Context, id, prefix string) ([]string, error)
@@ -103,10 +103,10 @@ type Listener interface {
 	// Listen would need a request.
 	Line(queue string) uint64
 	// Notify sets the callbacks and must be called first. The store calls gone
-	// for each removed node, in commit order. If notices may have been lost, it
-	// calls renewed before passing on further ones, which have a new line
-	// number. It calls lost when notices cease, after Line has begun to return
-	// zero. Calls of gone and renewed are never concurrent.
+	// for each removed node, in commit order. If notices may have been lost,
+	// the store calls renewed before it passes on notices with a new line
+	// number. When notices cease, Line first returns zero, and then the store
+	// calls lost. Calls of gone and renewed are never concurrent.
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
 
@@ -122,38 +122,38 @@ type Blocker interface {
 // called concurrently. After an error, and after Delete and Replace, only Leave
 // may be called.
 type Lane interface {
-	// Create is like that of Store. It reports whether the connection has
+	// Create is like that of Store. ok reports whether the connection has
 	// become the lane of the node.
 	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, ok bool, err error)
 	// Await waits until the lane of the node with the token ahead has ended,
 	// but not longer than a second. Then it returns which of the named nodes
-	// are in the queue. It returns held if the lane has not ended and all of
-	// these nodes are in the queue. own is the token of this lane's node.
+	// are in the queue. held is true if the lane has not ended and all of these
+	// nodes are in the queue. own is the token of the node of this lane.
 	Await(ctx context.Context, id, queue string, own, ahead int64, names []string) (now Snapshot, held bool, err error)
 	// Delete is like that of Store.
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace is like that of Store.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Leave gives the connection back. It closes the connection if err is not
-	// nil, because it may still hold the lock.
+	// Leave gives the connection back. If err is not nil, Leave closes the
+	// connection, which may still hold the lock.
 	Leave(err error)
 }
 
-// ErrMoved is returned by [Lane.Await], and by [Lane.Delete] after it has
-// deleted the node, if the connection to the server is no longer the one that
-// has become the lane.
+// ErrMoved says that a lane's statements no longer reach the server's
+// connection that holds the lock, as behind a proxy. [Lane.Await] and
+// [Lane.Delete] return it. Delete has deleted the node nevertheless.
 var ErrMoved = errors.New("a proxy uses another connection to the server for each statement")
 
 // Begun is the result of [Store.Begin].
 type Begun struct {
-	Wait       time.Duration // zero if the session has begun
-	Rest       time.Duration // how long no session begins, in all
+	Wait       time.Duration // time until the next call; zero if the session has begun
+	Rest       time.Duration // total time until a session can begin
 	Generation string
-	Grace      time.Duration // the longest of all clients, of which the store warns
+	Grace      time.Duration // longest grace of all clients
 }
 
 // Op identifies the session that makes a change, and the generation of the
-// change, which [Store.Cancel] explains.
+// change. See [Store.Cancel].
 type Op struct {
 	Session    string
 	Generation int64

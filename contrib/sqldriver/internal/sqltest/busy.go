@@ -11,9 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// AllConnectionsInUse requires that errors name the pool of db, a database with
-// three connections, while the program keeps all of them. The timeout of the
-// connector's sessions must be long.
+// AllConnectionsInUse takes all three connections of db and requires that
+// errors then say so. The connector must have a long session timeout.
 func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 	t.Helper()
 	db.SetMaxOpenConns(3)

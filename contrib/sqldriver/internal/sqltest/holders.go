@@ -70,9 +70,9 @@ func Unlock(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// Count runs a test that counts requests, repeating slow runs that fail. run
-// returns when it began to lock; 300 ms later, a holder makes further requests
-// to watch its own node.
+// Count runs a test that counts requests. It repeats a failed run that took
+// more than 300 ms, because a holder then makes further requests to watch its
+// own node. run returns the time at which it began to lock.
 func Count(t testing.TB, run func() (began time.Time, err error)) {
 	t.Helper()
 	for range 20 {
@@ -135,9 +135,9 @@ func (h *Holders) Load(t testing.TB, n int, driverName, dsn string) (stop func()
 	}
 }
 
-// CutOff checks that nobody gets the lock of a client that is cut off from the
-// server at addr before that client has given the lock up. The client cannot be
-// notified that its lock is lost. dsn names the server by an address.
+// CutOff checks that a client that is cut off from the server at addr gives its
+// lock up before another client gets it. No notice can reach the first client.
+// dsn returns a data source name with the given address.
 func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr string) string) {
 	t.Helper()
 	side := testenv.NewProxy(t, addr, nil)

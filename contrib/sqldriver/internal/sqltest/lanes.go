@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// laneRequests is a Requests whose store is a session.Blocker. Requests on
-// lanes have the names of those of the store, and Await.
+// laneRequests is a Requests whose store is a session.Blocker. It also
+// intercepts the requests of lanes, under the names of their methods.
 type laneRequests struct{ *Requests }
 
 // Lane implements session.Blocker.

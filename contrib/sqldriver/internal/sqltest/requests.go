@@ -76,9 +76,9 @@ func (r *Requests) Lose(op faults.Op, reply bool) {
 	})
 }
 
-// Hold delays the next request for op until arrive is called; the session sees
-// a broken connection. The request then uses the store returned by late,
-// because the session may have been closed.
+// Hold delays the next request for op until arrive is called. The session gets
+// the error of a broken connection at once. The delayed request uses the store
+// returned by late, because the session may have closed its own.
 func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
 	held := make(chan func(context.Context, session.Store) error, 1)
 	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {

@@ -141,7 +141,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			return s.(driver.Remover).Remove(ctx, "queue", own.Place)
 		},
 		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			// Delete sends its request a second time, on another connection.
+			// Delete must succeed, because it repeats its request on another
+			// connection.
 			if err := s.Delete(ctx, "queue", own.Place, driver.Released); err != nil {
 				return errors.New("the second request of Delete has failed: " + err.Error())
 			}

@@ -63,7 +63,7 @@ func (w *Waiters) Requests() map[string]int {
 	return maps.Clone(w.sent)
 }
 
-// Await waits until so many requests of a method were answered.
+// Await waits until n requests of a method were answered.
 func (w *Waiters) Await(method string, n int) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); w.Requests()[method] < n; time.Sleep(time.Millisecond) {
@@ -95,9 +95,9 @@ func Wait(ctx context.Context, m *dlock.RWMutex) <-chan error {
 	return got
 }
 
-// Soon waits for at most 40 seconds for a waiter. After a minute, an idle
-// connection is closed, which would give the waiter the lock even if its wake-up
-// was lost.
+// Soon requires that a waiter gets the lock within 40 seconds. A longer limit
+// would hide a lost wake-up: after a minute an idle connection is closed, which
+// also gives the waiter the lock.
 func Soon(t testing.TB, waits <-chan error) {
 	t.Helper()
 	select {
@@ -110,8 +110,8 @@ func Soon(t testing.TB, waits <-chan error) {
 	}
 }
 
-// NoPolls requires that a waiter on a lane sends no more than it must. The
-// holder and the waiter belong to different clients, with long timeouts.
+// NoPolls requires that a waiter on a lane does not poll. The holder and the
+// waiter must have different clients with long session timeouts.
 func NoPolls(t *testing.T, holder, waiter *Waiters) {
 	t.Helper()
 	held := holder.Lock()
