@@ -81,8 +81,8 @@ func newCounted(t *testing.T, server *mysqltest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, database: server.Database()}
 }
 
-// startCounted starts a server with a binary log, so that commits can count the
-// transactions that change data.
+// startCounted starts a server with a binary log, in which the method commits
+// counts the transactions that change data.
 func startCounted(t *testing.T) *mysqltest.Server {
 	return mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 }

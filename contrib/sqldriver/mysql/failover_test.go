@@ -55,7 +55,7 @@ func (l *loss) hold() {
 }
 
 // grantsLater checks that a contender with a new client does not get the lock
-// before the holder knows that it has lost it.
+// before the holder knows of its loss.
 func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
 	l.Helper()
 	if l.holder.Err() != nil {

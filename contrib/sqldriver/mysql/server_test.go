@@ -647,7 +647,7 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 }
 
 // On a deadlock, the server rolls back the transaction that has changed fewer
-// rows, here the append.
+// rows. Here that is the append, which must then run again.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

@@ -97,8 +97,8 @@ func (c *losingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A connection may fall silent between the rows of a procedure's result and the
-// packet that ends the reply.
+// List must return although its connection falls silent between the rows of the
+// result and the packet that ends the reply.
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -141,7 +141,8 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// endlessConn withholds the packet that ends the reply to the next poll.
+// endlessConn withholds, once armed is set, the packet that ends the reply to
+// the next call of dlock_look.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool

@@ -102,8 +102,8 @@ func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConne
 	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}
 }
 
-// startCounted starts a server without autovacuum, so that changes counts only
-// transactions of the test.
+// startCounted starts a server without autovacuum, so that the method changes
+// counts only transactions of the test.
 func startCounted(t *testing.T) *pgtest.Server {
 	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
 }

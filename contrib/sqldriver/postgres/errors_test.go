@@ -18,8 +18,8 @@ type foreignError struct{}
 func (foreignError) Error() string    { return `relation "dlock.meta" does not exist` }
 func (foreignError) SQLState() string { return "42P01" }
 
-// The driver understands only errors of pgx. With another client, a session
-// would not see that the tables are missing, and callers would retry in vain.
+// The driver understands only errors of pgx, so an error of another client must
+// name pgx as the client to use.
 func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	err := markError(t.Context(), fmt.Errorf("wrapped: %w", foreignError{}))
 	if !errors.Is(err, foreignError{}) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "jackc/pgx/v5") {

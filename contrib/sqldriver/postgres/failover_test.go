@@ -51,7 +51,7 @@ func graced(server *pgtest.Server) string {
 }
 
 // grantsLater checks that the next contender does not get the lock before the
-// holder knows that it has lost it.
+// holder knows of its loss.
 func (l *loss) grantsLater(successor *pgtest.Server) {
 	l.Helper()
 	if l.holder.Err() != nil {

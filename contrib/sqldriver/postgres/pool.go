@@ -20,9 +20,9 @@ func newPool(c *connector) *session.Pool {
 	})
 }
 
-// links tracks the network connections of a pool, so that they can be closed at
-// once. When a context ends during a statement, pgx closes the connection on a
-// goroutine that may otherwise wait for the server.
+// links tracks the network connections of a pool, so that all can be closed at
+// once. Otherwise goroutines of pgx might still wait for the server: after a
+// context has ended, pgx closes the connection in the background.
 type links struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	life   context.Context

@@ -13,7 +13,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	if _, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	// The row of a queue must not be taken for a node of the same name.
+	// A queue that has a node must be kept, even if both have the same name.
 	c.exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
 	queues := c.schema + ".queue"
 	c.server.SQL(t, "UPDATE "+queues+" SET changed = now() - interval '25 hours'")

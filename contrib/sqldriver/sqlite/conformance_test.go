@@ -227,7 +227,7 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn is a connection that hides the optional methods of the inner one.
+// conn is a connection that hides the optional methods of the inner connection.
 // database/sql then prepares every statement, so that each call goes through
 // stmt, which injects faults.
 type conn struct {
@@ -265,9 +265,9 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before runs before each statement and injects its faults. A cut wire does not
-// interrupt a transaction or the cleanup after one, because an open transaction
-// would block other sessions.
+// before injects the faults of the wire before each statement. A cut wire does
+// not interrupt a transaction or the cleanup after one, because an open
+// transaction would block other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

@@ -269,7 +269,8 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
-// A directory with the setgid bit may be shared by the users of a group.
+// Users of a group may share a directory with the setgid bit, so the files of
+// sessions must belong to that group.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))

@@ -392,7 +392,8 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 	})
 	if err == nil && s.dropHead(ctx, c) {
 		j.Watch.Stop()
-		j = driver.Joined{Place: j.Place, Created: j.Created} // the nodes ahead have changed
+		// The nodes ahead have changed, so the caller must list them again.
+		j = driver.Joined{Place: j.Place, Created: j.Created}
 	}
 	return j, err
 }

@@ -89,7 +89,7 @@ func handle(ctx context.Context, job string) error {
 		return nil
 	}
 	if err = errors.Join(err, dlock.FromContext(ctx).Err()); err != nil {
-		return err // not ctx.Err(): see the program longstep
+		return err // ctx.Err() may still be nil: see the program longstep
 	}
 	log.Printf("%s: %s", filepath.Base(job), text)
 	return os.Rename(job, job+".done")

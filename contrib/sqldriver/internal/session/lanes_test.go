@@ -11,7 +11,7 @@ import (
 )
 
 // laneStore is a fake store. In each queue, node 2 of this session is behind
-// node 1 of another session. Closing removed deletes node 1.
+// node 1 of another session.
 type laneStore struct {
 	quietStore
 	removed chan struct{} // closed by the test to remove node 1
@@ -75,7 +75,7 @@ func (l fakeLane) Delete(context.Context, Op, string, int64, driver.Cause) error
 
 func (l fakeLane) Leave(err error) { l.left = err }
 
-// connectLanes connects to a store and calls createOnLane.
+// connectLanes begins a session and creates a node with createOnLane.
 func connectLanes(t *testing.T, store *laneStore, predecessor int) (*Session, driver.Joined) {
 	store.removed = make(chan struct{})
 	s, err := Connect(t.Context(), "fake", store, time.Hour)
@@ -142,8 +142,8 @@ func TestASessionDoesWithoutLanesIfADeletionFindsThatOneHasMoved(t *testing.T) {
 	})
 }
 
-// checkNoLanes checks that the first lane was closed and that no other was
-// used.
+// checkNoLanes checks that the session has closed its first lane and opens no
+// other.
 func checkNoLanes(t *testing.T, store *laneStore, s *Session) {
 	t.Helper()
 	synctest.Wait()

@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Holders checks that a lock has only one holder at a time. It records them in
-// memory, out of reach of a failing server. The zero value is ready to use and
-// safe for concurrent use.
+// Holders checks that a lock has only one holder at a time. It records the
+// holders in memory, where a failing server cannot lose them. The zero value is
+// ready to use and safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
 	holder *dlock.Lock  // latest holder whose Work has not ended

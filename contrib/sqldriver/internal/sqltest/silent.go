@@ -26,8 +26,8 @@ type Silence struct {
 	conns []*silentConn // guarded by mu
 }
 
-// Begin makes the next connection that sends the first text fall silent:
-// nothing from this text on reaches the server. The same then happens with each
+// Begin makes the next connection that sends the first text fall silent, so
+// that this text and all that follows is lost. It then does the same for each
 // further text. Other connections keep working.
 func (s *Silence) Begin(texts ...string) {
 	s.mu.Lock()
