@@ -137,7 +137,7 @@ func (s *store) removeQueue(ctx context.Context, queue string) error {
 }
 
 // fewConnections is the number of free connections below which a diagnosis
-// warns: one client may open that many.
+// warns. One client opens up to that many by default.
 const fewConnections = session.DefaultConnections
 
 func (s *store) inspect(ctx context.Context, report func(driver.Finding)) {

@@ -24,7 +24,8 @@ func init() { dlock.Register("mysql", Driver{}) }
 type Driver struct{}
 
 // OpenConnector parses a data source name, described in the package
-// documentation. It reads no files: a bad certificate file makes Connect fail.
+// documentation. It reads no files, so only Connect reports a bad certificate
+// file.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {
@@ -59,9 +60,9 @@ type Options struct {
 // The driver of db must be github.com/go-sql-driver/mysql, or a wrapper that
 // returns its errors. Its data source name needs no special parameters.
 // Sessions take a connection for one statement at a time and return it without
-// an open transaction. db needs at least three connections per session: if the
+// an open transaction. db needs at least three connections per session. If the
 // program keeps all connections busy, heartbeats have to wait and sessions may
-// end. Errors of calls then say that all are in use.
+// end. Errors of calls then say that all connections are in use.
 //
 // If the program has left a transaction open on a connection, the driver's
 // statement fails and the transaction goes on. No connection may have the

@@ -37,8 +37,8 @@ func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
 	return w
 }
 
-// next unblocks the polls and returns what the watch reports: a cause, or that
-// the watch has ended.
+// next unblocks the polls. It returns the cause that the watch reports, or
+// ended if the watch has ended.
 func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 	t.Helper()
 	w.openGate()

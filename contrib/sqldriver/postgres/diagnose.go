@@ -119,7 +119,7 @@ func explainDiagnosis(err error) (check driver.Check, advice string) {
 }
 
 // fewConnections is the number of free connections below which a diagnosis
-// warns: one client may open that many.
+// warns. One client opens up to that many by default.
 const fewConnections = session.DefaultConnections
 
 const serverState = `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),

@@ -34,7 +34,7 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 // Options are the settings for [NewConnector]. A zero field means the default
-// of the data source name parameter of the same name.
+// of the parameter of the same name in a data source name.
 type Options struct {
 	// SessionTimeout is how long the database keeps a session without
 	// heartbeats: 500 ms to one hour. Zero means 10 s.
@@ -59,10 +59,11 @@ type Options struct {
 // must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be package stdlib of pgx/v5. Each session that waits
-// for a lock keeps one connection for notices; changes and heartbeats take one
-// for the time of a statement. db needs at least three connections per session:
-// if the program keeps all connections busy, heartbeats have to wait and
-// sessions may end. Errors of calls then say that all are in use.
+// for a lock keeps one connection for notices. Changes and heartbeats take a
+// connection for the time of a statement. db needs at least three connections
+// per session. If the program keeps all connections busy, heartbeats have to
+// wait and sessions may end. Errors of calls then say that all connections are
+// in use.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {

@@ -61,9 +61,9 @@ func markError(ctx context.Context, err error) error {
 var afterCommit = []string{"22", "53", "57014", "58", "XX"}
 
 // markServerError classifies an error sent by the server. After severity ERROR
-// the transaction was rolled back, except for those of afterCommit. After FATAL
-// the outcome is unknown, because an operator may terminate a connection right
-// after a commit.
+// the transaction was rolled back, unless afterCommit lists the error. After
+// FATAL the outcome is unknown, because an operator may terminate a connection
+// right after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)

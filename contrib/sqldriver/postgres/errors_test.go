@@ -27,8 +27,8 @@ func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	}
 }
 
-// These errors are tested without a server: a real one sends them only after
-// hours of unread notices, or only from version 17 on.
+// These errors are tested without a server, because a real one sends them only
+// after hours of unread notices, or only from version 17 on.
 func TestErrorsThatPass(t *testing.T) {
 	for _, c := range []struct {
 		code, severity string

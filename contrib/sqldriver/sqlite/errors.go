@@ -78,9 +78,9 @@ func explain(err error) error {
 // Unix.
 const longestPath = 504
 
-// explainOpen adds why SQLite can't open a file: missing permissions or too
-// long a path. SQLite returns the same code for temporary causes, such as too
-// many open files.
+// explainOpen adds to err why SQLite can't open a file if permissions are
+// missing or the path is too long. SQLite returns the same code for temporary
+// causes, such as too many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err

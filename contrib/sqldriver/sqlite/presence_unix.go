@@ -75,10 +75,10 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 
 // attend locks the file "alive" to show that the session is alive.
 //
-// If no other session is alive, first is true and the lock is exclusive: other
-// sessions block in attend until this one calls share. Otherwise the machine
-// has had no power cut since the last session for which first was true, and so
-// has lost no commit.
+// If no other session is alive, first is true and the lock is exclusive. Other
+// sessions then block in attend until this one calls share. If first is false,
+// there was no power cut since the last session for which first was true,
+// because some session has been alive ever since. No commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	for try := 0; ; try++ {
 		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
@@ -121,8 +121,8 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
-// missing reports whether another session has no file: it has ended, or
-// somebody has removed its file.
+// missing reports whether another session has no file, because it has ended or
+// somebody has removed the file.
 func (p *presence) missing(id string) bool {
 	_, err := os.Lstat(p.path(id))
 	return plainName(id) && errors.Is(err, fs.ErrNotExist)

@@ -54,7 +54,7 @@ func TestMariaDB(t *testing.T) {
 	t.Run("column that ignores case", func(t *testing.T) { columnIgnoresCase(t, all[0]) })
 }
 
-// tell runs each story on each database, and resets the tables before each.
+// tell runs each test in stories on each database, after resetting its tables.
 func tell(t *testing.T, databases []database) {
 	for _, db := range databases {
 		for name, story := range stories {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// note is the resource that fencetest writes to: a text in a table.
+// note is a text in a table, to which fencetest writes.
 type note struct{ database }
 
 func (n note) Write(ctx context.Context, token int64, value string, pause func()) error {

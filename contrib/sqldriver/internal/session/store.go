@@ -110,9 +110,9 @@ type Listener interface {
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
 
-// Blocker is a Store whose database lets one connection wait for another. A
-// node may keep a connection, its lane, on which its session waits for the end
-// of the lane of the node ahead.
+// Blocker is a Store whose database lets one connection wait for another. Each
+// node may have a connection of its own, its lane. A session uses the lane of a
+// waiting node to wait for the end of the lane of the node ahead.
 type Blocker interface {
 	// Lane returns a connection for a new lane, or nil if none can be spared.
 	Lane(ctx context.Context) Lane

@@ -26,8 +26,8 @@ type DeadSessions struct {
 }
 
 // LockedRows checks that locked rows of one dead session don't affect other
-// sessions. The locks of a second dead session must become free at once; the
-// first keeps all of its locks until its rows are unlocked.
+// sessions. The locks of a second dead session must become free at once. The
+// first session keeps all of its locks until its rows are unlocked.
 func LockedRows(t *testing.T, d DeadSessions) {
 	within, cancel := context.WithTimeout(t.Context(), 20*d.Timeout)
 	defer cancel()

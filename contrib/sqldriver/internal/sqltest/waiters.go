@@ -21,7 +21,7 @@ type Waiters struct {
 	sent map[string]int // by method
 }
 
-// NewWaiters returns a connector whose sessions are those of connect.
+// NewWaiters returns a connector that begins its sessions with connect.
 func NewWaiters(t testing.TB, connect func(context.Context) (*session.Session, *Requests, error)) *Waiters {
 	return &Waiters{t: t, connect: connect, sent: make(map[string]int)}
 }
