@@ -79,7 +79,9 @@ func startTLS(conn net.Conn) error {
 	for end < len(greeting) && greeting[end] != 0 {
 		end++ // the version
 	}
-	flags := end + 1 + 4 + 8 + 1 // follows the thread ID, the first part of the salt, and a zero byte
+	// The capability flags follow the thread ID, the first part of the salt,
+	// and a zero byte.
+	flags := end + 1 + 4 + 8 + 1
 	if greeting[0] != 10 || len(greeting) < flags+2 {
 		return errNotMySQL
 	}

@@ -92,7 +92,8 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	if len(config.DBName) > maxDatabase {
 		return nil, o, fmt.Errorf("mysql: dsn: the name of the database is longer than %d bytes", maxDatabase)
 	}
-	config.Logger = new(mysql.NopLogger) // the errors that it would log are returned as well
+	// Discard the log, because the logged errors are also returned.
+	config.Logger = new(mysql.NopLogger)
 	return config, o, nil
 }
 

@@ -115,7 +115,8 @@ func parseVersion(text string) (product string, version [3]int, ok bool) {
 	product = "MySQL"
 	if strings.Contains(strings.ToUpper(text), "MARIADB") {
 		product = "MariaDB"
-		text = strings.TrimPrefix(text, "5.5.5-") // some proxies keep this prefix, which MariaDB adds for old clients
+		// MariaDB adds this prefix for old clients, and some proxies keep it.
+		text = strings.TrimPrefix(text, "5.5.5-")
 	}
 	n, err := fmt.Sscanf(text, "%d.%d.%d", &version[0], &version[1], &version[2])
 	return product, version, err == nil && n == 3

@@ -205,7 +205,7 @@ func (s *store) inspectSequences(ctx context.Context) driver.Finding {
 	err := s.query(ctx, `SELECT sequencename::text, last_value, max_value FROM pg_sequences WHERE schemaname = $1`, []any{s.connector.options.schema},
 		func(scan func(...any) error) error {
 			var name string
-			var last sql.NullInt64 // null if the sequence is not used yet, or not readable
+			var last sql.NullInt64 // null if the sequence is unused or unreadable
 			var most int64
 			err := scan(&name, &last, &most)
 			if name == "counter" {

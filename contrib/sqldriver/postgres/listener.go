@@ -119,7 +119,8 @@ func (l *listener) close() {
 func (l *listener) run() {
 	defer l.done.Done()
 	for {
-		_ = l.connect() // after an error the session polls often, until the next connection
+		// After an error, the session polls often until the next connection.
+		_ = l.connect()
 		l.lost()
 		l.wake()
 		timer := time.NewTimer(l.store.connector.options.timeout / 4)

@@ -114,7 +114,8 @@ func directory(t testing.TB) string {
 
 type store struct {
 	*connector
-	synced func() // called after each commit that waits for the disk; may be nil
+	// synced, if not nil, is called after each commit that waits for the disk.
+	synced func()
 	// reserving is called when tokens are reserved. full is true if the commit
 	// waits for the disk.
 	reserving func(full bool)

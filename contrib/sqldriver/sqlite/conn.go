@@ -26,7 +26,7 @@ type database struct {
 	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
 
 	// The fields below are guarded by inUse.
-	pool     *sql.DB   // a database/sql pool limited to the connection conn; nil if there is none
+	pool     *sql.DB   // holds only conn; nil if there is no connection
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
 	connects int64                  // number of connections opened so far

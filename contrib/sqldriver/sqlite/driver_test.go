@@ -274,7 +274,9 @@ func TestTransactionsPerLock(t *testing.T) {
 // its own waiters.
 func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
-	for range 2 { // twice, because the first poll of a session reports a change in any case
+	// The first poll of a session always reports a change, so a second watch is
+	// needed.
+	for range 2 {
 		w, err := s.WatchQueue(t.Context(), "q")
 		require.NoError(t, err)
 		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
@@ -328,7 +330,8 @@ func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	for i := range 5 {
 		p.watches.ArmQueue(fmt.Sprint("q", i), int64(0))
 	}
-	p.look(t.Context(), false) // the first poll of a session reports a change in any case
+	// The first poll of a session always reports a change.
+	p.look(t.Context(), false)
 	for range 2 {
 		require.Equal(t, shortest, p.wait)
 		reads := wireOf(b).reads.Load()
@@ -481,7 +484,9 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 	assert.Equal(t, []bool{true, true}, full, "at the beginning, and after the first block")
 	for pragma, want := range map[string]int{
 		"PRAGMA synchronous": 1, // NORMAL otherwise
-		"PRAGMA fullfsync":   1, // without it, fsync on macOS returns before the data is on the disk
+		// Without fullfsync, fsync on macOS returns before the data is on the
+		// disk.
+		"PRAGMA fullfsync": 1,
 	} {
 		var mode int
 		require.NoError(t, s.db.use(t.Context(), func() error {

@@ -71,8 +71,8 @@ func (s *session) poll() {
 type poller struct {
 	*session
 	wait     time.Duration // time until the next poll
-	version  [2]int64      // number of this connection, and SQLite's data version on it
-	changes  int64         // changes of nodes counted by the database at the last poll
+	version  [2]int64      // number of the connection, and its PRAGMA data_version
+	changes  int64         // database's count of node changes at the last poll
 	lastTime time.Time     // time of the last probe
 }
 

@@ -41,7 +41,7 @@ type session struct {
 
 	// The fields below are guarded by db.inUse.
 	heads     map[string][]string // other sessions at the head of each watched queue
-	announced string              // "queue/name" of the node last reported as released to watches
+	announced string              // "queue/name" of the node last reported as released
 
 	closing sync.Mutex // held during Close
 	gone    bool       // the session has ended in the database

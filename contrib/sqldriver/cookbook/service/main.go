@@ -47,7 +47,8 @@ func run(ctx context.Context, dsn, dir string) error {
 	limit, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err = client.Shutdown(limit) // waits for the jobs, then frees all locks at once
-	workers.Wait()               // after an error, the jobs end because their locks are lost
+	// After an error, the jobs end because their locks are lost.
+	workers.Wait()
 	return err
 }
 

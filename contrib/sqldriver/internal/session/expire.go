@@ -30,7 +30,7 @@ func (s *Session) expire() {
 		defer ticker.Stop()
 		search = ticker.C
 	}
-	var due <-chan time.Time // fires when a search scheduled by expireIn is due; nil if none is
+	var due <-chan time.Time // fires when the search scheduled by expireIn is due
 	limit := expirePause
 	for {
 		select {

@@ -16,7 +16,7 @@ import (
 type lanes struct {
 	mu      sync.Mutex
 	over    bool        // the session has ended
-	useless atomic.Bool // set after ErrMoved: the session uses no lanes any more
+	useless atomic.Bool // set after ErrMoved; the session then uses no lanes
 	of      map[nodeKey]*nodeLane
 	waiting map[string]int // number of goroutines waiting on lanes, by queue
 }

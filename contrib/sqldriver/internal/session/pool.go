@@ -30,7 +30,7 @@ type Pool struct {
 	shared *sql.DB // nil if the session opens its own connections
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
-	slots  chan struct{} // limits requests made for callers; background requests need no slot
+	slots  chan struct{} // limits requests made for callers, not background requests
 	lanes  chan struct{} // limits the number of lanes
 
 	mu  sync.Mutex

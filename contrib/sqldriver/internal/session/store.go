@@ -170,7 +170,9 @@ type Row struct {
 type Snapshot struct {
 	Version int64
 	Nodes   []Row
-	Same    bool // the caller of Look knows this version, so the rest is not filled in
+	// Same is true if the caller of Look knows this version. Nodes and Released
+	// may then be empty.
+	Same bool
 	// Released is the latest node whose holder has released an exclusive lock.
 	// It is empty if unknown, and always in stores with notices.
 	Released string
