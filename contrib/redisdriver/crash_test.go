@@ -84,10 +84,15 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	const kills = 4
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	dsn := "redis://" + server.Addr() + "?session_timeout=2s&read_timeout=500ms"
+	first, err := dlock.Open("redis", dsn+"&empty_is_new=true")
+	require.NoError(t, err)
+	require.NoError(t, first.Ping(t.Context()))
+	require.NoError(t, first.Close())
 	var w witness
 	var clients sync.WaitGroup
-	for range 8 {
-		client, err := dlock.Open("redis", "redis://"+server.Addr()+"?empty_is_new=true&session_timeout=2s&read_timeout=500ms")
+	for range 8 { // without empty_is_new, because the server is empty again after each kill
+		client, err := dlock.Open("redis", dsn)
 		require.NoError(t, err)
 		defer client.Close()
 		clients.Go(func() { assert.NoError(t, w.contend(ctx, client.RWMutex("stock/42"))) })
