@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -61,6 +62,23 @@ func TestDiagnoseOfAFileThatAnotherProgramHasLocked(t *testing.T) {
 	_, err = db.Exec("BEGIN IMMEDIATE")
 	require.NoError(t, err)
 	diagnosed(t, path+"?session_timeout=1s").Ends(t, driver.CheckLogin, "", "write transaction")
+}
+
+// ctx may end during a call that would find the database locked again.
+func TestTheErrorOfALockedDatabaseSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	err := explain(retry(ctx, longestPause, func() error {
+		if calls++; calls == 1 {
+			return failure(codeBusy)
+		}
+		cancel()
+		return ctx.Err()
+	}))
+	require.ErrorIs(t, err, context.Canceled)
+	check, advice := explainDiagnosis(err)
+	require.Equal(t, driver.CheckLogin, check, "%v", err)
+	require.Contains(t, advice, "write transaction")
 }
 
 func TestDiagnoseOfErrors(t *testing.T) {

@@ -110,11 +110,16 @@ const (
 
 // retry calls f again while another process locks the database, until ctx ends.
 func retry(ctx context.Context, longest time.Duration, f func() error) error {
+	var busy error
 	for try := 0; ; try++ {
 		err := f()
 		if !isBusy(err) {
+			if ended := ctx.Err(); busy != nil && ended != nil && errors.Is(err, ended) {
+				err = fmt.Errorf("%w: %w", err, busy) // why the earlier calls failed
+			}
 			return err
 		}
+		busy = err
 		if ended := pause(ctx, try, longest); ended != nil {
 			return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ended, err)
 		}
