@@ -23,6 +23,7 @@ func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 }
 
 func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
+	t.Parallel()
 	const timeout = 2 * time.Second
 	c := newCaseWith(t, "session_timeout="+timeout.String())
 	sqltest.LockedRows(t, sqltest.DeadSessions{

@@ -344,6 +344,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 }
 
 func TestServerKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := mysqltest.Start(t)
 	sqltest.KilledUnderLoad(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))

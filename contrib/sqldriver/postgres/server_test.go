@@ -191,6 +191,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 }
 
 func TestServerKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	sqltest.KilledUnderLoad(t, server, "postgres", server.DSN("session_timeout=3s"))
 	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))

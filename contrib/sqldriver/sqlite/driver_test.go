@@ -177,6 +177,7 @@ func TestACallThatWaitsForTheWriteLockEndsWithItsContext(t *testing.T) {
 }
 
 func TestASessionEndsIfAFileOfTheDatabaseIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		t.Run("locks.db"+suffix, func(t *testing.T) {
 			path := filepath.Join(directory(t), "locks.db")
@@ -414,6 +415,7 @@ func walLength(t testing.TB, path string) int64 {
 // The test simulates power cuts by truncating the log at many places after
 // that.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
+	t.Parallel()
 	dir := directory(t)
 	path := filepath.Join(dir, "locks.db")
 	st := newStoreAt(t, path, time.Hour)
@@ -472,6 +474,7 @@ func removeFiles(t testing.TB, path string) {
 }
 
 func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	var full []bool
 	st.reserving = func(waits bool) { full = append(full, waits) }

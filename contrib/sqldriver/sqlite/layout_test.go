@@ -166,6 +166,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 // A stopped process keeps its lock file locked, so its session ends only at its
 // deadline.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")
 	c, _ := client(t, path)
 	db := otherProgram(t, path)

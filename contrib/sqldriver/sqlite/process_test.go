@@ -212,6 +212,7 @@ func tokens(t testing.TB, dir string) (list []int64) {
 // Several processes concurrently create the tables of a new file and take the
 // lock. They are killed and replaced at random moments.
 func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
+	t.Parallel()
 	dir := directory(t)
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
 	var workers []*process
@@ -245,6 +246,7 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 // A stopped process keeps its file locks, so its session ends only at the
 // deadline. When the process continues, it must notice the loss at once.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")
 	holder := start(t, "hold", path+"?session_timeout=1s")
 	token, err := strconv.ParseInt(holder.line(t), 10, 64)
