@@ -111,10 +111,11 @@ func (h *hold) tellLoss(loss engine.Loss) (report func()) {
 	}
 }
 
-// markLost marks the Locks as lost. If some of their contexts have not ended,
-// it changes nothing and returns those contexts, for the caller to cancel
-// first. The result granted reports whether the Granted hook has returned, and
-// counts whether this is the first loss of a held lock.
+// markLost marks the Locks as lost, unless some of their contexts are still
+// active. In that case it only returns these contexts, which the caller must
+// cancel before it calls markLost again. The result granted reports whether the
+// Granted hook has returned. The result counts reports whether the loss is to
+// be counted, because it is the first loss of a held lock.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

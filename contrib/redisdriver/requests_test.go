@@ -207,8 +207,9 @@ func TestAnObserverTakesThreeRequestsAndJoinsTakeNone(t *testing.T) {
 	running.Wait()
 }
 
-// since returns the number of requests made after the counts before and others
-// were taken. Commands other than scripts count as otherCommand.
+// since returns the numbers of requests made since an earlier count. That count
+// is given by before for scripts and by others for all other commands, which
+// the result has as otherCommand.
 func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
 	made := s.requests()
 	for op := range made {

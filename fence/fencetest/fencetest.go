@@ -31,7 +31,7 @@ type Restarter interface {
 	Restart(ctx context.Context) error
 }
 
-// Options are the settings of a run. The zero value is for a fast resource.
+// Options are the settings of a run.
 type Options struct {
 	// Wait limits how long pause waits for the other holder's write, because a
 	// resource may block that write until pause returns. A correct resource

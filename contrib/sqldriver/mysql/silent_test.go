@@ -81,8 +81,8 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// losingConn sends no statement that contains text. It discards the statement
-// and calls lost.
+// losingConn is a connection that discards each statement that contains the
+// string text, and calls lost.
 type losingConn struct {
 	net.Conn
 	text string

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// childVariable turns the test binary into a child process that holds a lock.
-// Its value is the data source name.
+// childVariable is an environment variable with a data source name. If it is
+// set, the test binary holds a lock instead of running tests.
 const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
 // child is the main function of a child process. It holds a lock and prints

@@ -153,5 +153,7 @@ func (e *Entry) tryRename(ctx context.Context) error {
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
-	return nil // if the store refuses, give up: readers wait until the node is removed
+	// If the store has refused to rename the node, give up. The readers behind
+	// it then wait until the node is removed.
+	return nil
 }
