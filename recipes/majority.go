@@ -337,8 +337,9 @@ func (r *round) taken() (n int) {
 	return n
 }
 
-// expectsMore reports whether it is worth waiting for another store, because it
-// has not answered yet, and is connected or has not failed to connect.
+// expectsMore reports whether another store may still answer. A store may if
+// its attempt to take the lock has no result yet and its client is connected,
+// or at least has not failed to connect.
 func (r *round) expectsMore() bool {
 	for i, s := range r.stores {
 		c := s.queue.client

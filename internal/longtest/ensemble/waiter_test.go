@@ -43,7 +43,8 @@ func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A server that is cut off goes on answering for 45s.
+			// With this syncLimit, a server that is cut off from the others
+			// still answers its clients for 45 s, long enough for the test.
 			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
 			d := &deposable{Ensemble: e, t: t, at: e.Leader(t)}
 			d.deposed = []int{d.at}

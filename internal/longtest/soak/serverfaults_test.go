@@ -42,8 +42,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer picks a random server that satisfies may and that no other
-// fault of the group affects.
+// reserveServer picks a random server for which may returns true and which no
+// other fault of the group affects.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {

@@ -11,7 +11,7 @@ type client struct {
 	boot    int
 	learnt  int
 	session int
-	lease   time.Duration // its end; zero before the session has begun
+	lease   time.Duration // when the lease ends; zero before the session has begun
 	waits   time.Duration // token of a node that waits; zero if there is none
 	holds   time.Duration // token of a lock that is held; zero if there is none
 }

@@ -56,8 +56,9 @@ type Store interface {
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace changes the prefix of the session's node with the given token.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Remove removes the node with this name and token of any session. If there
-	// is none, the error matches driver.ErrGone.
+	// Remove removes the node with this name and token, even if it belongs to
+	// another session. If there is no such node, the error matches
+	// driver.ErrGone.
 	Remove(ctx context.Context, op Op, queue, name string, token int64) error
 	// Keep stores the value of the queue if the session's node with the given
 	// token is in the queue. Otherwise the error matches driver.ErrGone. If the
