@@ -16,6 +16,9 @@ func TestSilentConnection(t *testing.T) {
 }
 
 func TestForgottenConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for time limits of connections")
+	}
 	t.Parallel()
 	sqltest.ForgottenConnections(t, connectSilent)
 }
