@@ -150,3 +150,24 @@ func TestPsqlCancelsAnAppend(t *testing.T) {
 	require.Empty(t, d.names())
 	require.Empty(t, d.run(moveDeadline))
 }
+
+func TestTheTransactionThatKeepsADeadSessionIsShown(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operate/operating.md")
+	require.NoError(t, err)
+	_, statements, _ := strings.Cut(string(page), "SELECT DISTINCT pid, ")
+	show, end, _ := strings.Cut("SELECT DISTINCT pid, "+statements[:strings.Index(statements, "```")], "\nSELECT pg_terminate_backend")
+
+	d := newDocumented(t)
+	require.NoError(t, d.client().Ping(t.Context()))
+	tx, err := d.admin.Begin()
+	require.NoError(t, err)
+	defer tx.Rollback()
+	var pid string
+	require.NoError(t, tx.QueryRow("SELECT pg_backend_pid() FROM "+d.schema+".session FOR UPDATE").Scan(&pid))
+
+	pids := func() string { return d.server.SQL(t, strings.ReplaceAll(show, "dlock.", d.schema+".")) }
+	require.True(t, strings.HasPrefix(pids(), pid+"|"), pids())
+	d.server.SQL(t, "SELECT pg_terminate_backend"+strings.ReplaceAll(end, "12345", pid))
+	require.Eventually(t, func() bool { return pids() == "" }, time.Minute, 10*time.Millisecond)
+}
