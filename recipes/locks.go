@@ -322,7 +322,8 @@ func (l *Locks) Lost() <-chan struct{} {
 		left.Store(int64(len(locks)))
 		need := int64(l.need)
 		for _, held := range locks {
-			held.afterEnd(func(cause error) { // must not refer to a Lock: see afterEnd
+			// The closure must not refer to a *Lock: see afterEnd.
+			held.afterEnd(func(cause error) {
 				if errors.Is(cause, ErrLost) && left.Add(-1) == need-1 {
 					close(lost)
 				}
@@ -357,7 +358,8 @@ func (l *Locks) majorityContext(parent context.Context) context.Context {
 	locks, need, ends := l.taken(), int64(l.need), l.ends
 	var held atomic.Int64
 	held.Store(int64(len(locks)))
-	fewer := func(cause error) { // must not refer to a Lock: see afterEnd
+	// fewer must not refer to a *Lock: see afterEnd.
+	fewer := func(cause error) {
 		if held.Add(-1) < need {
 			cancel(cause)
 		}

@@ -48,9 +48,9 @@ func (s *session) removeReleased(path string) error {
 	return err
 }
 
-// deleteNode removes a node by calling remove. If the node may have been
-// removed or renamed, deleteNode instead reads it, and removes it unless it has
-// changed since.
+// deleteNode removes a node. It calls remove if the node may be removed unread.
+// Otherwise it reads the node first, and removes it only if the node still has
+// the version that was read.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {

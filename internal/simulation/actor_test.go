@@ -65,9 +65,9 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// wait returns a random way of waiting. Repeatable runs use Poll without
-// pauses, because the jitter of its pauses comes from an unseeded random
-// source.
+// wait returns a random way of waiting. If sharing is 1, which makes a run
+// repeatable, polls have no pauses, because the jitter of pauses comes from an
+// unseeded random source.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:

@@ -120,9 +120,9 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
-// pgxParameters are the parameters passed on to pgx and the server. Others are
-// rejected, because the server would reject a mistyped name only at each
-// connection.
+// pgxParameters are the parameters passed on to pgx and the server.
+// OpenConnector rejects all others. Otherwise a mistyped name would be passed
+// on to the server, which rejects it only when the driver connects.
 var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
 	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,

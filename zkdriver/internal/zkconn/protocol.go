@@ -31,8 +31,9 @@ const (
 	// the protocol version, the timeout, the session id, and a password of 16
 	// bytes preceded by its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
-	replyStart       = 16 // the fields xid, zxid and error of a reply
-	statSize         = 6*8 + 5*4
+	// replyStart is the size of the fields xid, zxid and error of a reply.
+	replyStart = 16
+	statSize   = 6*8 + 5*4
 
 	// Offsets of zxids in frames.
 	replyZxid      = headerSize + 4
