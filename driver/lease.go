@@ -127,8 +127,9 @@ func (c *clock) now() Instant {
 	return Instant{mono: mono, counted: mono + s.added}
 }
 
-// readAgain reads the clocks with mu held. A reading made before another
-// goroutine replaced the skew would look like a step of the wall clock.
+// readAgain reads the clocks while it holds c.mu, so that no other goroutine
+// replaces the skew meanwhile. Otherwise the replacement would look like a step
+// of the wall clock.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

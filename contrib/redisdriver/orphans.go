@@ -13,8 +13,9 @@ type orphans struct {
 	running    bool
 }
 
-// cancel cancels a failed Create in the background, retrying until it succeeds
-// or the session ends.
+// cancel has the server cancel a Create whose outcome is unknown, so that it
+// leaves no node. A goroutine retries until the server has confirmed that or
+// the session ends.
 func (s *session) cancel(operation string) {
 	s.cancelLater(operation)
 	s.orphans.mu.Lock()

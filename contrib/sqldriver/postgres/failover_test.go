@@ -36,7 +36,8 @@ func opened(t *testing.T, dsn string) *dlock.Client {
 func newLoss(t *testing.T, server *pgtest.Server) *loss {
 	proxy := testenv.NewProxy(t, server.Addr(), nil)
 	l := &loss{T: t, server: server, client: opened(t, server.DSNAt(proxy.Addr(), "session_timeout=2s")), cut: proxy.Cut}
-	// Begin a session, so that a standby has one.
+	// Begin a session, which a standby copies. Without any session, a promoted
+	// standby would look like a new store.
 	early := mustLock(t, l.client)
 	require.NoError(t, early.Unlock())
 	return l

@@ -29,7 +29,7 @@ func Statements(schema string) string {
 }
 
 // inSchema returns the SQL text with another schema in place of the default
-// one. Each schema has its own NOTIFY channels.
+// one. NOTIFY channels are named after the schema, so it renames them, too.
 func inSchema(sql, schema string) string {
 	if schema == "" || schema == defaultSchema {
 		return sql

@@ -34,7 +34,8 @@ type rules struct {
 	// data is another one.
 	admits func(s *server) bool
 
-	// raise raises the last token when a generation begins.
+	// raise is called when a generation begins. It raises the last token in d,
+	// because d may lack tokens that an earlier generation has given out.
 	raise func(d *data, now time.Duration)
 }
 

@@ -30,15 +30,16 @@ type Entry struct {
 	number  int64     // the grant's number in the session, from 1; set by Session.add
 	asked   time.Time // when Create was sent
 
+	// The next three fields need no mutex, because only one goroutine at a time
+	// waits with, grants or removes an entry.
+
 	// first is the result of Create. Its nodes ahead and its watch are cleared
-	// once used. It needs no mutex, because only one goroutine at a time waits
-	// with, grants or removes an entry.
+	// once used.
 	first driver.Joined
-	// listed identifies the latest list of the queue. Like first, it needs no
-	// mutex.
+	// listed identifies the latest list of the queue.
 	listed list
 	// followed reports whether another contender may have joined the queue
-	// behind this entry and seen it waiting. Like first, it needs no mutex.
+	// behind this entry and seen it waiting.
 	followed bool
 
 	mu       sync.Mutex
