@@ -6,8 +6,8 @@
 # more flags for go test, which override those below.
 #
 #   short      every module with -short, and the request counts of internal/longtest
-#   long       what short leaves out: the tests that ask testing.Short, and
-#              internal/longtest
+#   long       what short leaves out: the tests that ask testing.Short,
+#              internal/longtest, and the tests of the ZooKeeper servers for tests
 #   histories  the tests that record histories, and the judge of these
 #   core       the root module with -short; needs no server but ZooKeeper
 #
@@ -75,7 +75,7 @@ need_all() {
 # a directory: "." stands for the root module.
 long_files() {
 	cd "$1" && grep -rl --include='*_test.go' 'testing\.Short()' . | case $1 in
-	.) grep -Ev '^\./(contrib|bench|internal/longtest|internal/histories)/' ;;
+	.) grep -Ev '^\./(contrib|bench|internal/longtest|internal/histories|internal/zktest)/' ;;
 	*) cat ;;
 	esac
 }
@@ -89,7 +89,7 @@ long_tests() {
 counts='Requests?$|(Sends|Writes)Nothing|AllocatesLittle'
 
 # core lists the packages of the root module that make test tests, the long ones first.
-core() { GOWORK=off go list ./... | grep -v '/internal/histories$' | sort -r; }
+core() { GOWORK=off go list ./... | grep -v -e '/internal/histories$' -e '/internal/zktest$' | sort -r; }
 
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
@@ -121,7 +121,7 @@ else
 	sh scripts/need-peers.sh || exit 1
 	need_all
 	tests . "$two -run $(long_tests .)" $(long_packages .)
-	tests . "$alone" ./internal/histories
+	tests . "$two" ./internal/histories ./internal/zktest
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
 	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)
 	tests ./contrib "$alone -run TestEachMistakeIsSeen" ./redisdriver -sabotage # the list that takes least
