@@ -273,9 +273,10 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "a session with handover=list must not write to its nodes")
 }
 
-// With acl=creator and a certificate, the server writes all logins of a queue's
-// creator into its ACL. A generated login among them would make other sessions
-// refuse the queue, so such a session has none.
+// With acl=creator and a certificate, the server writes all logins of the
+// session that creates a queue into the queue's ACL. If a generated, secret
+// login were among them, other sessions would refuse the queue. The session
+// must therefore have no secret login.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,

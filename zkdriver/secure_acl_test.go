@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has nodes of the user alice, and unprivileged clients that try to
-// alter them.
+// aclFixture has nodes that belong to the user alice. Tests try to alter these
+// nodes as other users.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server

@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// After a change of the leader, an observer sends four requests: a list, a
-// watch of the first node, and reads of that node and of the queue.
+// An observer must send no request when a candidate joins. It sends four
+// requests when the leader changes.
 func TestAnObserverIsWokenByChangesOfTheLeaderOnly(t *testing.T) {
 	w := newFixture(t)
 	first, err := w.client("web1").Election("q").Campaign(t.Context())

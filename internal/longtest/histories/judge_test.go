@@ -19,8 +19,8 @@ var stores = []string{
 	"redis", "postgres", "mysql", "sqlite",
 }
 
-// broken is how many deliberately broken locks a complete set of records
-// covers.
+// broken is the number of deliberately broken locks whose histories are
+// recorded. The judge must refuse a history of each.
 const broken = 23
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }

@@ -18,9 +18,9 @@ import (
 
 // team lists the workers of a round.
 //
-// Workers without actors for the brief locks seldom write. They test a cut-off
-// server, which answers reads as long as a session does not write: such answers
-// must not prolong a lease.
+// Some workers have no actors that take locks briefly, so their sessions seldom
+// write. A server that is cut off from its leader still answers the reads of
+// such a session. Those answers must not prolong the session's lease.
 var team = []struct {
 	timeout time.Duration // session timeout
 	actors  int
