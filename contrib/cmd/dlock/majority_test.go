@@ -58,12 +58,10 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	a, b := dlock.NewMajority("stock/42", open(t, stores)), dlock.NewMajority("stock/42", open(t, stores))
 	var marks fence.Marks
 	write := func(l *dlock.Locks) error { return marks.DoAll("stock/42", l.Tokens(), func() error { return nil }) }
-	requireAllStores(ctx, t, a)
-	requireAllStores(ctx, t, b)
+	require.NoError(t, lockInAllStores(ctx, t, b).Unlock())
 	for _, killed := range [][]int{{0, 3}, {1, 4}, {2, 0}} {
 		servers := []server{first, second, pg, etcd, zk}
-		held, err := a.Lock(ctx)
-		require.NoError(t, err)
+		held := lockInAllStores(ctx, t, a)
 		require.NoError(t, write(held))
 		for _, i := range killed {
 			servers[i].Kill()
@@ -72,7 +70,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 			require.Eventually(t, func() bool { return errors.Is(held.All()[i].Err(), dlock.ErrLost) }, bound, 10*time.Millisecond)
 		}
 		require.NoError(t, held.Err())
-		_, err = b.TryLock(ctx)
+		_, err := b.TryLock(ctx)
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, held.Unlock())
 
@@ -87,20 +85,23 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 		for _, i := range killed {
 			servers[i].Restart()
 		}
-		requireAllStores(ctx, t, a)
-		requireAllStores(ctx, t, b)
+		require.NoError(t, lockInAllStores(ctx, t, b).Unlock())
 	}
 }
 
-// requireAllStores waits until m can take its lock in every store.
-func requireAllStores(ctx context.Context, t *testing.T, m *dlock.Majority) {
+// lockInAllStores retries until m has taken its lock in every store. Lock alone
+// may return without a store that is slow or has just restarted.
+func lockInAllStores(ctx context.Context, t *testing.T, m *dlock.Majority) *dlock.Locks {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	for {
 		l, err := m.Lock(ctx)
 		require.NoError(t, err)
+		if !slices.Contains(l.Tokens(), 0) {
+			return l
+		}
 		_ = l.Unlock() // fails if a store does not answer yet
-		return !slices.Contains(l.Tokens(), 0)
-	}, bound, 100*time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // A free lock costs a Create and a Delete in each store.
