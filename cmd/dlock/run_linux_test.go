@@ -541,7 +541,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 
 func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	dsn, _ := shortStore(t) // for a short grace
+	dsn := t.TempDir() + "?session_timeout=16s" // for a grace of 2 s
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
 	r, w, err := os.Pipe() // the remaining processes keep it open
