@@ -42,7 +42,7 @@ var (
 	ErrNotHeld = recipes.ErrNotHeld
 	// ErrNotRun means that WithLock or WithRLock did not get the lock, so it has
 	// not called the function. The error also wraps the one that Lock or RLock
-	// would return, such as ErrLocked.
+	// would return, such as ErrTimeout.
 	ErrNotRun = recipes.ErrNotRun
 	// ErrNotKept means that the function of Once or OncePer has succeeded, but
 	// another call may run it again.
