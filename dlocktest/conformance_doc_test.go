@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "run the whole kit against the sabotaged
 
 const (
 	conformancePage = "../docs/contribute/conformance.md"
-	tablesBegin     = "<!-- tables: go test ./dlocktest -run TestEverySabotageIsSeen -update -->\n"
-	tablesEnd       = "<!-- end of tables -->\n"
+	listsBegin      = "<!-- lists: go test ./dlocktest -run TestEverySabotageIsSeen -update -->\n"
+	listsEnd        = "<!-- end of lists -->\n"
 
 	soundName = "is sound"
 	// shown limits how many cases the page lists for each sabotage (a driver
@@ -32,20 +32,20 @@ const (
 	tries = 5
 )
 
-// row is one row of the tables in conformance.md. It lists the kit's cases that
-// catch one broken driver.
+// row is one item of the lists in conformance.md: the kit's cases that catch
+// one broken driver.
 type row struct {
 	caught []string // cases that catch it, in the kit's order
 }
 
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
-	want := parseTables(t, page)
+	want := parseLists(t, page)
 	if *update {
 		observe(t, want)
-		writePage(t, replaceTables(t, page, tables(want)))
-	} else if got := tables(want); got != tablesOf(t, page) {
-		t.Errorf("the tables of docs/contribute/conformance.md differ from the following, which -update writes:\n%s", got)
+		writePage(t, replaceLists(t, page, lists(want)))
+	} else if got := lists(want); got != listsOf(t, page) {
+		t.Errorf("the lists of docs/contribute/conformance.md differ from the following, which -update writes:\n%s", got)
 	}
 	children := newPool()
 	each(func(r rule, s sabotage) { children.start(t, s.does, pattern(r, want[s.does].caught)) })
@@ -156,8 +156,8 @@ func rowOf(r rule, failed map[string]bool) (w row) {
 	return w
 }
 
-// tables formats the rows as the page's Markdown tables, one per rule.
-func tables(rows map[string]row) string {
+// lists formats the rows as the page's Markdown lists, one per rule.
+func lists(rows map[string]row) string {
 	var b strings.Builder
 	for _, r := range rules {
 		if len(sabotages[r.id()]) == 0 {
@@ -165,36 +165,27 @@ func tables(rows map[string]row) string {
 		}
 		heading := r.String()
 		fmt.Fprintf(&b, "\n### %s\n\n", strings.ToUpper(heading[:1])+heading[1:])
-		b.WriteString("| A driver that | is caught by |\n|---|---|\n")
 		for _, s := range sabotages[r.id()] {
-			fmt.Fprintf(&b, "| %s | %s |\n", s.does, rows[s.does].cases())
+			fmt.Fprintf(&b, "- %s:\n", s.does)
+			for _, name := range rows[s.does].caught {
+				fmt.Fprintf(&b, "  `%s`\n", name)
+			}
 		}
 	}
 	return b.String() + "\n"
 }
 
-func (w row) cases() string {
-	var b strings.Builder
-	for i, name := range w.caught {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("`" + name + "`")
-	}
-	return b.String()
-}
-
 var (
-	rowLine  = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]*) \|$`)
+	rowLines = regexp.MustCompile("(?m)^- (.+):\n((?:  `.+`\n)*)")
 	caseName = regexp.MustCompile("`([^`]+)`")
 )
 
-// parseTables returns the rows of the page's tables, by the name of the broken
-// driver. It is the inverse of tables.
-func parseTables(t *testing.T, page string) map[string]row {
+// parseLists returns the rows of the page's lists, by the name of the broken
+// driver. It is the inverse of lists.
+func parseLists(t *testing.T, page string) map[string]row {
 	t.Helper()
 	rows := make(map[string]row)
-	for _, m := range rowLine.FindAllStringSubmatch(tablesOf(t, page), -1) {
+	for _, m := range rowLines.FindAllStringSubmatch(listsOf(t, page), -1) {
 		var w row
 		for _, c := range caseName.FindAllStringSubmatch(m[2], -1) {
 			w.caught = append(w.caught, c[1])
@@ -220,26 +211,26 @@ func writePage(t *testing.T, page string) {
 	}
 }
 
-func cutTables(t *testing.T, page string) (before, inside, after string) {
+func cutLists(t *testing.T, page string) (before, inside, after string) {
 	t.Helper()
-	before, rest, begun := strings.Cut(page, tablesBegin)
-	inside, after, ended := strings.Cut(rest, tablesEnd)
+	before, rest, begun := strings.Cut(page, listsBegin)
+	inside, after, ended := strings.Cut(rest, listsEnd)
 	if !begun || !ended {
-		t.Fatal("docs/contribute/conformance.md has no place for the tables")
+		t.Fatal("docs/contribute/conformance.md has no place for the lists")
 	}
 	return before, inside, after
 }
 
-func tablesOf(t *testing.T, page string) string {
+func listsOf(t *testing.T, page string) string {
 	t.Helper()
-	_, inside, _ := cutTables(t, page)
+	_, inside, _ := cutLists(t, page)
 	return inside
 }
 
-func replaceTables(t *testing.T, page, with string) string {
+func replaceLists(t *testing.T, page, with string) string {
 	t.Helper()
-	before, _, after := cutTables(t, page)
-	return before + tablesBegin + with + tablesEnd + after
+	before, _, after := cutLists(t, page)
+	return before + listsBegin + with + listsEnd + after
 }
 
 // pool runs the kit on broken drivers in child processes, several at a time,
