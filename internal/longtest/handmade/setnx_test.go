@@ -391,9 +391,8 @@ func TestAKeyHasNoOrder(t *testing.T) {
 }
 
 // TestAPromotedReplicaHasNoKey promotes a replica that has not received the
-// key, so that two processes hold the lock. The same happens with the redis
-// driver, but there the second holder has a higher token: see
-// TestAReplicaThatIsPromotedMayGrantALockTwice in contrib/redisdriver.
+// key, so that two processes hold the lock. TestNoTwoHoldersIfALaggingReplicaIsPromoted
+// in contrib/redisdriver shows that dlock has one holder.
 func TestAPromotedReplicaHasNoKey(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
