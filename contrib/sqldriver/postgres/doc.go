@@ -65,8 +65,8 @@
 //	                 generation of the data begins at the clock or higher
 //	 4 all or none   appends carry a generation; clearing up after a lost reply raises
 //	                 it, so that an append that arrives later is refused
-//	 5 ahead         a statement after the insert reads the queue; nodes with lower tokens
-//	                 were committed before
+//	 5 ahead         a statement after the lock of the queue reads it; nodes with lower
+//	                 tokens were committed before
 //	 6 watch         listen, arm the watch, look; a new connection ends all watches. On a
 //	                 lane: arm the watch, wait for the lane ahead, look
 //	 7 delete        by token, and only nodes of the session
@@ -96,7 +96,7 @@
 //     synchronous_commit is off, the functions set it to on for their
 //     transactions.
 //   - After the promotion of a standby, the old primary answers no client, or
-//     the standby was synchronous: see "Fail-over".
+//     heartbeats wait for every standby: see "Fail-over".
 //   - All clients have the same grace, at least the longest session timeout of
 //     any of them.
 //   - The clock of the server must not be set forward: see "The clock of the

@@ -172,6 +172,10 @@
 //	token     of the node that kept the value
 //	value     what was passed to Keep
 //
+// To make a job that runs once per period run again, remove what it has kept:
+//
+//	DELETE FROM dlock_kept WHERE queue = 'nightly';
+//
 // A trigger deletes the nodes of a session that is deleted. The directory that
 // has the path of the database and "-sessions" contains these files:
 //
