@@ -23,6 +23,8 @@ var aheadCases = []testCase{
 	{name: "ahead-forgets-a-queue-that-was-removed", why: whyAhead, needs: needAhead | needRemoveQueue, run: aheadAfterRemoval},
 	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: aheadConcurrent},
 	{name: "ahead-is-of-an-instant-at-which-the-node-stood", why: whyAhead, needs: needAhead, run: aheadAtAnInstant},
+	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
+		needs: needAhead, run: behindTells},
 	{name: "one-contender-at-a-time-is-alone", why: whyAhead, needs: needAhead, run: aloneExcludes},
 	{name: "predecessor-gets-the-nodes-ahead", why: whyArmed, run: predecessorGetsAhead},
 	{name: "a-watch-that-is-not-wanted-is-not-armed", why: "no caller stops a watch that it did not ask for: it stays until the session ends", run: armedUnasked},
@@ -153,6 +155,42 @@ func aheadAtAnInstant(c *check) {
 		c.delete(a, "q", stays)
 		c.delete(b, "q", j.Place)
 	})
+}
+
+// behindTells deletes a node while others are created. If one of these no
+// longer shows the deleted node, but a later one does, then the list of the
+// former is the newer list, and shows the latter. So Behind must be true.
+func behindTells(c *check) {
+	a := c.session()
+	sessions := []driver.Session{c.session(), c.session(), c.session(), c.session()}
+	met := 0
+	c.rounds(100, func(int) {
+		began := time.Now()
+		goes := c.create(a, "q", writer)
+		delay := rand.N(3*time.Since(began) + 1)
+		all := make([]driver.Joined, len(sessions))
+		c.together(len(all)+1, func(i int) {
+			if i < len(all) {
+				all[i] = c.join(sessions[i], "q", writer, nil)
+				return
+			}
+			time.Sleep(delay)
+			c.delete(a, "q", goes)
+		})
+		for i, j := range all {
+			c.delete(sessions[i], "q", j.Place)
+			after := slices.IndexFunc(all, func(k driver.Joined) bool { return k.Token > j.Token && has(k.Ahead, goes.Node) })
+			if !j.Known || has(j.Ahead, goes.Node) || after < 0 {
+				continue
+			}
+			met++
+			if !j.Behind {
+				c.errorf("Create of %s returned Behind false, expected true: its list was made after that of %s, which still showed %s",
+					j.Name, all[after].Name, goes.Name)
+			}
+		}
+	})
+	c.logf("%d creates listed the queue after a later one", met)
 }
 
 // aloneExcludes checks that Create tells only one contender at a time that no

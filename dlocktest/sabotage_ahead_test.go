@@ -2,10 +2,12 @@ package dlocktest
 
 import (
 	"context"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -31,6 +33,8 @@ var aheadSabotages = []sabotage{
 		tells(func(ahead []driver.Node, own driver.Node) []driver.Node { return append(slices.Clone(ahead), own) })},
 	{"returns the nodes that were ahead of an earlier node", "a cache of the last list",
 		of(func(s base) *staleAhead { return &staleAhead{base: s, seen: make(map[string][]driver.Node)} })},
+	{"lists after it creates, and never says that a node is behind", "two requests, of which the second is late",
+		of(func(s base) listsLate { return listsLate{s} })},
 	{"chooses the predecessor itself", "a script on the server that arms a watch of the node before the own one, and does not call Predecessor",
 		of(func(s base) guessesBehind { return guessesBehind{s} })},
 	{"calls Predecessor with all nodes of the queue", "a list after the create, not cut at the own node",
@@ -80,6 +84,25 @@ func (s racyAhead) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	j, err := s.base.Create(ctx, queue, n)
 	j.Known, j.Ahead = true, before
 	return j, err
+}
+
+// listsLate is a session whose Create lists the queue some time after it has
+// created the node.
+type listsLate struct{ base }
+
+func (s listsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	j, err := s.base.Create(ctx, queue, n)
+	if err != nil {
+		return j, err
+	}
+	time.Sleep(rand.N(2 * time.Millisecond))
+	nodes, err := s.List(ctx, queue)
+	own := slices.Index(nodes, j.Node)
+	if j.Known = err == nil && own >= 0; j.Known {
+		j.Ahead = nodes[:own]
+	}
+	return j, nil
 }
 
 type staleAhead struct {

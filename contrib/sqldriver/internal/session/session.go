@@ -257,7 +257,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		all := contenders(nodes)
 		own := slices.Index(all, j.Node)
 		if j.Known = own >= 0; j.Known {
-			j.Ahead = all[:own]
+			j.Ahead, j.Behind = all[:own], own < len(all)-1
 			j.Watch = s.armCreated(ctx, queue, line, j, n.Predecessor)
 		}
 		return nil
