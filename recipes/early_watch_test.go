@@ -43,7 +43,7 @@ func (s pollSession) Watch(context.Context, string, driver.Place, ...driver.Node
 func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	inWorld(t, func(w *world) {
 		worst := time.Duration(0)
-		for i := range 10 {
+		for i := range 4 {
 			c := w.clientOf(pollConn{w.store}, "a")
 			l, err := c.RWMutex("q").Lock(bg)
 			require.NoError(w, err)
