@@ -83,7 +83,7 @@ func TestLabelContainsTheCommitOnce(t *testing.T) {
 	require.Equal(t, "v1.2.3 (82a8824b1c)", label("v1.2.3", commit))
 }
 
-func TestErrorOfARevisionThatDoesNotBuildSaysWhatToDo(t *testing.T) {
+func TestErrorOfARevisionThatDoesNotBuildNamesTheRemedy(t *testing.T) {
 	t.Setenv("GIT_CEILING_DIRECTORIES", os.TempDir())
 	t.Chdir(t.TempDir())
 	_, err := build(t.Context(), "v1", t.TempDir())

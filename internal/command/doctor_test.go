@@ -60,7 +60,7 @@ func TestDoctorPrintsALineForEachFinding(t *testing.T) {
 	assert.Equal(t, "ok       session timeout  10s granted\nunknown  clock            no clock\n", out)
 }
 
-func TestDoctorSaysWhatToDo(t *testing.T) {
+func TestDoctorNamesTheRemedy(t *testing.T) {
 	status, out, _ := runDoctor(t, "-driver", "sick", "-dsn", "zk://me:geheim@h")
 	assert.Equal(t, failedStatus, status)
 	assert.Equal(t, `ok       session timeout  10s granted
