@@ -87,14 +87,14 @@ type Client = recipes.Client
 //	func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error)
 //	func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error)
 //	func (m *RWMutex) WithLock(ctx context.Context,
-//		f func(ctx context.Context) error) error
+//		f func(ctx context.Context, l *Lock) error) error
 //	func (m *RWMutex) WithRLock(ctx context.Context,
-//		f func(ctx context.Context) error) error
+//		f func(ctx context.Context, l *Lock) error) error
 //	func (m *RWMutex) RLocker() Locker
 //	func (m *RWMutex) Once(ctx context.Context, tick time.Time,
-//		f func(ctx context.Context) error) (ran bool, err error)
+//		f func(ctx context.Context, l *Lock) error) (ran bool, err error)
 //	func (m *RWMutex) OncePer(ctx context.Context, period time.Duration,
-//		f func(ctx context.Context) error) (ran bool, err error)
+//		f func(ctx context.Context, l *Lock) error) (ran bool, err error)
 //	func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error)
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
 //	func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error]
@@ -189,7 +189,8 @@ func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 //	func (e *Election) GoString() string
 type Election = recipes.Election
 
-// FromContext returns the Lock that ctx belongs to: see [recipes.FromContext].
+// FromContext returns the Lock that ctx belongs to, for code deep below the
+// function of WithLock: see [recipes.FromContext].
 func FromContext(ctx context.Context) *Lock { return recipes.FromContext(ctx) }
 
 // WithoutReentry returns a child of ctx that does not re-enter locks: see
@@ -203,9 +204,6 @@ const (
 	Shared    Mode = recipes.Shared    // held by any number of readers together
 	Exclusive Mode = recipes.Exclusive // held by one writer alone
 )
-
-// ParseMode parses the text of a mode: see [recipes.ParseMode].
-func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
 
 // Contender is a holder or waiter as RWMutex.Queue shows it: see
 // [recipes.Contender].
@@ -265,49 +263,7 @@ func WithoutRetention() Option { return recipes.WithoutRetention() }
 type Retention = recipes.Retention
 
 // WithWait sets how a contender waits for its turn: see [recipes.WithWait].
-func WithWait(w Wait) Option { return recipes.WithWait(w) }
-
-// Wait selects how a contender waits for its turn: see [recipes.Wait].
-type Wait = recipes.Wait
-
-// WatchPredecessor is the default Wait: see [recipes.WatchPredecessor].
-func WatchPredecessor() Wait { return recipes.WatchPredecessor() }
-
-// WatchQueue is a Wait that watches the whole queue: see [recipes.WatchQueue].
-func WatchQueue() Wait { return recipes.WatchQueue() }
-
-// Poll is a Wait for stores that cannot keep a watch: see [recipes.Poll].
-func Poll(d time.Duration) Wait { return recipes.Poll(d) }
+func WithWait(w recipes.Wait) Option { return recipes.WithWait(w) }
 
 // WithTrace adds hooks that observe locks: see [recipes.WithTrace].
-func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
-
-// Trace is a set of hooks: see [recipes.Trace].
-type Trace = recipes.Trace
-
-// The arguments of the hooks of [Trace].
-type (
-	ConnectedInfo    = recipes.ConnectedInfo
-	HeartbeatInfo    = recipes.HeartbeatInfo
-	SessionEndedInfo = recipes.SessionEndedInfo
-	StartedInfo      = recipes.StartedInfo
-	QueuedInfo       = recipes.QueuedInfo
-	WaitingInfo      = recipes.WaitingInfo
-	GrantedInfo      = recipes.GrantedInfo
-	FailedInfo       = recipes.FailedInfo
-	RetryingInfo     = recipes.RetryingInfo
-	DowngradedInfo   = recipes.DowngradedInfo
-	ReleasedInfo     = recipes.ReleasedInfo
-	LostInfo         = recipes.LostInfo
-	ReapedInfo       = recipes.ReapedInfo
-)
-
-// Finding is what Client.Diagnose has found in one check: see
-// [driver.Finding].
-type Finding = driver.Finding
-
-// SessionInfo describes a session in [ConnectedInfo]: see [driver.SessionInfo].
-type SessionInfo = driver.SessionInfo
-
-// Place is a node in a queue, with its token: see [driver.Place].
-type Place = driver.Place
+func WithTrace(t *recipes.Trace) Option { return recipes.WithTrace(t) }

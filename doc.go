@@ -14,8 +14,8 @@
 //	defer client.Close()
 //
 //	// waits for the lock, calls the function while holding it, and unlocks
-//	err = client.RWMutex("stock/42").WithLock(ctx, func(ctx context.Context) error {
-//		return save(ctx, order, dlock.FromContext(ctx).Token())
+//	err = client.RWMutex("stock/42").WithLock(ctx, func(ctx context.Context, lock *dlock.Lock) error {
+//		return save(ctx, order, lock.Token())
 //	})
 //
 // A lock can be lost while it is held. The function's ctx then ends, and WithLock
@@ -29,8 +29,7 @@
 //
 // # Errors
 //
-// Match errors with [errors.Is]. The variables below say what each means; see
-// [ErrLocked] for all of them. One error may match several.
+// Match errors with [errors.Is]; one may match several. See [ErrLocked] for all.
 //
 // # Drivers
 //
@@ -41,35 +40,18 @@
 //
 // # Calls by task
 //
-//   - Open a store: [Open], [NewClient]; drivers: [Drivers], [Register]
-//   - Check the store: [recipes.Client.Ping]; find out why: [recipes.Client.Diagnose]
-//   - End: [recipes.Client.Shutdown], [recipes.Client.Close]
-//   - Name a lock: [recipes.Client.RWMutex], [recipes.RWMutex.Name]
-//   - Lock: [recipes.RWMutex.Lock], [recipes.RWMutex.RLock]
-//   - Lock or fail: [recipes.RWMutex.TryLock], [recipes.RWMutex.TryRLock]
-//   - Run under a lock: [recipes.RWMutex.WithLock], [recipes.RWMutex.WithRLock],
-//     [FromContext]
-//   - Lock several at once: [LockAll], [TryLockAll], [recipes.RWMutex.RLocker]
-//   - Take units of a number: [recipes.Client.Semaphore]
-//   - Elect a leader: [recipes.Client.Election]
-//   - Divide work among processes: package [github.com/dlock-go/dlock/shards]
-//   - Hold a lock in more than half of several stores: [NewMajority]
-//   - Give the lock back: [recipes.Lock.Unlock]
-//   - End a hold that hangs: [WithMaxHold]
+//   - Check the store at the start: [recipes.Client.Ping]; find out why it fails:
+//     [recipes.Client.Diagnose]; end: [recipes.Client.Shutdown]
+//   - Lock: the methods of [RWMutex]; several locks at once: [LockAll]; in most
+//     of several stores: [NewMajority]
 //   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]
+//   - Elect a leader: [Election]; take units of a number: [Semaphore]; divide
+//     work among processes: package [github.com/dlock-go/dlock/shards]
+//   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err]; refuse late
+//     writes: [recipes.Lock.Token]; end a hold that hangs: [WithMaxHold]
+//   - Let readers in: [recipes.Lock.Downgrade]; give way to waiters:
+//     [recipes.Lock.Wanted]
+//   - Lock again: any call with [recipes.Lock.Context]; not: [WithoutReentry]
 //   - Keep a value: [recipes.Lock.Keep], [recipes.RWMutex.Kept]
-//   - Notice a loss: [recipes.Lock.Context], [recipes.Lock.Err], [recipes.Lock.Lost]
-//   - Give way to a waiter: [recipes.Lock.Wanted]
-//   - Refuse late writes: [recipes.Lock.Token]
-//   - Let readers in: [recipes.Lock.Downgrade]
-//   - Lock again: Lock or RLock with [recipes.Lock.Context]; not: [WithoutReentry]
-//   - Describe a lock: [recipes.Lock.Mode], [recipes.Lock.Node]
-//   - Show a queue: [recipes.RWMutex.Queue], [recipes.RWMutex.Observe]; names of modes:
-//     [ParseMode]
-//   - Find locks: [recipes.Client.Walk]; free one: [recipes.RWMutex.Remove]
-//   - Limit the wait, retry: [WithTimeout], [WithMaxQueue], [WithBackOff]
-//   - Pass a lock on within a client: [WithRetention], [WithoutRetention]
-//   - Choose how to wait: [WithWait], [WatchPredecessor], [WatchQueue], [Poll]
-//   - Log, count, trace: [WithLogger], [WithTrace], [WithLeakLog]
-//   - Tell operators whose node it is: [WithHostname], [WithData]
+//   - Show a queue: [recipes.RWMutex.Queue]; free a lock: [recipes.RWMutex.Remove]
 package dlock

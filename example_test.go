@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 func Example() {
@@ -37,8 +38,7 @@ func ship(ctx context.Context) error {
 
 // save runs while the lock is held. Its context ends when the lock is lost, and
 // WithLock then returns an error that matches dlock.ErrLost.
-func save(ctx context.Context) error {
-	lock := dlock.FromContext(ctx)
+func save(ctx context.Context, lock *dlock.Lock) error {
 	fmt.Printf("%v, token %d\n", lock.Mode(), lock.Token()) // the resource refuses smaller tokens
 	return ctx.Err()
 }
@@ -83,7 +83,7 @@ func ExampleClient_shutdown() {
 	var worker errgroup.Group
 	worker.Go(func() error {
 		// This work is not under ctx, because it has to finish.
-		return client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+		return client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 			close(started)
 			time.Sleep(10 * time.Millisecond)
 			return ctx.Err()
@@ -131,7 +131,7 @@ func ExampleRWMutex_withLock() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
 
-	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		fmt.Println("the lock is held")
 		return ctx.Err()
 	})
@@ -358,7 +358,7 @@ func ExampleWithoutReentry() {
 	waits := dlock.WithoutReentry(context.WithoutCancel(held)) // WithoutCancel, because otherwise Unlock would end the context
 	for range 3 {
 		workers.Go(func() error {
-			return stock.WithLock(waits, func(context.Context) error {
+			return stock.WithLock(waits, func(context.Context, *dlock.Lock) error {
 				count++
 				return nil
 			})
@@ -389,11 +389,11 @@ func ExampleWithTimeout() {
 
 // Hooks print when the lock is granted and released.
 func ExampleWithTrace() {
-	client, _ := dlock.Open("mem", "", dlock.WithTrace(&dlock.Trace{
-		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+	client, _ := dlock.Open("mem", "", dlock.WithTrace(&recipes.Trace{
+		Granted: func(_ context.Context, i recipes.GrantedInfo) {
 			fmt.Println("granted:", i.Lock, i.Mode, i.Token)
 		},
-		Released: func(_ context.Context, i dlock.ReleasedInfo) {
+		Released: func(_ context.Context, i recipes.ReleasedInfo) {
 			fmt.Println("released:", i.Lock, i.Err)
 		},
 	}))
@@ -435,7 +435,7 @@ func ExampleWithBackOff() {
 // A firewall that cuts idle connections breaks watches. With Poll, a waiter
 // does without a watch, and lists the queue about every ten seconds.
 func ExampleWithWait() {
-	client, _ := dlock.Open("mem", "", dlock.WithWait(dlock.Poll(10*time.Second)))
+	client, _ := dlock.Open("mem", "", dlock.WithWait(recipes.Poll(10*time.Second)))
 	defer client.Close()
 	lock, err := client.RWMutex("stock/42").Lock(context.Background())
 	fmt.Println(lock.Mode(), err)

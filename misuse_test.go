@@ -16,7 +16,7 @@ func TestWithLockOfANilFunctionIsAnErrorWithoutARequest(t *testing.T) {
 	c := dlock.NewClient(unreachable{t})
 	defer c.Close()
 	m := c.RWMutex("stock/42")
-	for name, call := range map[string]func(context.Context, func(context.Context) error) error{"WithLock": m.WithLock, "WithRLock": m.WithRLock} {
+	for name, call := range map[string]func(context.Context, func(context.Context, *dlock.Lock) error) error{"WithLock": m.WithLock, "WithRLock": m.WithRLock} {
 		assert.EqualError(t, call(t.Context(), nil), "dlock: stock/42: nil function", name)
 	}
 }

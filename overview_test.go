@@ -75,22 +75,6 @@ func plainText(pkg *doc.Package, text string) string {
 	return spaces.ReplaceAllString(string(printed), " ")
 }
 
-// names reports whether the text contains the name as a whole word.
-// "Lock.Unlock" does not count as "Lock".
-func names(text, name string) bool {
-	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|[^\w.]|\.\W|\.$)`).MatchString(text)
-}
-
-func TestNamesFindsWholeNames(t *testing.T) {
-	assert.True(t, names("see Lock.Err.", "Lock.Err"))
-	assert.True(t, names("see Lock.Err. Then", "Lock.Err"))
-	assert.True(t, names("Lock, Unlock", "Lock"))
-	assert.False(t, names("see Lock.Error", "Lock.Err"))
-	assert.False(t, names("see Lock.Err", "Lock"))
-	assert.False(t, names("RLock", "Lock"))
-	assert.False(t, names("RWMutex.Lock", "Lock"))
-}
-
 // methodsOf returns the signatures of a type's exported methods by name, as
 // seen from package dlock.
 func methodsOf(root *types.Package, t types.Type) map[string]string {
@@ -114,29 +98,10 @@ func methodsOf(root *types.Package, t types.Type) map[string]string {
 // shows no methods for an alias.
 var mainTypes = []string{"Client", "RWMutex", "Semaphore", "Lock", "Locks", "Majority", "Election"}
 
-// The overview must name every call. go doc lists the types itself.
-func TestTheOverviewNamesEveryCall(t *testing.T) {
-	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
-	overview := plainText(pkg, pkg.Doc)
-	for _, name := range root.Scope().Names() {
-		if call, ok := root.Scope().Lookup(name).(*types.Func); ok && call.Exported() {
-			assert.True(t, names(overview, name), "the overview in doc.go does not name %s", name)
-		}
-	}
-	for _, of := range []string{"Client", "RWMutex", "Lock"} { // the comments of the others list their methods
-		for name := range methodsOf(root, root.Scope().Lookup(of).Type()) {
-			if !strings.HasSuffix(name, "String") {
-				name = "recipes." + of + "." + name
-				assert.True(t, names(overview, name), "the overview in doc.go does not name %s", name)
-			}
-		}
-	}
-}
-
 func TestTheOverviewNamesOnlyMethodsThatExist(t *testing.T) {
 	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
 	linked := regexp.MustCompile(`\brecipes\.(\w+)\.(\w+)`).FindAllStringSubmatch(plainText(pkg, pkg.Doc), -1)
-	assert.Greater(t, len(linked), 15)
+	assert.Greater(t, len(linked), 10)
 	for _, m := range linked {
 		assert.Contains(t, methodsOf(root, root.Scope().Lookup(m[1]).Type()), m[2], "methods of %s", m[1])
 	}
@@ -157,14 +122,16 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 	}
 }
 
-// Applications import only dlock and a driver, so dlock must export each name
-// of package recipes.
+// special matches the names of package recipes that few programs use: hooks, ways
+// to wait, and the text of a mode.
+var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode)$`)
+
+// Most applications import only dlock and a driver.
 func TestEachNameOfRecipesIsExported(t *testing.T) {
 	found := typesOf(t, rootPath, recipesPath)
 	for _, name := range found[recipesPath].Scope().Names() {
-		if ast.IsExported(name) {
-			assert.NotNil(t, found[rootPath].Scope().Lookup(name), "dlock.%s is missing", name)
-		}
+		exported := found[rootPath].Scope().Lookup(name) != nil
+		assert.Equal(t, ast.IsExported(name) && !special.MatchString(name), exported, "dlock.%s", name)
 	}
 }
 

@@ -19,7 +19,7 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 			return err
 		}
 	}
-	locked := func(context.Context) error { panic("called without the lock") }
+	locked := func(context.Context, *dlock.Lock) error { panic("called without the lock") }
 	return map[string]func(context.Context) error{
 		"Lock": lock(m.Lock), "RLock": lock(m.RLock), "TryLock": lock(m.TryLock), "TryRLock": lock(m.TryRLock),
 		"WithLock":  func(ctx context.Context) error { return m.WithLock(ctx, locked) },

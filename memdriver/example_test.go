@@ -77,7 +77,7 @@ func ExampleFaults_ExpireAll() {
 	client := dlock.NewClient(store)
 	defer client.Close()
 
-	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		store.Faults().ExpireAll()
 		<-ctx.Done() // a real program would be waiting for its database
 		return context.Cause(ctx)

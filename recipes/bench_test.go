@@ -69,7 +69,7 @@ func BenchmarkHandOver(b *testing.B) {
 					defer c.Close()
 					m := c.RWMutex("q")
 					for range turns {
-						if err := m.WithLock(bg, func(context.Context) error { return nil }); err != nil {
+						if err := m.WithLock(bg, func(context.Context, *recipes.Lock) error { return nil }); err != nil {
 							done <- err
 							return
 						}

@@ -17,7 +17,7 @@ import (
 func TestWithLockJoinsErrLostAlsoOnClose(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context) error {
+		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
 			require.NoError(w, c.Close())
 			require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 			return nil

@@ -76,7 +76,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case err == nil:
 			pause.Succeeded()
-			err := term.do(ctx, func(ctx context.Context) error { return lead(ctx, term) })
+			err := term.do(ctx, lead)
 			if !errors.Is(term.Err(), ErrLost) {
 				return err
 			}

@@ -17,7 +17,7 @@ func TestWithLockPassesItsLockInTheContext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		for name, with := range c.with() {
-			require.NoError(w, with(bg, func(ctx context.Context) error {
+			require.NoError(w, with(bg, func(ctx context.Context, _ *recipes.Lock) error {
 				l := recipes.FromContext(ctx)
 				require.NoError(w, l.Err())
 				assert.Equal(w, name == "WithLock", l.Mode() == recipes.Exclusive)
@@ -108,7 +108,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 					return err
 				}
 			}
-			nothing := func(context.Context) error { return nil }
+			nothing := func(context.Context, *recipes.Lock) error { return nil }
 			calls["WithLock "+lock] = func(ctx context.Context) error { return m.WithLock(ctx, nothing) }
 			calls["WithRLock "+lock] = func(ctx context.Context) error { return m.WithRLock(ctx, nothing) }
 			calls["Queue "+lock] = func(ctx context.Context) error {

@@ -106,7 +106,7 @@ func TestALockThatWasUnlockedIsNotLogged(t *testing.T) {
 	ctx := context.Background()
 	on(func() { require.NoError(t, l.lock("q").Unlock()) })
 	on(func() {
-		require.NoError(t, m.WithLock(ctx, func(ctx context.Context) error {
+		require.NoError(t, m.WithLock(ctx, func(ctx context.Context, _ *recipes.Lock) error {
 			again, err := m.RLock(ctx)
 			require.NoError(t, err)
 			return again.Unlock()

@@ -149,7 +149,7 @@ func TestADowngradeDoesNotExtendTheLimit(t *testing.T) {
 func TestWithLockEndsAtTheLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		began := time.Now()
-		err := w.client("a").RWMutex("q", limited).WithLock(bg, func(ctx context.Context) error {
+		err := w.client("a").RWMutex("q", limited).WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
 			<-ctx.Done()
 			assert.Equal(w, maxHold, time.Since(began))
 			return context.Cause(ctx)

@@ -110,7 +110,7 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		theirs := multierror.Append(nil, errors.New("x"))
-		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context) error {
+		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
 			w.store.Faults().Expire(c.session())
 			return theirs
 		})

@@ -48,7 +48,7 @@ const (
 //
 // On top of the lock, a run costs two requests, and a call that does not run f
 // costs one.
-func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.Context) error) (ran bool, err error) {
+func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.Context, l *Lock) error) (ran bool, err error) {
 	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
 		switch {
 		case tick.IsZero():
@@ -79,7 +79,7 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
 // a call may come early.
-func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
+func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context, l *Lock) error) (ran bool, err error) {
 	began := time.Now()
 	slack := min(maxSlack, period/4)
 	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
@@ -104,19 +104,18 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 // returns the time to record for the new run, and whether the run is due.
 type plan func(last, now time.Time) (run time.Time, due bool, err error)
 
-func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context) error, plan plan) (ran bool, err error) {
+func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {
 	if f == nil {
 		return false, m.WithLock(ctx, nil)
 	}
 	began := time.Now()
-	err = m.WithLock(ctx, func(held context.Context) error {
-		l := FromContext(held)
+	err = m.WithLock(ctx, func(held context.Context, l *Lock) error {
 		run, due, err := l.planned(held, began, plan)
 		if err != nil || !due {
 			return err
 		}
 		ran = true
-		if err := f(held); err != nil {
+		if err := f(held, l); err != nil {
 			return mask(err, ErrNotKept) // it concerns another lock
 		}
 		return l.keepRun(context.WithoutCancel(ctx), run)

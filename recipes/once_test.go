@@ -23,7 +23,7 @@ import (
 
 var errJob = errors.New("the job failed")
 
-func nothing(context.Context) error { return nil }
+func nothing(context.Context, *recipes.Lock) error { return nil }
 
 // job counts its successful runs and fails the test if two overlap.
 type job struct {
@@ -33,7 +33,7 @@ type job struct {
 	takes   time.Duration
 }
 
-func (j *job) run(ctx context.Context) error {
+func (j *job) run(ctx context.Context, _ *recipes.Lock) error {
 	assert.True(j, j.running.CompareAndSwap(false, true), "two runs overlap")
 	defer j.running.Store(false)
 	select {
@@ -45,7 +45,7 @@ func (j *job) run(ctx context.Context) error {
 	}
 }
 
-func (w *world) once(c *client, tick time.Time, f func(context.Context) error) bool {
+func (w *world) once(c *client, tick time.Time, f func(context.Context, *recipes.Lock) error) bool {
 	ran, err := c.RWMutex("q").Once(bg, tick, f)
 	assert.NoError(w, err)
 	return ran
@@ -137,11 +137,11 @@ func dies(w *world, op faults.Op, at faults.Stage) {
 	tick := time.Now()
 	done := make(chan bool, 1)
 	go func() {
-		ran, _ := first.RWMutex("q").Once(ctx, tick, func(ctx context.Context) error {
+		ran, _ := first.RWMutex("q").Once(ctx, tick, func(ctx context.Context, _ *recipes.Lock) error {
 			if op == job0 && at == faults.StageRequest {
 				die()
 			}
-			err := j.run(ctx)
+			err := j.run(ctx, nil)
 			if op == job0 && at == faults.StageReply {
 				die()
 			}
@@ -172,17 +172,16 @@ func boolToInt(b bool) int {
 }
 
 func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
-	for name, f := range map[string]func(ctx context.Context) error{
-		"error":  func(context.Context) error { return errJob },
-		"panic":  func(context.Context) error { panic(errJob) },
-		"goexit": func(context.Context) error { runtime.Goexit(); return nil },
-		"unlock": func(ctx context.Context) error { return recipes.FromContext(ctx).Unlock() },
-		"shared": func(ctx context.Context) error { return recipes.FromContext(ctx).Downgrade(ctx) },
-		"lost": func(ctx context.Context) error {
-			lock := recipes.FromContext(ctx)
-			assert.NotZero(t, lock.Token())
+	for name, f := range map[string]func(ctx context.Context, l *recipes.Lock) error{
+		"error":  func(context.Context, *recipes.Lock) error { return errJob },
+		"panic":  func(context.Context, *recipes.Lock) error { panic(errJob) },
+		"goexit": func(context.Context, *recipes.Lock) error { runtime.Goexit(); return nil },
+		"unlock": func(ctx context.Context, l *recipes.Lock) error { return l.Unlock() },
+		"shared": func(ctx context.Context, l *recipes.Lock) error { return l.Downgrade(ctx) },
+		"lost": func(ctx context.Context, l *recipes.Lock) error {
+			assert.NotZero(t, l.Token())
 			lost(ctx)
-			<-lock.Lost()
+			<-l.Lost()
 			return nil
 		},
 	} {
@@ -226,7 +225,7 @@ func TestOnceKeepsARunWhoseContextHasEnded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		ctx, cancel := context.WithCancel(bg)
-		ran, err := c.RWMutex("q").Once(ctx, time.Now(), func(context.Context) error { cancel(); return nil })
+		ran, err := c.RWMutex("q").Once(ctx, time.Now(), func(context.Context, *recipes.Lock) error { cancel(); return nil })
 		require.True(w, ran)
 		require.NoError(w, err)
 		require.False(w, w.once(c, time.Now(), nothing))
@@ -424,7 +423,7 @@ func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
 			}
 			all.Go(func() {
 				time.Sleep(time.Until(at))
-				ran, err := c.RWMutex("q").OncePer(bg, period, func(context.Context) error { time.Sleep(time.Second); return nil })
+				ran, err := c.RWMutex("q").OncePer(bg, period, func(context.Context, *recipes.Lock) error { time.Sleep(time.Second); return nil })
 				assert.NoError(w, err)
 				if ran {
 					runs[i].Add(1)
@@ -446,7 +445,7 @@ func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 		runs := 0
 		var last time.Time
 		for range 48*60 + 1 {
-			ran, err := c.RWMutex("q").OncePer(bg, time.Hour, func(context.Context) error {
+			ran, err := c.RWMutex("q").OncePer(bg, time.Hour, func(context.Context, *recipes.Lock) error {
 				assert.True(w, last.IsZero() || time.Since(last) >= 56*time.Minute)
 				last = time.Now()
 				return nil
@@ -464,8 +463,8 @@ func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		m := w.client("a").RWMutex("q")
-		per := func(f func(context.Context) error) (bool, error) { return m.OncePer(bg, time.Hour, f) }
-		ran, err := per(func(context.Context) error { return errJob })
+		per := func(f func(context.Context, *recipes.Lock) error) (bool, error) { return m.OncePer(bg, time.Hour, f) }
+		ran, err := per(func(context.Context, *recipes.Lock) error { return errJob })
 		require.True(w, ran)
 		require.ErrorIs(w, err, errJob)
 		for _, pause := range []time.Duration{0, 59 * time.Minute, 90 * time.Minute, 58 * time.Minute} {
@@ -574,7 +573,7 @@ func onceUnderFaults(w *world, clients []*client, seed uint64) {
 	for _, c := range clients {
 		all.Go(func() {
 			for {
-				ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context) error {
+				ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context, _ *recipes.Lock) error {
 					runs.Add(1)
 					time.Sleep(time.Second)
 					return ctx.Err()

@@ -226,17 +226,17 @@ func TestWithLockUnlocksWhateverHappens(t *testing.T) {
 		c := w.client("a")
 		m := c.RWMutex("q")
 		failure := errors.New("failure")
-		require.NoError(w, m.WithLock(bg, func(ctx context.Context) error {
+		require.NoError(w, m.WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
 			assert.Len(w, w.names(), 1)
 			inner, err := m.Lock(ctx)
 			require.NoError(w, err)
 			return inner.Unlock()
 		}))
 		assert.Empty(w, w.names())
-		assert.Equal(w, failure, m.WithRLock(bg, func(context.Context) error { return failure }))
+		assert.Equal(w, failure, m.WithRLock(bg, func(context.Context, *recipes.Lock) error { return failure }))
 		assert.Empty(w, w.names())
 		assert.PanicsWithValue(w, "boom", func() {
-			_ = m.WithLock(bg, func(context.Context) error { panic("boom") })
+			_ = m.WithLock(bg, func(context.Context, *recipes.Lock) error { panic("boom") })
 		})
 		assert.Empty(w, w.names())
 	})
@@ -248,7 +248,7 @@ func TestWithLockJoinsTheLoss(t *testing.T) {
 		m := c.RWMutex("q")
 		failure := errors.New("failure")
 		for _, f := range []error{nil, failure} {
-			err := m.WithLock(bg, func(ctx context.Context) error {
+			err := m.WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
 				w.store.Faults().Expire(c.session())
 				<-ctx.Done()
 				assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)

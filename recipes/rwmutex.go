@@ -144,11 +144,10 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // WithLock calls f while holding the lock exclusively, and then unlocks, even
 // if f panics.
 //
-// The context passed to f is one of [Lock.Context], from which [FromContext]
-// returns the Lock. It is cancelled when the lock is lost, with a cause that
-// matches [ErrLost]. Taking the same lock with it is a re-entry, so goroutines
-// that share it do not exclude each other. If f unlocks the Lock itself,
-// WithLock returns [ErrNotHeld].
+// The context passed to f is a [Lock.Context] of l, the Lock. It is cancelled
+// when the lock is lost, with a cause that matches [ErrLost]. Taking the same
+// lock with it is a re-entry, so goroutines that share it do not exclude each
+// other. If f unlocks l itself, WithLock returns [ErrNotHeld].
 //
 // The error tells what happened:
 //
@@ -164,12 +163,12 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // ErrLost and ErrUnlock are joined to the error of f, even if that is nil.
 // ErrNotRun and ErrUnlock in the error of f itself are not matched, because they
 // come from another lock.
-func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
+func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context, l *Lock) error) error {
 	return m.with(ctx, writer, f)
 }
 
 // WithRLock is like WithLock, but holds the lock shared.
-func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
+func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context, l *Lock) error) error {
 	return m.with(ctx, reader, f)
 }
 
@@ -180,7 +179,7 @@ func (m *RWMutex) lock(ctx context.Context, w *want, try bool) (*Lock, error) {
 	return m.queue.acquire(ctx, w, try)
 }
 
-func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context) error) error {
+func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context, l *Lock) error) error {
 	err := m.valid(ctx)
 	if err == nil && f == nil {
 		err = lockError(m.queue.name, errors.New("nil function"))
@@ -196,13 +195,13 @@ func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context)
 }
 
 // do calls f and unlocks, even if f panics or ends the goroutine.
-func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+func (l *Lock) do(ctx context.Context, f func(ctx context.Context, l *Lock) error) (err error) {
 	defer func() {
 		if unlock := l.Unlock(); unlock != nil {
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // such errors of f concern another lock
+	return mask(f(l.Context(ctx), l), ErrNotRun, ErrUnlock) // such errors of f concern another lock
 }
 
 // Name returns the lock's name.

@@ -411,7 +411,7 @@ func TestBadNames(t *testing.T) {
 			require.ErrorIs(w, err, recipes.ErrBadName)
 			_, err = m.Queue(bg)
 			require.ErrorIs(w, err, recipes.ErrBadName)
-			never := func(context.Context) error { panic("called") }
+			never := func(context.Context, *recipes.Lock) error { panic("called") }
 			require.ErrorIs(w, m.WithLock(bg, never), recipes.ErrBadName)
 			require.ErrorIs(w, m.WithRLock(bg, never), recipes.ErrBadName)
 		}

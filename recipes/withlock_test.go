@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-type withLock = func(context.Context, func(context.Context) error) error
+type withLock = func(context.Context, func(context.Context, *recipes.Lock) error) error
 
 func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	m := c.RWMutex("q", opts...)
@@ -63,7 +63,7 @@ func TestWithLockTellsThatTheWorkWasDoneThoughTheNodeStays(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.client("a")
 				var heal func()
-				err := c.with()[call](bg, func(context.Context) error {
+				err := c.with()[call](bg, func(context.Context, *recipes.Lock) error {
 					heal = w.store.Faults().CutOff(c.session())
 					return result
 				})
@@ -113,7 +113,7 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 }
 
 func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
-	never := func(context.Context) error { panic("let in") }
+	never := func(context.Context, *recipes.Lock) error { panic("let in") }
 	for _, call := range []string{"WithLock", "WithRLock"} {
 		inWorld(t, func(w *world) {
 			c, closed, lost := w.client("a"), w.client("b"), w.client("c")
@@ -165,7 +165,7 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		mine := errors.New("mine")
 		for _, call := range w.client("a").with() {
-			require.Same(w, mine, call(bg, func(context.Context) error { return mine }))
+			require.Same(w, mine, call(bg, func(context.Context, *recipes.Lock) error { return mine }))
 		}
 	})
 }
@@ -176,15 +176,15 @@ func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		outer, inner := c.RWMutex("outer"), c.RWMutex("q", recipes.WithTimeout(time.Second))
-		nothing := func(context.Context) error { return nil }
+		nothing := func(context.Context, *recipes.Lock) error { return nil }
 		held := w.won(w.client("h").lock(bg))
-		err := outer.WithLock(bg, func(ctx context.Context) error { return inner.WithLock(ctx, nothing) })
+		err := outer.WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error { return inner.WithLock(ctx, nothing) })
 		w.matches(err, recipes.ErrTimeout, context.DeadlineExceeded)
 		assert.ErrorContains(w, err, "dlock: q: timed out")
 		w.unlock(held)
 
-		err = outer.WithLock(bg, func(ctx context.Context) error {
-			return inner.WithLock(ctx, func(context.Context) error {
+		err = outer.WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
+			return inner.WithLock(ctx, func(context.Context, *recipes.Lock) error {
 				time.AfterFunc(2500*time.Millisecond, w.store.Faults().CutOff(c.session()))
 				return nil
 			})
@@ -197,7 +197,7 @@ func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 func TestALossInWithLockIsErrLostAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for name, call := range w.client("a").with() {
-			err := call(bg, func(ctx context.Context) error {
+			err := call(bg, func(ctx context.Context, l *recipes.Lock) error {
 				w.store.Faults().RemoveQueue("q")
 				return nil
 			})

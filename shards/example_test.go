@@ -22,7 +22,7 @@ func ExampleRun() {
 
 	ctx, stop := context.WithCancel(context.Background()) // usually signal.NotifyContext
 	var begun atomic.Int32
-	err = shards.Run(ctx, client, "mail", 4, func(ctx context.Context, shard int, lock *dlock.Lock) error {
+	err = shards.Run(ctx, client, "mail", 4, func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		if begun.Add(1) == 4 {
 			fmt.Println("working on all shards")
 			stop()

@@ -136,7 +136,7 @@ func (f *fleet) run(w *worker, work shards.Work) {
 
 // workOf is work that ends with its context.
 func (f *fleet) workOf(w *worker) shards.Work {
-	return func(ctx context.Context, shard int, lock *dlock.Lock) error {
+	return func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		f.begin(w.name, shard, lock)
 		<-ctx.Done()
 		if w.slow > 0 && lock.Err() == nil {

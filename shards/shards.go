@@ -19,7 +19,7 @@ const pace = time.Second
 
 // Work works on one shard until ctx ends. The lock is that of the shard; its
 // token rises with each holder, so that resources can refuse late writes.
-type Work func(ctx context.Context, shard int, lock *dlock.Lock) error
+type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 
 // Run divides shards 0 to n-1 among all processes that run this name, and calls
 // work for each shard of this process, each on a goroutine of its own. It returns
@@ -181,7 +181,7 @@ func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) 
 	ctx = lock.Context(ctx)
 	over := func() bool { return ctx.Err() != nil || lock.Err() != nil }
 	return repeat(ctx, func() error {
-		if err := r.work(ctx, i, lock); err != nil && !over() {
+		if err := r.work(ctx, lock, i); err != nil && !over() {
 			return fmt.Errorf("dlock: %s/%d: %w", r.name, i, err)
 		}
 		return nil

@@ -75,7 +75,7 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 		a := f.client("a")
 		release := make(chan struct{})
 		ended := 0
-		f.run(a, func(ctx context.Context, shard int, lock *dlock.Lock) error {
+		f.run(a, func(ctx context.Context, lock *dlock.Lock, shard int) error {
 			f.begin("a", shard, lock)
 			defer f.end(shard, lock)
 			<-ctx.Done()
@@ -164,7 +164,7 @@ func TestWorkThatReturnsNilIsCalledAgainWithTheSameLock(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
 		tokens := make(chan int64, 99)
-		f.run(w, func(_ context.Context, _ int, lock *dlock.Lock) error {
+		f.run(w, func(_ context.Context, lock *dlock.Lock, _ int) error {
 			tokens <- lock.Token()
 			return nil
 		})
@@ -187,12 +187,12 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 		fail := make(chan struct{})
 		good := f.workOf(a)
 		var failing atomic.Bool
-		f.run(a, func(ctx context.Context, shard int, lock *dlock.Lock) error {
+		f.run(a, func(ctx context.Context, lock *dlock.Lock, shard int) error {
 			if failing.CompareAndSwap(false, true) {
 				<-fail
 				return fmt.Errorf("shard %d: %w", shard, broken)
 			}
-			return good(ctx, shard, lock)
+			return good(ctx, lock, shard)
 		})
 		close(fail)
 		err := f.result(a)
@@ -207,7 +207,7 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 func TestTheLockIsGivenBackIfWorkDoesNotReturn(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
-		f.run(w, func(context.Context, int, *dlock.Lock) error {
+		f.run(w, func(context.Context, *dlock.Lock, int) error {
 			runtime.Goexit()
 			return nil
 		})
@@ -221,8 +221,8 @@ func TestRunOutlastsAnOutage(t *testing.T) {
 		a := f.client("a")
 		var lost []error
 		work := f.workOf(a)
-		f.run(a, func(ctx context.Context, shard int, lock *dlock.Lock) error {
-			err := work(ctx, shard, lock)
+		f.run(a, func(ctx context.Context, lock *dlock.Lock, shard int) error {
+			err := work(ctx, lock, shard)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			lost = append(lost, context.Cause(ctx))
@@ -266,7 +266,7 @@ func TestAProcessBeginsAgainOnlyWhenItsEarlierWorkHasReturned(t *testing.T) {
 		w := f.client("a")
 		calls := make(chan struct{}, 9)
 		release := make(chan struct{})
-		f.run(w, func(ctx context.Context, _ int, _ *dlock.Lock) error {
+		f.run(w, func(ctx context.Context, _ *dlock.Lock, _ int) error {
 			calls <- struct{}{}
 			<-ctx.Done()
 			<-release
@@ -325,7 +325,7 @@ func TestRunDoesNotReEnterLocksOfItsContext(t *testing.T) {
 		called := false
 		err = nil
 		go func() {
-			err = shards.Run(ctx, w.Client, "jobs", 1, func(context.Context, int, *dlock.Lock) error {
+			err = shards.Run(ctx, w.Client, "jobs", 1, func(context.Context, *dlock.Lock, int) error {
 				called = true
 				return nil
 			})
@@ -368,7 +368,7 @@ func TestAnExclusiveLockOfTheNameKeepsNewWorkersOut(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
-		never := func(context.Context, int, *dlock.Lock) error { panic("work was called") }
+		never := func(context.Context, *dlock.Lock, int) error { panic("work was called") }
 		c := f.client("a").Client
 		run := func(c *dlock.Client, name string, n int, work shards.Work) error {
 			return shards.Run(bg, c, name, n, work)

@@ -28,7 +28,7 @@ func TestTryLockEndsWithTheConnectTimeout(t *testing.T) {
 	for name, address := range unservedAddresses(t) {
 		for _, parameters := range []string{"", "&tls=true"} {
 			dials := 0
-			c, err := dlock.Open("zk", "zk://"+address+"/?connect_timeout=300ms"+parameters, dlock.WithTrace(&dlock.Trace{
+			c, err := dlock.Open("zk", "zk://"+address+"/?connect_timeout=300ms"+parameters, dlock.WithTrace(&recipes.Trace{
 				Connected: func(context.Context, recipes.ConnectedInfo) { dials++ },
 			}))
 			require.NoError(t, err)

@@ -47,7 +47,7 @@ func ExampleNewConnector() {
 	client := dlock.NewClient(connector)
 	defer client.Close()
 
-	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		_, err := etcd.Put(ctx, "stock", "41")
 		return err
 	})

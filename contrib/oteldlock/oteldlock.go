@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // Option configures the telemetry of New.
@@ -48,7 +49,7 @@ func WithLockLabel(f func(lock string) string) Option {
 
 // New creates the instruments and returns the hooks that use them, to be passed
 // to [dlock.WithTrace]. The error comes from the meter provider.
-func New(opts ...Option) (*dlock.Trace, error) {
+func New(opts ...Option) (*recipes.Trace, error) {
 	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, option := range opts {
 		option(&o)
@@ -129,12 +130,12 @@ func (t *telemetry) attributes(recipe, lock string, all ...attribute.KeyValue) [
 	return all
 }
 
-func (t *telemetry) trace() *dlock.Trace {
-	return &dlock.Trace{
-		Started: func(ctx context.Context, i dlock.StartedInfo) {
+func (t *telemetry) trace() *recipes.Trace {
+	return &recipes.Trace{
+		Started: func(ctx context.Context, i recipes.StartedInfo) {
 			t.waiting.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Mode))))
 		},
-		Granted: func(ctx context.Context, i dlock.GrantedInfo) {
+		Granted: func(ctx context.Context, i recipes.GrantedInfo) {
 			attrs := t.attributes(i.Recipe, i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			t.held.Add(ctx, 1, with(attrs))
@@ -142,7 +143,7 @@ func (t *telemetry) trace() *dlock.Trace {
 			t.waits.Record(ctx, i.Waited.Seconds(), with(attrs))
 			t.span(ctx, "dlock wait", i.Waited, "", append(attrs, tokenKey.Int64(i.Token)))
 		},
-		Failed: func(ctx context.Context, i dlock.FailedInfo) {
+		Failed: func(ctx context.Context, i recipes.FailedInfo) {
 			attrs := t.attributes(i.Recipe, i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
 			outcome := outcome(i.Err)
@@ -157,10 +158,10 @@ func (t *telemetry) trace() *dlock.Trace {
 			}
 			t.span(ctx, "dlock wait", i.Waited, failure, attrs)
 		},
-		Retrying: func(ctx context.Context, i dlock.RetryingInfo) {
+		Retrying: func(ctx context.Context, i recipes.RetryingInfo) {
 			t.retries.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock)))
 		},
-		Released: func(ctx context.Context, i dlock.ReleasedInfo) {
+		Released: func(ctx context.Context, i recipes.ReleasedInfo) {
 			failure := ""
 			if i.Err != nil {
 				failure = "the node stayed in the store"
@@ -168,25 +169,25 @@ func (t *telemetry) trace() *dlock.Trace {
 			}
 			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, failure)
 		},
-		Lost: func(ctx context.Context, i dlock.LostInfo) {
+		Lost: func(ctx context.Context, i recipes.LostInfo) {
 			t.losses.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Granted))))
 			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, "lost")
 		},
-		Connected: func(ctx context.Context, i dlock.ConnectedInfo) {
+		Connected: func(ctx context.Context, i recipes.ConnectedInfo) {
 			outcome := "ok"
 			if i.Err != nil {
 				outcome = "error"
 			}
 			t.connects.Add(ctx, 1, metric.WithAttributes(outcomeKey.String(outcome)))
 		},
-		SessionEnded: func(ctx context.Context, i dlock.SessionEndedInfo) {
+		SessionEnded: func(ctx context.Context, i recipes.SessionEndedInfo) {
 			reason := "lost"
 			if errors.Is(i.Err, dlock.ErrClosed) {
 				reason = "closed"
 			}
 			t.sessionEnds.Add(ctx, 1, metric.WithAttributes(reasonKey.String(reason)))
 		},
-		Heartbeat: func(ctx context.Context, i dlock.HeartbeatInfo) {
+		Heartbeat: func(ctx context.Context, i recipes.HeartbeatInfo) {
 			t.left.Record(ctx, i.Left.Seconds()/i.Term.Seconds())
 		},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 var bg = context.Background()
@@ -41,7 +42,7 @@ type world struct {
 	reader  *metric.ManualReader
 	spans   *tracetest.SpanRecorder
 	tracers *sdktrace.TracerProvider
-	trace   *dlock.Trace
+	trace   *recipes.Trace
 
 	mu   sync.Mutex
 	last driver.Session // guarded by mu
@@ -144,8 +145,8 @@ func TestEventsAreCounted(t *testing.T) {
 		up := w.Faults().Down()
 		require.ErrorIs(w, failed.Unlock(), dlock.ErrUnlock)
 		up()
-		w.trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: time.Second, Term: 4 * time.Second})
-		w.trace.Retrying(ended, dlock.RetryingInfo{Recipe: "lock"})
+		w.trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: time.Second, Term: 4 * time.Second})
+		w.trace.Retrying(ended, recipes.RetryingInfo{Recipe: "lock"})
 		figures := w.figures()
 		assert.Positive(w, figures["dlock.lease.left"])
 		delete(figures, "dlock.lease.left")
@@ -300,7 +301,7 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 func TestTheSmallestLeaseLeftIsTheMinimum(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, left := range []time.Duration{3, 1, 2} {
-			w.trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: left * time.Second, Term: 4 * time.Second})
+			w.trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: left * time.Second, Term: 4 * time.Second})
 		}
 		var all metricdata.ResourceMetrics
 		require.NoError(w, w.reader.Collect(bg, &all))

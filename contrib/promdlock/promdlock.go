@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // Option configures the metrics of New.
@@ -32,7 +33,7 @@ func WithLockLabel(f func(lock string) string) Option {
 // already registered them with r, both traces update the same metrics. The
 // error names the metric that r has rejected, for example because another
 // package uses its name.
-func New(r prometheus.Registerer, opts ...Option) (*dlock.Trace, error) {
+func New(r prometheus.Registerer, opts ...Option) (*recipes.Trace, error) {
 	if r == nil {
 		return nil, errors.New("promdlock: the registerer is nil")
 	}
@@ -153,17 +154,17 @@ func (m *metrics) of(recipe, lock string, values ...string) []string {
 	return values
 }
 
-func (m *metrics) trace() *dlock.Trace {
-	return &dlock.Trace{
-		Started: func(_ context.Context, i dlock.StartedInfo) {
+func (m *metrics) trace() *recipes.Trace {
+	return &recipes.Trace{
+		Started: func(_ context.Context, i recipes.StartedInfo) {
 			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
-		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+		Granted: func(_ context.Context, i recipes.GrantedInfo) {
 			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), "granted")...).Observe(i.Waited.Seconds())
 			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Dec()
 			m.held.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
-		Failed: func(_ context.Context, i dlock.FailedInfo) {
+		Failed: func(_ context.Context, i recipes.FailedInfo) {
 			mode := m.of(i.Recipe, i.Lock, i.Mode.String())
 			m.waiting.WithLabelValues(mode...).Dec()
 			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), outcome(i.Err))...).Observe(i.Waited.Seconds())
@@ -171,10 +172,10 @@ func (m *metrics) trace() *dlock.Trace {
 				m.timeouts.WithLabelValues(mode...).Inc()
 			}
 		},
-		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
+		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			m.retries.WithLabelValues(m.of(i.Recipe, i.Lock)...).Inc()
 		},
-		Released: func(_ context.Context, i dlock.ReleasedInfo) {
+		Released: func(_ context.Context, i recipes.ReleasedInfo) {
 			mode := m.of(i.Recipe, i.Lock, i.Granted.String())
 			m.held.WithLabelValues(mode...).Dec()
 			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
@@ -182,27 +183,27 @@ func (m *metrics) trace() *dlock.Trace {
 				m.unlocks.WithLabelValues(mode...).Inc()
 			}
 		},
-		Lost: func(_ context.Context, i dlock.LostInfo) {
+		Lost: func(_ context.Context, i recipes.LostInfo) {
 			mode := m.of(i.Recipe, i.Lock, i.Granted.String())
 			m.held.WithLabelValues(mode...).Dec()
 			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
 			m.losses.WithLabelValues(mode...).Inc()
 		},
-		Connected: func(_ context.Context, i dlock.ConnectedInfo) {
+		Connected: func(_ context.Context, i recipes.ConnectedInfo) {
 			outcome := "ok"
 			if i.Err != nil {
 				outcome = "error"
 			}
 			m.connects.WithLabelValues(outcome).Inc()
 		},
-		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
+		SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) {
 			reason := "lost"
 			if errors.Is(i.Err, dlock.ErrClosed) {
 				reason = "closed"
 			}
 			m.sessionEnd.WithLabelValues(reason).Inc()
 		},
-		Heartbeat: func(_ context.Context, i dlock.HeartbeatInfo) {
+		Heartbeat: func(_ context.Context, i recipes.HeartbeatInfo) {
 			m.left.Observe(i.Left.Seconds() / i.Term.Seconds())
 			m.least.observe(i.Left)
 		},

@@ -25,6 +25,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 var bg = context.Background()
@@ -57,7 +58,7 @@ func (s *store) expire() {
 	s.Faults().Expire(s.last)
 }
 
-func newTrace(t *testing.T, r prometheus.Registerer, opts ...promdlock.Option) *dlock.Trace {
+func newTrace(t *testing.T, r prometheus.Registerer, opts ...promdlock.Option) *recipes.Trace {
 	t.Helper()
 	trace, err := promdlock.New(r, opts...)
 	require.NoError(t, err)
@@ -95,9 +96,9 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	defer other.Close()
 	taken := lock(t, other.RWMutex("taken"))
 	counted := make(chan string, 3) // receives a hook's name after trace has counted the event
-	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&dlock.Trace{
-		Lost:         func(context.Context, dlock.LostInfo) { counted <- "lost" },
-		SessionEnded: func(context.Context, dlock.SessionEndedInfo) { counted <- "ended" },
+	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&recipes.Trace{
+		Lost:         func(context.Context, recipes.LostInfo) { counted <- "lost" },
+		SessionEnded: func(context.Context, recipes.SessionEndedInfo) { counted <- "ended" },
 	}))
 	_, err := client.RWMutex("taken").TryRLock(bg)
 	require.ErrorIs(t, err, dlock.ErrLocked)
@@ -116,7 +117,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	require.ElementsMatch(t, []string{"lost", "ended"}, []string{<-counted, <-counted})
 	require.NoError(t, lock(t, client.RWMutex("a")).Unlock())
 	held := lock(t, client.RWMutex("b"))
-	trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 3 * time.Second, Term: 12 * time.Second})
+	trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: 3 * time.Second, Term: 12 * time.Second})
 
 	text := scrape(t, endpoint.URL)
 	for _, line := range []string{
@@ -259,8 +260,8 @@ func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
 	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"client": "c"}, registry)
 	for range 2 {
 		trace := newTrace(t, labelled)
-		trace.Retrying(bg, dlock.RetryingInfo{Recipe: "lock"})
-		trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: 1, Term: 2})
+		trace.Retrying(bg, recipes.RetryingInfo{Recipe: "lock"})
+		trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: 1, Term: 2})
 	}
 	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_min_seconds")
 	require.NoError(t, err)
@@ -297,7 +298,7 @@ func TestTheLeastLeftIsOfTheLastWindows(t *testing.T) {
 			}
 			return 0, errors.New("absent")
 		}
-		beat := func(d time.Duration) { trace.Heartbeat(bg, dlock.HeartbeatInfo{Left: d, Term: time.Minute}) }
+		beat := func(d time.Duration) { trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: d, Term: time.Minute}) }
 		_, err := left()
 		require.Error(t, err, "without heartbeats")
 		beat(2 * time.Second)

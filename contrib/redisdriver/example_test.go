@@ -43,7 +43,7 @@ func ExampleNewConnector() {
 	client := dlock.NewClient(connector)
 	defer client.Close()
 
-	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		return cache.Incr(ctx, "stock").Err()
 	})
 	fmt.Println(err)

@@ -99,7 +99,7 @@ func TestOnceTakesTwoRequestsMoreThanItsLock(t *testing.T) {
 		for range 20 {
 			tick := time.Now()
 			for _, want := range []bool{true, false} {
-				ran, err := mutex.Once(t.Context(), tick, func(context.Context) error { return nil })
+				ran, err := mutex.Once(t.Context(), tick, func(context.Context, *dlock.Lock) error { return nil })
 				require.NoError(t, err)
 				require.Equal(t, want, ran)
 			}

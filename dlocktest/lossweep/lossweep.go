@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // ErrStale is the error of a write that was refused because of its token.
@@ -108,7 +109,7 @@ func (s *Sweep) Client(opts ...dlock.Option) *dlock.Client {
 }
 
 // trace returns callbacks that keep track of which locks are held.
-func (s *Sweep) trace() *dlock.Trace {
+func (s *Sweep) trace() *recipes.Trace {
 	type node struct {
 		lock string
 		seq  int64
@@ -125,16 +126,16 @@ func (s *Sweep) trace() *dlock.Trace {
 		h.held = false
 		close(h.told)
 	}
-	return &dlock.Trace{
-		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+	return &recipes.Trace{
+		Granted: func(_ context.Context, i recipes.GrantedInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			tokens[find(i.Lock, i.Node)] = i.Token
 			s.holds[i.Token] = &hold{held: true, told: make(chan struct{})}
 			s.regained = s.lost
 		},
-		Released: func(_ context.Context, i dlock.ReleasedInfo) { ended(i.Lock, i.Node) },
-		Lost:     func(_ context.Context, i dlock.LostInfo) { ended(i.Lock, i.Node) },
+		Released: func(_ context.Context, i recipes.ReleasedInfo) { ended(i.Lock, i.Node) },
+		Lost:     func(_ context.Context, i recipes.LostInfo) { ended(i.Lock, i.Node) },
 	}
 }
 

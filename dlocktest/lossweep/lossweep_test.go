@@ -59,7 +59,7 @@ func names(of map[string]string) (all []string) {
 
 // steps returns a function for Run to test. The function writes three times
 // under a lock and calls check before each write.
-func steps(check func(ctx context.Context, l *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
+func steps(check func(ctx context.Context, lock *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) (err error) {
 		l, err := s.Client().RWMutex("stock").Lock(t.Context())
 		if err != nil {
@@ -228,7 +228,7 @@ func TestAMomentThatDoesNotComeIsReported(t *testing.T) {
 // goroutines wait for that mutex.
 func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
-		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context) error {
+		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context, _ *dlock.Lock) error {
 			var db sync.Mutex
 			var group sync.WaitGroup
 			for range 5 {

@@ -17,7 +17,7 @@ func ExampleConnector_EndSessions() {
 	client := dlock.NewClient(store)
 	defer client.Close()
 
-	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		store.EndSessions()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -38,7 +38,7 @@ func ExampleRates() {
 	defer client.Close()
 
 	for range 20 {
-		err := client.RWMutex("stock/42").WithLock(context.Background(), func(context.Context) error { return nil })
+		err := client.RWMutex("stock/42").WithLock(context.Background(), func(context.Context, *dlock.Lock) error { return nil })
 		if err != nil {
 			fmt.Println(err)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // Environment variables that describe the lock to the command run under it.
@@ -56,9 +57,9 @@ type keeper struct {
 	exited   chan syscall.WaitStatus
 	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
 
-	session   atomic.Pointer[dlock.SessionInfo] // the latest session
-	lastError atomic.Pointer[error]             // error of the latest attempt to connect
-	lock      atomic.Pointer[dlock.Lock]        // nil until granted
+	session   atomic.Pointer[driver.SessionInfo] // the latest session
+	lastError atomic.Pointer[error]              // error of the latest attempt to connect
+	lock      atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
 	command int // guarded by mu; process id while the command runs, else 0
@@ -226,9 +227,9 @@ func (k *keeper) runOncePer() int {
 	m := k.client.RWMutex(k.settings.Name, dlock.WithTimeout(k.settings.Wait))
 	stop := k.explain(k.ctx, m)
 	status := 0
-	ran, err := m.OncePer(k.ctx, k.settings.OncePer, func(ctx context.Context) (err error) {
+	ran, err := m.OncePer(k.ctx, k.settings.OncePer, func(_ context.Context, lock *dlock.Lock) (err error) {
 		stop()
-		status, err = k.work(dlock.FromContext(ctx))
+		status, err = k.work(lock)
 		if err == nil && (status != 0 || errors.Is(context.Cause(k.ctx), errOrphaned)) {
 			err = errFailed
 		}
@@ -260,7 +261,7 @@ func (k *keeper) sayNotDue(m *dlock.RWMutex) {
 
 func (k *keeper) open() error {
 	named := store{driver: k.settings.Driver, dsn: k.settings.DSN}
-	client, err := named.open(dlock.WithTrace(&dlock.Trace{Connected: k.connected}))
+	client, err := named.open(dlock.WithTrace(&recipes.Trace{Connected: k.connected}))
 	k.client = client
 	return err
 }
@@ -292,7 +293,7 @@ func (k *keeper) acquire() (*dlock.Lock, error) {
 	}
 }
 
-func (k *keeper) connected(_ context.Context, info dlock.ConnectedInfo) {
+func (k *keeper) connected(_ context.Context, info recipes.ConnectedInfo) {
 	if info.Err != nil {
 		k.lastError.Store(&info.Err)
 		return

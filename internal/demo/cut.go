@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // cut controls a connection to the store. No data passes over the connection
@@ -51,7 +52,7 @@ func (s *settings) openMemory() (opener, cut, error) {
 	one := &remembered{Connector: connector}
 	var mu sync.Mutex
 	heal := func() {} // guarded by mu
-	open := func(host string, trace *dlock.Trace) (locker, error) {
+	open := func(host string, trace *recipes.Trace) (locker, error) {
 		c := dlock.NewClient(one, s.options(host, trace)...)
 		return client{c, c.RWMutex(s.Lock)}, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 type result struct {
@@ -81,7 +82,7 @@ func TestAHoldOfNoLengthIsOK(t *testing.T) {
 
 // noLock grants the lock to every worker at once.
 type noLock struct {
-	trace *dlock.Trace
+	trace *recipes.Trace
 	next  func() int64
 }
 
@@ -96,14 +97,14 @@ func (n noLock) Ping(context.Context) error { return nil }
 func (n noLock) Close() error               { return nil }
 func (n noLock) Lock(ctx context.Context, _ dlock.Mode) (held, error) {
 	seq := n.next()
-	n.trace.Queued(ctx, dlock.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
+	n.trace.Queued(ctx, recipes.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
 	return notHeld(seq), nil
 }
 
 func openNoLock() opener {
 	var mu sync.Mutex
 	var seq int64
-	return func(_ string, trace *dlock.Trace) (locker, error) {
+	return func(_ string, trace *recipes.Trace) (locker, error) {
 		return noLock{trace, func() int64 {
 			mu.Lock()
 			defer mu.Unlock()
@@ -171,7 +172,7 @@ func (unreachable) Ping(ctx context.Context) error { <-ctx.Done(); return ctx.Er
 func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		r := play(t, t.Context(), func(string, *dlock.Trace) (locker, error) { return unreachable{}, nil })
+		r := play(t, t.Context(), func(string, *recipes.Trace) (locker, error) { return unreachable{}, nil })
 		assert.Equal(t, statusBad, r.status)
 		assert.Contains(t, r.stderr, "no session within 10s")
 		assert.Less(t, time.Since(began), 11*time.Second)
@@ -193,7 +194,7 @@ func (f *flaky) Ping(context.Context) error {
 func TestConnectingIsTriedAgainWhileTheErrorMayPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := openNoLock()
-		r := play(t, t.Context(), func(host string, trace *dlock.Trace) (locker, error) {
+		r := play(t, t.Context(), func(host string, trace *recipes.Trace) (locker, error) {
 			l, err := locks(host, trace)
 			return &flaky{noLock: l.(noLock)}, err
 		}, "-workers", "1")
@@ -233,7 +234,7 @@ func TestALostLockEndsTheHoldAndBreaksNoRule(t *testing.T) {
 	for _, after := range []time.Duration{0, 35 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			locks := openNoLock()
-			r := play(t, t.Context(), func(host string, trace *dlock.Trace) (locker, error) {
+			r := play(t, t.Context(), func(host string, trace *recipes.Trace) (locker, error) {
 				l, err := locks(host, trace)
 				return lossy{l.(noLock), after}, err
 			}, "-workers", "1", "-rounds", "2", "-shared-ratio", "0")
@@ -249,9 +250,9 @@ func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
 	w := &worker{name: "w1", log: newJournal(&out), attempt: &attempt{Worker: "w1", Mode: dlock.Shared}}
 	trace := w.trace()
-	trace.Waiting(t.Context(), dlock.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
-	trace.Retrying(t.Context(), dlock.RetryingInfo{Err: errors.New("\x1b[2J")})
-	trace.SessionEnded(t.Context(), dlock.SessionEndedInfo{Err: errors.New("\x1b[2J")})
+	trace.Waiting(t.Context(), recipes.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
+	trace.Retrying(t.Context(), recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
+	trace.SessionEnded(t.Context(), recipes.SessionEndedInfo{Err: errors.New("\x1b[2J")})
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Contains(t, out.String(), `no. 2 in the queue behind x\x1b[2J-W-0000000001`)
 }

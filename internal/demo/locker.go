@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // locker is a worker's client. Tests replace it with one whose locks do not
@@ -25,7 +26,7 @@ type held interface {
 }
 
 // opener opens a client for a worker with this host name. It does no I/O.
-type opener func(host string, trace *dlock.Trace) (locker, error)
+type opener func(host string, trace *recipes.Trace) (locker, error)
 
 type client struct {
 	*dlock.Client
@@ -36,7 +37,7 @@ var stores atomic.Int64
 
 // open opens a worker's client of the real store. It is the opener outside
 // tests.
-func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
+func (s *settings) open(host string, trace *recipes.Trace) (locker, error) {
 	if s.Driver == inMemory && (s.DSN == "" || strings.HasPrefix(s.DSN, "?")) {
 		// Clients share an in-memory store by name.
 		s.DSN = fmt.Sprintf("demo-%d%s", stores.Add(1), s.DSN)
@@ -48,7 +49,7 @@ func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	return client{c, c.RWMutex(s.Lock)}, nil
 }
 
-func (s *settings) options(host string, trace *dlock.Trace) []dlock.Option {
+func (s *settings) options(host string, trace *recipes.Trace) []dlock.Option {
 	return []dlock.Option{dlock.WithHostname(host), dlock.WithTimeout(s.Timeout), dlock.WithTrace(trace)}
 }
 

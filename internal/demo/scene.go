@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // The values of -fault.
@@ -248,7 +249,7 @@ func (s *settings) cast(name string, open opener, st stage, next <-chan struct{}
 	} else {
 		w.plan = []intent{{mode: dlock.Exclusive}}
 		w.work = func(ctx context.Context, t *attempt, h held) { w.sellAsHolder(ctx, st, t, h, s.Fault == faultCut) }
-		trace = &dlock.Trace{Queued: trace.Queued} // a paused process must not print that it waits
+		trace = &recipes.Trace{Queued: trace.Queued} // a paused process must not print that it waits
 	}
 	w.locker, err = open(w.name, trace)
 	return w, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 const betweenTries = 50 * time.Millisecond
@@ -221,16 +222,16 @@ func (w *worker) stop(t *attempt, why outcome, err error) time.Duration {
 
 // trace returns callbacks that print what happens while the worker waits for
 // the lock.
-func (w *worker) trace() *dlock.Trace {
-	return &dlock.Trace{
-		Queued: func(_ context.Context, i dlock.QueuedInfo) { w.attempt.Place = i.Place },
-		Waiting: func(_ context.Context, i dlock.WaitingInfo) {
+func (w *worker) trace() *recipes.Trace {
+	return &recipes.Trace{
+		Queued: func(_ context.Context, i recipes.QueuedInfo) { w.attempt.Place = i.Place },
+		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
 			w.log.say(w.attempt.label(), "waits", fmt.Sprintf("no. %d in the queue behind %s", i.Position, clean(i.Predecessor)))
 		},
-		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
+		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			w.log.say(w.attempt.label(), "retries", clean(i.Err.Error()))
 		},
-		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
+		SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) {
 			if !errors.Is(i.Err, dlock.ErrClosed) {
 				w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
 			}

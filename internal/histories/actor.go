@@ -129,7 +129,7 @@ func (a *actor) play() {
 	}
 }
 
-var waits = []dlock.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
+var waits = []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
 
 func (a *actor) round() {
 	try := &attempt{client: a.slot.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}
@@ -193,8 +193,8 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	return a.take(at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 
-func (a *actor) trace(at *attempt) *dlock.Trace {
-	return &dlock.Trace{
+func (a *actor) trace(at *attempt) *recipes.Trace {
+	return &recipes.Trace{
 		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
 		Retrying: func(context.Context, recipes.RetryingInfo) { a.note(func() { at.retried = true }) },
 	}

@@ -59,7 +59,7 @@ func ExampleNewConnector() {
 	}
 	client := dlock.NewClient(connector)
 	defer client.Close()
-	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+	err = client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		_, err := db.ExecContext(ctx, "CREATE TABLE item (name TEXT)")
 		return err
 	})

@@ -42,7 +42,7 @@ func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	_, all["TryLock"] = m.TryLock(ctx)
 	_, all["TryRLock"] = m.TryRLock(ctx)
 	_, all["Queue"] = m.Queue(ctx)
-	inside := func(context.Context) error { panic("inside") }
+	inside := func(context.Context, *dlock.Lock) error { panic("inside") }
 	all["WithLock"] = m.WithLock(ctx, inside)
 	all["WithRLock"] = m.WithRLock(ctx, inside)
 	return all
@@ -448,11 +448,11 @@ func TestAPanicUnderTheLockUnlocksAndPropagates(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")
 	require.PanicsWithValue(t, "boom", func() {
-		_ = c.RWMutex("q").WithLock(w.soon(), func(context.Context) error { panic("boom") })
+		_ = c.RWMutex("q").WithLock(w.soon(), func(context.Context, *dlock.Lock) error { panic("boom") })
 	})
 	w.listed("q")
 	boom := errors.New("boom")
-	require.ErrorIs(t, c.RWMutex("q").WithRLock(w.soon(), func(context.Context) error { return boom }), boom)
+	require.ErrorIs(t, c.RWMutex("q").WithRLock(w.soon(), func(context.Context, *dlock.Lock) error { return boom }), boom)
 	w.listed("q")
 }
 

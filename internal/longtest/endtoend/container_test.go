@@ -44,7 +44,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 		made     sync.Map // epochs of all queues; a recreated queue gets a new one
 		wg       sync.WaitGroup
 	)
-	trace := dlock.WithTrace(&dlock.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
+	trace := dlock.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
 	turn := func(c *dlock.Client, queue int, shared bool) error {
 		m := c.RWMutex(fmt.Sprint("q", queue), trace)
 		enter := m.Lock

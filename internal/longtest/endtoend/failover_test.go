@@ -141,7 +141,7 @@ func TestALockSurvivesALostConnection(t *testing.T) {
 func TestWithLockSaysThatTheLockWasLostMeanwhile(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
-	err := c.RWMutex("q").WithLock(w.soon(), func(ctx context.Context) error {
+	err := c.RWMutex("q").WithLock(w.soon(), func(ctx context.Context, _ *dlock.Lock) error {
 		w.expire(proxy)
 		<-ctx.Done()
 		return nil

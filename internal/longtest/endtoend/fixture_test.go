@@ -212,7 +212,7 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &contender{w: w, cancel: cancel, done: make(chan struct{})}
-	m := c.RWMutex(queue, append(opts, dlock.WithTrace(&dlock.Trace{
+	m := c.RWMutex(queue, append(opts, dlock.WithTrace(&recipes.Trace{
 		Queued: func(_ context.Context, i recipes.QueuedInfo) {
 			k.mu.Lock()
 			defer k.mu.Unlock()

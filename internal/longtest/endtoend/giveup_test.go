@@ -110,7 +110,7 @@ func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Durat
 		all.Go(func() {
 			var once sync.Once
 			waiting := func(context.Context, recipes.WaitingInfo) { once.Do(func() { waited.Add(1) }) }
-			m := c.RWMutex("q", dlock.WithTimeout(timeout), dlock.WithTrace(&dlock.Trace{Waiting: waiting}))
+			m := c.RWMutex("q", dlock.WithTimeout(timeout), dlock.WithTrace(&recipes.Trace{Waiting: waiting}))
 			enter := m.Lock
 			if onlyReaders || i%2 == 0 {
 				enter = m.RLock

@@ -159,7 +159,7 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 		w.plant("q", name, []byte(`{"id":"1"}`))
 		var logged sharedBuffer
 		var traced []recipes.WaitingInfo
-		trace := &dlock.Trace{Waiting: func(_ context.Context, i recipes.WaitingInfo) { traced = append(traced, i) }}
+		trace := &recipes.Trace{Waiting: func(_ context.Context, i recipes.WaitingInfo) { traced = append(traced, i) }}
 		both := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c := w.client("web1", dlock.WithLogger(both), dlock.WithTrace(trace))
 		m := c.RWMutex("q")
@@ -238,7 +238,7 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	require.ErrorContains(t, err, "READ")
 	requirePrintableError(t, err)
 
-	polled := w.contend(c, "q", dlock.Exclusive, dlock.WithWait(dlock.Poll(20*time.Millisecond)))
+	polled := w.contend(c, "q", dlock.Exclusive, dlock.WithWait(recipes.Poll(20*time.Millisecond)))
 	polled.waitsBehind(name)
 	queue, err := c.RWMutex("q").Queue(w.soon())
 	require.NoError(t, err)

@@ -173,9 +173,9 @@ func (w *fixture) secretClient(e *recorder, password, addr, params string) *dloc
 	return c
 }
 
-func traceTo(e *recorder) *dlock.Trace {
+func traceTo(e *recorder) *recipes.Trace {
 	say := func(v any) { fmt.Fprintf(&e.sharedBuffer, "%v %+v %#v\n", v, v, v) }
-	return &dlock.Trace{
+	return &recipes.Trace{
 		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { say(i.Err) },
 		Queued: func(_ context.Context, i recipes.QueuedInfo) { say(i) }, Waiting: func(_ context.Context, i recipes.WaitingInfo) { say(i) },
 		Granted: func(_ context.Context, i recipes.GrantedInfo) { say(i) }, Retrying: func(_ context.Context, i recipes.RetryingInfo) { say(i); say(i.Err) },

@@ -57,7 +57,7 @@ func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	ended := make(chan struct{})
 	end := sync.OnceFunc(func() { close(ended) }) // Close calls SessionEnded once more
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
-		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
+		dlock.WithTrace(&recipes.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()
 	k := w.lock(c)
 	k.waitsBehind(holder.Node())

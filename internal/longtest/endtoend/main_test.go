@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // and prints each step. It exits at the end of its input, and thus even if the
 // parent dies.
 func childMain(dsn string) int {
-	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
+	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&recipes.Trace{
 		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
 		Waiting: func(_ context.Context, i recipes.WaitingInfo) { fmt.Println("waiting", i.Node) },
 	}))

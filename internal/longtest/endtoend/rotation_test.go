@@ -37,7 +37,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	proxy := zktest.NewProxy(t, server.SecureAddr())
 	c := w.open(w.dsn(proxy.Addr(), "session_timeout="+quiet.String()+"&tls=true&tls_ca="+url.PathEscape(certs.CA)+
 		"&tls_cert="+url.PathEscape(cert)+"&tls_key="+url.PathEscape(key)), "web2",
-		dlock.WithTrace(&dlock.Trace{Connected: func(_ context.Context, i recipes.ConnectedInfo) {
+		dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, i recipes.ConnectedInfo) {
 			if i.Err != nil {
 				refused.Add(1)
 			}

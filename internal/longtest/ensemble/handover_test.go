@@ -60,7 +60,7 @@ func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
 func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	t.Helper()
 	waiting := make(chan struct{}, 1)
-	next := open(t, nextDSN, dlock.WithTrace(&dlock.Trace{Waiting: func(context.Context, recipes.WaitingInfo) {
+	next := open(t, nextDSN, dlock.WithTrace(&recipes.Trace{Waiting: func(context.Context, recipes.WaitingInfo) {
 		select {
 		case waiting <- struct{}{}:
 		default:

@@ -87,7 +87,7 @@ func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *c
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}
 	waits, over := make(chan struct{}, 1), make(chan struct{}, 1)
-	c.client = open(d.t, dsn(params, addrs...), dlock.WithTrace(&dlock.Trace{
+	c.client = open(d.t, dsn(params, addrs...), dlock.WithTrace(&recipes.Trace{
 		Waiting: func(context.Context, recipes.WaitingInfo) {
 			select {
 			case waits <- struct{}{}:

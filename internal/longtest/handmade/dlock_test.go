@@ -13,6 +13,7 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 const name = "stock/42"
@@ -29,8 +30,8 @@ type dlocker struct {
 }
 
 func newDlock(s setting, p *points) (locker, error) {
-	client, err := openDlock(s.Servers[0], dlock.WithTrace(&dlock.Trace{
-		Waiting: func(context.Context, dlock.WaitingInfo) { p.wait() },
+	client, err := openDlock(s.Servers[0], dlock.WithTrace(&recipes.Trace{
+		Waiting: func(context.Context, recipes.WaitingInfo) { p.wait() },
 	}))
 	if err != nil {
 		return nil, err

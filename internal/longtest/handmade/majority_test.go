@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // majority is dlock's lock in a majority of independent servers.
@@ -22,7 +23,7 @@ type majority struct {
 
 func newMajority(s setting, p *points) (locker, error) {
 	var mu sync.Mutex // the hooks of several stores run at the same time
-	waiting := &dlock.Trace{Waiting: func(context.Context, dlock.WaitingInfo) {
+	waiting := &recipes.Trace{Waiting: func(context.Context, recipes.WaitingInfo) {
 		mu.Lock()
 		defer mu.Unlock()
 		p.wait()

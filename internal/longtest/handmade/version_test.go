@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // A versioned is a row with a version. An update names the version that was
@@ -81,8 +82,8 @@ func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan stru
 	t.Helper()
 	waiting := make(chan struct{}, 100)
 	a = open(t, s).RWMutex(name)
-	client, err := openDlock(s.Servers[0], dlock.WithTrace(&dlock.Trace{
-		Waiting: func(context.Context, dlock.WaitingInfo) { waiting <- struct{}{} },
+	client, err := openDlock(s.Servers[0], dlock.WithTrace(&recipes.Trace{
+		Waiting: func(context.Context, recipes.WaitingInfo) { waiting <- struct{}{} },
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })

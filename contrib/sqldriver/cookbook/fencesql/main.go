@@ -33,13 +33,13 @@ func run(ctx context.Context, client *dlock.Client, db *sql.DB) error {
 	if err := tokens.Add(ctx, db, account); err != nil {
 		return err
 	}
-	return client.RWMutex(account).WithLock(ctx, func(ctx context.Context) error {
+	return client.RWMutex(account).WithLock(ctx, func(ctx context.Context, lock *dlock.Lock) error {
 		tx, err := db.BeginTx(ctx, nil) // rolled back if the lock is lost
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		if err := withdraw(ctx, tx, dlock.FromContext(ctx).Token()); err != nil {
+		if err := withdraw(ctx, tx, lock.Token()); err != nil {
 			return err
 		}
 		return tx.Commit()

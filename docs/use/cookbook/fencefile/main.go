@@ -24,8 +24,8 @@ func main() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	err = client.RWMutex("prices").WithLock(context.Background(), func(ctx context.Context) error {
-		return write("prices.json", dlock.FromContext(ctx).Token(), []byte("{}\n"))
+	err = client.RWMutex("prices").WithLock(context.Background(), func(ctx context.Context, lock *dlock.Lock) error {
+		return write("prices.json", lock.Token(), []byte("{}\n"))
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -58,8 +58,8 @@ func main() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	err = client.RWMutex("price/tea").WithLock(context.Background(), func(ctx context.Context) error {
-		return put(ctx, "price/tea", dlock.FromContext(ctx).Token(), server.URL+"/price/tea", "3.20")
+	err = client.RWMutex("price/tea").WithLock(context.Background(), func(ctx context.Context, lock *dlock.Lock) error {
+		return put(ctx, "price/tea", lock.Token(), server.URL+"/price/tea", "3.20")
 	})
 	if err != nil {
 		log.Fatal(err)

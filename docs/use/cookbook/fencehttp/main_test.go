@@ -39,8 +39,8 @@ func TestALateHolderIsTold(t *testing.T) {
 	late, err := one.RWMutex(name).Lock(t.Context())
 	require.NoError(t, err)
 	store.Faults().ExpireAll()
-	require.NoError(t, two.RWMutex(name).WithLock(t.Context(), func(ctx context.Context) error {
-		return put(ctx, name, dlock.FromContext(ctx).Token(), server.URL+"/price/tea", "new")
+	require.NoError(t, two.RWMutex(name).WithLock(t.Context(), func(ctx context.Context, lock *dlock.Lock) error {
+		return put(ctx, name, lock.Token(), server.URL+"/price/tea", "new")
 	}))
 	assert.ErrorIs(t, put(t.Context(), name, late.Token(), server.URL+"/price/tea", "late"), fence.ErrStale)
 	assert.ErrorContains(t, put(t.Context(), name, late.Token(), server.URL+"/price/milk", ""), "400 Bad Request", "the lock of another price")

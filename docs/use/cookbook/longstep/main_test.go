@@ -33,7 +33,7 @@ func TestAPausedProcessSendsNothing(t *testing.T) {
 
 		err := publish(t.Context(), paused, func() uint32 {
 			store.Faults().PauseAll(time.Minute)
-			assert.NoError(t, other.RWMutex("price").WithLock(t.Context(), func(context.Context) error { return nil }))
+			assert.NoError(t, other.RWMutex("price").WithLock(t.Context(), func(context.Context, *dlock.Lock) error { return nil }))
 			return 1
 		}, func(uint32, int64) { t.Error("sent after the loss") })
 		assert.ErrorIs(t, err, dlock.ErrLost)

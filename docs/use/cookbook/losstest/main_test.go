@@ -84,7 +84,7 @@ func TestPayAllWaitsForAnotherProcess(t *testing.T) {
 // careless is a faulty payAll: it relies on ctx, which ends too late after a
 // pause.
 func careless(ctx context.Context, client *dlock.Client, b bank) error {
-	return client.RWMutex("invoices").WithLock(ctx, func(ctx context.Context) error {
+	return client.RWMutex("invoices").WithLock(ctx, func(ctx context.Context, _ *dlock.Lock) error {
 		invoices, err := b.Open(ctx)
 		for _, invoice := range invoices {
 			if err == nil {

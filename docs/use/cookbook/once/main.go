@@ -38,7 +38,7 @@ type job func(ctx context.Context, tick time.Time) error
 func run(ctx context.Context, m *dlock.RWMutex, f job) {
 	for ctx.Err() == nil {
 		tick := time.Now().Truncate(period)
-		_, err := m.Once(ctx, tick, func(ctx context.Context) error { return f(ctx, tick) })
+		_, err := m.Once(ctx, tick, func(ctx context.Context, _ *dlock.Lock) error { return f(ctx, tick) })
 		if err != nil && ctx.Err() == nil {
 			log.Printf("the run of %s: %v", tick.Format(time.RFC3339), err)
 		}

@@ -37,7 +37,7 @@ type step func(ctx context.Context, shard int, token int64) (pause time.Duration
 
 // serve works on this machine's shards until ctx ends.
 func serve(ctx context.Context, client *dlock.Client, next step) error {
-	return shards.Run(ctx, client, "mail", count, func(ctx context.Context, shard int, lock *dlock.Lock) error {
+	return shards.Run(ctx, client, "mail", count, func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		for ctx.Err() == nil { // until the shard moves, its lock is lost, or the machine stops
 			pause, err := next(ctx, shard, lock.Token())
 			if err != nil && ctx.Err() == nil {
