@@ -44,9 +44,9 @@ var (
 	// not called the function. The error also wraps the one that Lock or RLock
 	// would return, such as ErrTimeout.
 	ErrNotRun = recipes.ErrNotRun
-	// ErrNotKept means that the function of Once or OncePer has succeeded, but
+	// ErrNotRecorded means that the function of Once or OncePer has succeeded, but
 	// another call may run it again.
-	ErrNotKept = recipes.ErrNotKept
+	ErrNotRecorded = recipes.ErrNotRecorded
 	// ErrUpgrade means that the caller holds the lock shared and wants it
 	// exclusively, which would be a deadlock. Unlock first, or lock exclusively
 	// from the start.
@@ -95,7 +95,7 @@ type Client = recipes.Client
 //		f func(ctx context.Context, l *Lock) error) (ran bool, err error)
 //	func (m *RWMutex) OncePer(ctx context.Context, period time.Duration,
 //		f func(ctx context.Context, l *Lock) error) (ran bool, err error)
-//	func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error)
+//	func (m *RWMutex) Value(ctx context.Context) (value []byte, token int64, err error)
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
 //	func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error]
 //	func (m *RWMutex) Remove(ctx context.Context, c Contender) error
@@ -125,7 +125,7 @@ type Semaphore = recipes.Semaphore
 //	func (l *Lock) Lost() <-chan struct{}
 //	func (l *Lock) Wanted() <-chan struct{}
 //	func (l *Lock) Token() int64
-//	func (l *Lock) Keep(ctx context.Context, value []byte) error
+//	func (l *Lock) SetValue(ctx context.Context, value []byte) error
 //	func (l *Lock) Downgrade(ctx context.Context) error
 //	func (l *Lock) Mode() Mode
 //	func (l *Lock) Node() string

@@ -52,6 +52,6 @@
 //   - Let readers in: [recipes.Lock.Downgrade]; give way to waiters:
 //     [recipes.Lock.Wanted]
 //   - Lock again: any call with [recipes.Lock.Context]; not: [WithoutReentry]
-//   - Keep a value: [recipes.Lock.Keep], [recipes.RWMutex.Kept]
+//   - Store a value: [recipes.Lock.SetValue], [recipes.RWMutex.Value]
 //   - Show a queue: [recipes.RWMutex.Queue]; free a lock: [recipes.RWMutex.Remove]
 package dlock

@@ -31,7 +31,7 @@ func probe(t *testing.T, config Config) (have need) {
 		switch n := needOf(a); {
 		case n == 0:
 			t.Errorf("dlocktest: Config.Abilities holds %q, which is no ability", a)
-		case have&n == 0:
+		case have&n != n:
 			t.Errorf("dlocktest: Config.Abilities holds %s, and the driver's sessions do not have that ability", a)
 		}
 	}
@@ -62,19 +62,19 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 // drivers may use the ability only sometimes, the function tries several times.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needRead: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Read(c.ctx, a, "abilities", c.create(a, "abilities", writer).Name)
+		_, err := driver.Inspect(a).Read(c.ctx, "abilities", c.create(a, "abilities", writer).Name)
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
 	needWalk: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Walk(c.ctx, a, "")
+		_, err := driver.Inspect(a).Walk(c.ctx, "")
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
 	needRemove: func(c *check, a, _ driver.Session) bool {
-		err := driver.Remove(c.ctx, a, "abilities", c.create(a, "abilities", writer))
+		err := driver.Inspect(a).Remove(c.ctx, "abilities", c.create(a, "abilities", writer))
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
-	needKeep: func(c *check, a, _ driver.Session) bool {
-		_, _, err := driver.Kept(c.ctx, a, "abilities")
+	needValue: func(c *check, a, _ driver.Session) bool {
+		_, _, err := driver.Inspect(a).Value(c.ctx, "abilities")
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
 	needDiagnose: func(c *check, _, _ driver.Session) bool {

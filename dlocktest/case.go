@@ -27,10 +27,13 @@ const (
 	needArmed
 	needReleased
 	needDiagnose
-	needKeep
+	needValue
 )
 
-const needLosses = needLoseRequest | needLoseReply
+const (
+	needLosses  = needLoseRequest | needLoseReply
+	needInspect = needRead | needWalk | needRemove | needValue
+)
 
 type requirement struct {
 	need    need
@@ -42,14 +45,14 @@ type requirement struct {
 // an ability and a hook is reported as not applicable rather than as not
 // checked.
 var needs = []requirement{
-	{needRead, string(AbilityRead), true},
-	{needWalk, string(AbilityWalk), true},
-	{needRemove, string(AbilityRemove), true},
+	{needRead, "Read", true},
+	{needWalk, "Walk", true},
+	{needRemove, "Remove", true},
+	{needValue, "SetValue", true},
 	{needAhead, string(AbilityAhead), true},
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},
 	{needDiagnose, string(AbilityDiagnose), true},
-	{needKeep, string(AbilityKeep), true},
 	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},
@@ -67,8 +70,15 @@ var needs = []requirement{
 }
 
 func needOf(a Ability) need {
+	if a == AbilityInspect {
+		return needInspect
+	}
+	return needNamed(string(a))
+}
+
+func needNamed(ability string) need {
 	for _, n := range needs {
-		if n.ability && n.name == string(a) {
+		if n.ability && n.name == ability {
 			return n.need
 		}
 	}

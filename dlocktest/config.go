@@ -28,7 +28,7 @@ type Config struct {
 	// SessionTimeout is the longest time for which the store keeps a session
 	// that it does not hear from. It does not set the sessions' timeout: the
 	// connectors of New must use the same one, for example by a parameter in
-	// the DSN. The timeout reported by driver.Describe may be shorter, down to
+	// the DSN. The timeout reported by Describe may be shorter, down to
 	// half of it. Many cases wait that long, so one or two seconds are a good
 	// choice. Below about 200 ms a slow machine loses sessions that a sound
 	// driver would keep. Zero means 10 s.
@@ -105,7 +105,7 @@ type Config struct {
 	// requests pass, and the session lives on if the driver lets it.
 	//
 	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with
-	// either cause) and, if sessions can do so, OpReplace and OpKeep. OpList
+	// either cause) and, if sessions can do so, OpReplace and OpSetValue. OpList
 	// includes a list that Create sends besides the request for its node. If a
 	// poll or a Watch sends the same request as List, the hook may lose the
 	// request of the poll or the Watch instead. The case then checks less.
@@ -175,11 +175,9 @@ type Ability string
 
 // Run finds out which of these abilities the sessions have.
 const (
-	// AbilityRead, AbilityWalk and AbilityRemove say that driver.Read,
-	// driver.Walk and driver.Remove do not return errors.ErrUnsupported.
-	AbilityRead   Ability = "Read"
-	AbilityWalk   Ability = "Walk"
-	AbilityRemove Ability = "Remove"
+	// AbilityInspect says that no method of driver.Inspector returns
+	// errors.ErrUnsupported.
+	AbilityInspect Ability = "Inspect"
 	// AbilityAhead says that Create returns the nodes ahead of its own.
 	AbilityAhead Ability = "Ahead"
 	// AbilityArmed says that Create returns a watch: see driver.Joined.
@@ -190,9 +188,6 @@ const (
 	// AbilityDiagnose says that driver.Diagnose of the connectors does not
 	// return errors.ErrUnsupported.
 	AbilityDiagnose Ability = "Diagnose"
-	// AbilityKeep says that driver.Keep and driver.Kept do not return
-	// errors.ErrUnsupported.
-	AbilityKeep Ability = "Keep"
 )
 
 func (c Config) sessionTimeout() time.Duration {

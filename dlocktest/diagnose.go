@@ -78,7 +78,7 @@ func diagnoseLeavesNothing(c *check) {
 
 func (c *check) walk(s driver.Session) (queues []string) {
 	c.retry("Walk", func() (err error) {
-		queues, err = driver.Walk(c.ctx, s, "")
+		queues, err = driver.Inspect(s).Walk(c.ctx, "")
 		return err
 	})
 	return queues

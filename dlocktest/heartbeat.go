@@ -11,7 +11,7 @@ import (
 func heartbeats(c *check) {
 	type heartbeat struct{ left, term time.Duration }
 	s, first := c.session(), make(chan heartbeat, 1)
-	if !driver.OnHeartbeat(s, func(left, term time.Duration) {
+	if !driver.Inspect(s).OnHeartbeat(func(left, term time.Duration) {
 		select {
 		case first <- heartbeat{left, term}:
 		default:

@@ -50,7 +50,7 @@ func readGone(c *check) {
 	p := c.create(s, "q", writer)
 	c.delete(s, "q", p)
 	for _, queue := range []string{"q", "never/was"} {
-		_, err := driver.Read(c.ctx, s, queue, p.Name)
+		_, err := driver.Inspect(s).Read(c.ctx, queue, p.Name)
 		c.wantGone("Read", err)
 	}
 }
@@ -66,7 +66,7 @@ func readOwner(c *check) {
 	if own.Owner != other.Owner {
 		c.errorf("Read of one node by two sessions returned the owners %q and %q, expected the same", own.Owner, other.Owner)
 	}
-	if id := driver.Describe(a).ID; id != "" && id != own.Owner {
+	if id := driver.Inspect(a).Describe().ID; id != "" && id != own.Owner {
 		c.errorf("Describe says that the session is %q, and Read that its node belongs to %q, expected the same", id, own.Owner)
 	}
 }
@@ -118,7 +118,7 @@ func walkFinds(c *check) {
 	}
 	slices.Sort(all)
 	for _, prefix := range []string{"/stock", "stock/", "stock//42"} {
-		_, err := driver.Walk(c.ctx, s, prefix)
+		_, err := driver.Inspect(s).Walk(c.ctx, prefix)
 		c.wantName(fmt.Sprintf("Walk(%q)", prefix), err)
 	}
 	for prefix, want := range map[string][]string{
@@ -135,7 +135,7 @@ func walkFinds(c *check) {
 	} {
 		var got []string
 		c.retry("Walk", func() (err error) {
-			got, err = driver.Walk(c.ctx, s, prefix)
+			got, err = driver.Inspect(s).Walk(c.ctx, prefix)
 			return err
 		})
 		if !slices.Equal(got, want) {
@@ -157,7 +157,7 @@ var describeCases = []testCase{
 // be as short as half of Config.SessionTimeout, which includes the store's
 // delay in noticing that a session expired.
 func (c *check) wantTimeout(s driver.Session, when string) {
-	got, most := driver.Describe(s).Timeout, c.config.sessionTimeout()
+	got, most := driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {
 		c.errorf("Describe %s returned the timeout %v, expected %v, the Config.SessionTimeout, or zero if the timeout is not known",
 			when, got, most)
@@ -175,12 +175,12 @@ func describeTimeout(c *check) {
 
 func describeID(c *check) {
 	a, b := c.twoSessions()
-	mine, theirs := driver.Describe(a).ID, driver.Describe(b).ID
+	mine, theirs := driver.Inspect(a).Describe().ID, driver.Inspect(b).Describe().ID
 	if mine != "" && mine == theirs {
 		c.errorf("Describe of two sessions returned the ID %q twice, expected one for each session", mine)
 	}
 	c.create(a, "q", writer)
-	if again := driver.Describe(a).ID; again != mine {
+	if again := driver.Inspect(a).Describe().ID; again != mine {
 		c.errorf("Describe of a session returned the ID %q and then %q, expected the same", mine, again)
 	}
 }

@@ -35,7 +35,7 @@ var removeCases = []testCase{
 func (c *check) removeAny(s driver.Session, queue string, p driver.Place) {
 	doubt := false
 	c.retry(fmt.Sprintf("Remove(%q, %q, token %d)", queue, p.Name, p.Token), func() error {
-		err := driver.Remove(c.ctx, s, queue, p)
+		err := driver.Inspect(s).Remove(c.ctx, queue, p)
 		if doubt && errors.Is(err, driver.ErrGone) {
 			return nil
 		}
@@ -48,7 +48,7 @@ func (c *check) removeAny(s driver.Session, queue string, p driver.Place) {
 // return ErrGone and remove no other node.
 func (c *check) wantSpared(what string, s driver.Session, queue string, p driver.Place) {
 	before := c.listAfterWrite(s, queue)
-	c.wantGone("Remove with "+what, driver.Remove(c.ctx, s, queue, p))
+	c.wantGone("Remove with "+what, driver.Inspect(s).Remove(c.ctx, queue, p))
 	c.wantNodes("after Remove with "+what, c.listAfterWrite(s, queue), before...)
 }
 
@@ -129,11 +129,11 @@ func removeGone(c *check) {
 	c.delete(a, "q", p)
 	c.listAfterWrite(operator, "q")
 	for _, queue := range []string{"q", "never/was"} {
-		c.wantGone("Remove", driver.Remove(c.ctx, operator, queue, p))
+		c.wantGone("Remove", driver.Inspect(operator).Remove(c.ctx, queue, p))
 	}
 	p = c.create(a, "q", writer)
 	c.removeAny(operator, "q", p)
-	c.wantGone("a second Remove", driver.Remove(c.ctx, operator, "q", p))
+	c.wantGone("a second Remove", driver.Inspect(operator).Remove(c.ctx, "q", p))
 }
 
 func removeEndsWatches(c *check) {
@@ -170,7 +170,7 @@ func removeBadQueue(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
 	for _, queue := range []string{"", "/q", "q/", "q//r", "..", "q/../q", "a\n", "a\x00"} {
-		c.wantName(fmt.Sprintf("Remove in the queue %q", queue), driver.Remove(c.ctx, s, queue, p))
+		c.wantName(fmt.Sprintf("Remove in the queue %q", queue), driver.Inspect(s).Remove(c.ctx, queue, p))
 	}
 	c.wantNodes("the queue", c.list(s, "q"), p.Node)
 }

@@ -145,7 +145,7 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 // session, which is no failure.
 //
 // Replies to heartbeats are delayed by less than a quarter of the timeout,
-// after which [driver.Lease.Keep] gives up. The result is conclusive only if a
+// after which [driver.Lease.Run] gives up. The result is conclusive only if a
 // slow reply has renewed the lease, which is certain once the session has
 // outlived its timeout. If no session did, a shorter delay is tried, which more
 // drivers survive.

@@ -44,7 +44,7 @@ func manyGoroutines(c *check) {
 				c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
 			}
 			c.retry("Read", func() error {
-				if _, err := driver.Read(c.ctx, s, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
+				if _, err := driver.Inspect(s).Read(c.ctx, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
 					return err
 				}
 				return nil
@@ -136,18 +136,18 @@ func abilitiesAreStable(c *check) {
 		gone := c.create(s, "q", writer)
 		c.delete(s, "q", gone)
 		for name, ask := range map[string]func() error{
-			"Read":                        func() error { _, err := driver.Read(c.ctx, s, "q", p.Name); return err },
-			"Read of a node that is gone": func() error { _, err := driver.Read(c.ctx, s, "q", gone.Name); return err },
-			"Walk":                        func() error { _, err := driver.Walk(c.ctx, s, ""); return err },
-			"Walk of a missing queue":     func() error { _, err := driver.Walk(c.ctx, s, "never/was"); return err },
-			"Keep":                        func() error { return driver.Keep(c.ctx, s, "q", p, nil) },
-			"Keep of a node that is gone": func() error { return driver.Keep(c.ctx, s, "q", gone, nil) },
-			"Keep as told by Kept":        func() error { _, _, err := driver.Kept(c.ctx, s, "q"); return err },
-			"Remove":                      func() error { return driver.Remove(c.ctx, s, "q", gone) },
-			"Remove in a missing queue":   func() error { return driver.Remove(c.ctx, s, "never/was", p) },
+			"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
+			"Read of a node that is gone":     func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", gone.Name); return err },
+			"Walk":                            func() error { _, err := driver.Inspect(s).Walk(c.ctx, ""); return err },
+			"Walk of a missing queue":         func() error { _, err := driver.Inspect(s).Walk(c.ctx, "never/was"); return err },
+			"SetValue":                        func() error { return driver.Inspect(s).SetValue(c.ctx, "q", p, nil) },
+			"SetValue of a node that is gone": func() error { return driver.Inspect(s).SetValue(c.ctx, "q", gone, nil) },
+			"SetValue as told by Value":       func() error { _, _, err := driver.Inspect(s).Value(c.ctx, "q"); return err },
+			"Remove":                          func() error { return driver.Inspect(s).Remove(c.ctx, "q", gone) },
+			"Remove in a missing queue":       func() error { return driver.Inspect(s).Remove(c.ctx, "never/was", p) },
 		} {
 			method, _, _ := strings.Cut(name, " ")
-			can := c.can&needOf(Ability(method)) != 0
+			can := c.can&needNamed(method) != 0
 			for range 4 {
 				if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
 					c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",

@@ -178,7 +178,7 @@ func replaceKeepsInfo(c *check) {
 		c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
 			after.Token, after.Data, after.Owner, p.Token, text, before.Owner)
 	}
-	_, err := driver.Read(c.ctx, b, "q", p.Name)
+	_, err := driver.Inspect(b).Read(c.ctx, "q", p.Name)
 	c.wantGone("Read of the old name", err)
 }
 

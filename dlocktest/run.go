@@ -77,7 +77,7 @@ var rules = []rule{
 	{0, "read", readCases},
 	{0, "walk", walkCases},
 	{0, "remove", removeCases},
-	{0, "keep", keepCases},
+	{0, "value", valueCases},
 	{0, "loss", lossCases},
 	{0, "describe", describeCases},
 	{0, "diagnose", diagnoseCases},

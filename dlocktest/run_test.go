@@ -58,7 +58,7 @@ var configs = map[string]func() Config{
 	},
 	"expects too much": func() Config {
 		c := configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} })
-		c.Abilities = []Ability{AbilityWalk, AbilityReleased, "Fly"}
+		c.Abilities = []Ability{AbilityInspect, AbilityReleased, "Fly"}
 		return c
 	},
 	"slow": func() Config {
@@ -292,7 +292,7 @@ func TestMissingAbilityFails(t *testing.T) {
 	if passed {
 		t.Errorf("Run passed although sessions lack an ability that is expected:\n%s", out)
 	}
-	wantOutput(t, out, "Config.Abilities holds Walk, and the driver's sessions do not have that ability",
+	wantOutput(t, out, "Config.Abilities holds Inspect, and the driver's sessions do not have that ability",
 		"Config.Abilities holds Released, and the driver's sessions do not have that ability",
 		"Config.Abilities holds \"Fly\", which is no ability",
 		"of sessions with the abilities Diagnose")

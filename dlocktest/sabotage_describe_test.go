@@ -39,7 +39,7 @@ type misdescribed struct {
 type misreported struct{ base }
 
 func (s *misreported) OnHeartbeat(f func(left, term time.Duration)) bool {
-	return driver.OnHeartbeat(s.base, func(_, term time.Duration) { f(term, term) })
+	return s.base.OnHeartbeat(func(_, term time.Duration) { f(term, term) })
 }
 
 type unreported struct{ base }
@@ -47,7 +47,7 @@ type unreported struct{ base }
 func (s *unreported) OnHeartbeat(func(left, term time.Duration)) bool { return true }
 
 func (s *misdescribed) Describe() driver.SessionInfo {
-	info := driver.Describe(s.base)
+	info := s.base.Describe()
 	s.change(&info)
 	return info
 }

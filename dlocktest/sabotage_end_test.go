@@ -253,7 +253,7 @@ func newLateBeats(s base, margin time.Duration) *lateBeats {
 	l.lease.Renew(l.lease.Now())
 	go func() {
 		defer close(l.kept)
-		l.lease.Keep(func(ctx context.Context) error {
+		l.lease.Run(func(ctx context.Context) error {
 			_, err := s.List(ctx, "heartbeat")
 			if err == nil {
 				l.lease.Renew(l.lease.Now())

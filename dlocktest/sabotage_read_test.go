@@ -61,7 +61,7 @@ type ownerByData struct {
 }
 
 func (s ownerByData) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	s.owners.Store(string(n.Data), driver.Describe(s.base).ID)
+	s.owners.Store(string(n.Data), s.base.Describe().ID)
 	return s.base.Create(ctx, queue, n)
 }
 

@@ -46,7 +46,7 @@ var sabotages = map[string][]sabotage{
 	"read":     readSabotages,
 	"walk":     walkSabotages,
 	"remove":   removeSabotages,
-	"keep":     keepSabotages,
+	"value":    valueSabotages,
 	"loss":     lossSabotages,
 	"describe": describeSabotages,
 	"diagnose": diagnoseSabotages,

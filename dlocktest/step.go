@@ -190,7 +190,7 @@ func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 
 func (c *check) read(s driver.Session, queue, name string) (info driver.NodeInfo) {
 	c.retry(fmt.Sprintf("Read(%q, %q)", queue, name), func() (err error) {
-		info, err = driver.Read(c.ctx, s, queue, name)
+		info, err = driver.Inspect(s).Read(c.ctx, queue, name)
 		return err
 	})
 	return info

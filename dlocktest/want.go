@@ -96,11 +96,11 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
 		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
 		"Replace":    func() error { _, err := s.Replace(ctx, "q", p, shared); return err },
-		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
-		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
-		"Keep":       func() error { return optional(driver.Keep(ctx, s, "q", p, []byte("value"))) },
-		"Kept":       func() error { _, _, err := driver.Kept(ctx, s, "q"); return optional(err) },
-		"Remove":     func() error { return optional(driver.Remove(ctx, s, "q", p)) },
+		"Read":       func() error { _, err := driver.Inspect(s).Read(ctx, "q", p.Name); return optional(err) },
+		"Walk":       func() error { _, err := driver.Inspect(s).Walk(ctx, ""); return optional(err) },
+		"SetValue":   func() error { return optional(driver.Inspect(s).SetValue(ctx, "q", p, []byte("value"))) },
+		"Value":      func() error { _, _, err := driver.Inspect(s).Value(ctx, "q"); return optional(err) },
+		"Remove":     func() error { return optional(driver.Inspect(s).Remove(ctx, "q", p)) },
 	}
 }
 

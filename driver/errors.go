@@ -25,8 +25,8 @@ var (
 	// queue.
 	ErrGone = errors.New("node is gone")
 
-	// ErrStale is returned by Keep if a later contender has kept a value.
-	ErrStale = errors.New("a later contender has kept a value")
+	// ErrStale is returned by SetValue if a later contender has set a value.
+	ErrStale = errors.New("a later contender has set a value")
 
 	// ErrBadName is returned for an invalid node name, prefix or queue.
 	ErrBadName = errors.New("bad name")

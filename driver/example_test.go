@@ -83,12 +83,12 @@ func ExampleCheckQueue() {
 	// bad name: "stock/.." has a segment ".."
 }
 
-// plainSession hides a session's optional methods.
+// plainSession hides the methods of driver.Inspector.
 type plainSession struct{ driver.Session }
 
-// Read accepts any session. If the session has no Read method, the error
-// matches errors.ErrUnsupported.
-func ExampleRead() {
+// Inspect accepts any session. The methods of one that is no Inspector return
+// errors that match errors.ErrUnsupported.
+func ExampleInspect() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)
 	if err != nil {
@@ -100,9 +100,9 @@ func ExampleRead() {
 		log.Fatal(err)
 	}
 
-	_, err = driver.Read(ctx, plainSession{session}, "stock/42", writer.Name)
+	_, err = driver.Inspect(plainSession{session}).Read(ctx, "stock/42", writer.Name)
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))
-	info, err := driver.Read(ctx, session, "stock/42", writer.Name)
+	info, err := driver.Inspect(session).Read(ctx, "stock/42", writer.Name)
 	fmt.Println(info.Name, err)
 	// Output:
 	// true

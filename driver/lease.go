@@ -34,7 +34,7 @@ import (
 //	lease := driver.NewLease(timeout, 0)
 //	err := lease.Begin(func() error { return open(ctx) })
 //	...
-//	go lease.Keep(ping) // ping sends a heartbeat and waits for the answer
+//	go lease.Run(ping) // ping sends a heartbeat and waits for the answer
 //
 // A lease reads both the monotonic and the wall clock, because the monotonic
 // clock may stand still while a machine sleeps, and the wall clock may be set
@@ -47,7 +47,7 @@ import (
 // notice.
 //
 // A Lease is safe for concurrent use. No method blocks, except that Begin and
-// Do wait for their request, and Keep for the end of the lease.
+// Do wait for their request, and Run for the end of the lease.
 type Lease struct {
 	timeout time.Duration // the store's session timeout
 	term    time.Duration // how long the lease runs without a renewal
@@ -157,7 +157,7 @@ func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 // zero margin means a quarter of the timeout.
 //
 // The lease begins with the first request that counts: see [Lease.Do],
-// [Lease.Keep] and [Lease.Renew]. From then until its end it holds a timer, so
+// [Lease.Run] and [Lease.Renew]. From then until its end it holds a timer, so
 // drivers must call [Lease.End] when the session is closed.
 //
 // If the margin is negative, or not less than the timeout, no term is safe.
@@ -234,24 +234,24 @@ func (l *Lease) Do(request func() error) error {
 // Failed records the error of a request that has not renewed the lease. If the
 // lease runs out before the next renewal, its error text includes the latest
 // such error, which tells users why their session ended. The lease's error does
-// not match it. Do and Keep call Failed themselves.
+// not match it. Do and Run call Failed themselves.
 func (l *Lease) Failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failure = err
 }
 
-// maxBeats limits the heartbeats in flight to the number that Keep starts
+// maxBeats limits the heartbeats in flight to the number that Run starts
 // within one timeout. An older heartbeat could not renew the lease anyway.
 const maxBeats = 8
 
-// Keep renews the lease until the lease ends. It calls beat every eighth of the
-// timeout, beginning an eighth after the call of Keep. The function beat sends
+// Run renews the lease until the lease ends. It calls beat every eighth of the
+// timeout, beginning an eighth after the call of Run. The function beat sends
 // a heartbeat and waits for the answer. It must return nil only under the
 // condition stated for request at [Lease.Do].
 //
-// Keep returns when the lease has ended and every call of beat has returned.
-// Drivers run Keep on a goroutine of its own, and Close waits for that
+// Run returns when the lease has ended and every call of beat has returned.
+// Drivers run Run on a goroutine of its own, and Close waits for that
 // goroutine.
 //
 // Heartbeats overlap: each call of beat runs on its own goroutine, without
@@ -262,11 +262,11 @@ const maxBeats = 8
 //
 // The ctx of beat is done after a quarter of the timeout, or when the lease
 // ends, with the lease's error as the cause. A beat that ignores ctx delays the
-// return of Keep. While eight calls of beat are running, Keep starts no others.
+// return of Run. While eight calls of beat are running, Run starts no others.
 // After a pause of the process it does not make up for missed heartbeats.
 //
 // A panic in beat ends the process, as in any other goroutine.
-func (l *Lease) Keep(beat func(ctx context.Context) error) {
+func (l *Lease) Run(beat func(ctx context.Context) error) {
 	var beats errgroup.Group
 	beats.SetLimit(maxBeats)
 	defer func() { _ = beats.Wait() }() // always nil
@@ -364,8 +364,8 @@ func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report fu
 }
 
 // OnRenew sets f as the function that is called each time that Renew extends a
-// lease that has begun, as [HeartbeatReporter] describes. It replaces the
-// function of an earlier call. Drivers implement HeartbeatReporter with it.
+// lease that has begun, as [Inspector] describes. It replaces the function of
+// an earlier call. Drivers implement Inspector.OnHeartbeat with it.
 func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,7 +74,7 @@ func FuzzForeignNode(f *testing.F) {
 		} else {
 			require.Empty(t, first)
 		}
-		info, err := s.(driver.NodeReader).Read(t.Context(), queue, name)
+		info, err := driver.Inspect(s).Read(t.Context(), queue, name)
 		require.NoError(t, err)
 		require.Equal(t, string(data), string(info.Data))
 		require.Empty(t, info.Owner)

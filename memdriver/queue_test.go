@@ -255,7 +255,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 		t.Error("the watch of another node closed")
 	default:
 	}
-	info, err := s.(driver.NodeReader).Read(background, queue, np.Name)
+	info, err := driver.Inspect(s).Read(background, queue, np.Name)
 	require.NoError(t, err)
 	require.Equal(t, p.Token, info.Token)
 	require.Equal(t, "data", string(info.Data))
@@ -279,7 +279,7 @@ func TestReadReturnsTheFactsAboutANode(t *testing.T) {
 	p, err := s.Create(background, queue, driver.NodeSpec{Prefix: prefix, Data: data})
 	require.NoError(t, err)
 	data[0] = 'X'
-	r := s.(driver.NodeReader)
+	r := driver.Inspect(s)
 	info, err := r.Read(background, queue, p.Name)
 	require.NoError(t, err)
 	require.Equal(t, p.Node, info.Node)
@@ -318,11 +318,11 @@ func TestWalkFindsQueuesAtAndBelow(t *testing.T) {
 		"stock/4":   "",
 		"elsewhere": "",
 	} {
-		queues, err := s.(driver.Walker).Walk(background, prefix)
+		queues, err := driver.Inspect(s).Walk(background, prefix)
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Join(queues, " "), "at %q", prefix)
 	}
-	_, err := s.(driver.Walker).Walk(background, "stock/")
+	_, err := driver.Inspect(s).Walk(background, "stock/")
 	require.ErrorIs(t, err, driver.ErrBadName)
 }
 
@@ -340,7 +340,7 @@ func TestBadNamesDoNotReachTheStore(t *testing.T) {
 			_, err := s.Replace(background, queue, driver.Place{}, "x")
 			return err
 		},
-		"read": func() error { _, err := s.(driver.NodeReader).Read(background, "a/", "x"); return err },
+		"read": func() error { _, err := driver.Inspect(s).Read(background, "a/", "x"); return err },
 	} {
 		err := call()
 		require.ErrorIs(t, err, driver.ErrBadName, name)
@@ -364,7 +364,7 @@ func TestStatsCountContentsAndRequests(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 	for op, want := range map[faults.Op]int64{
 		faults.OpCreate: 1, faults.OpList: 1, faults.OpWatch: 1, faults.OpWatchQueue: 1, faults.OpDelete: 1,
-		faults.OpConnect: 0, faults.OpReplace: 0, faults.OpRead: 0, faults.OpWalk: 0, faults.OpRemove: 0, faults.OpKeep: 0, faults.OpKept: 0, faults.OpCleanUp: 0, faults.OpClose: 1,
+		faults.OpConnect: 0, faults.OpReplace: 0, faults.OpRead: 0, faults.OpWalk: 0, faults.OpRemove: 0, faults.OpSetValue: 0, faults.OpValue: 0, faults.OpCleanUp: 0, faults.OpClose: 1,
 	} {
 		require.Equal(t, want, stats.Requests[op], op.String())
 	}

@@ -36,14 +36,9 @@ var (
 const closeTimeout = 2 * time.Second
 
 var (
-	_ driver.Connector         = (*Store)(nil)
-	_ driver.Session           = (*session)(nil)
-	_ driver.NodeReader        = (*session)(nil)
-	_ driver.Walker            = (*session)(nil)
-	_ driver.Remover           = (*session)(nil)
-	_ driver.Keeper            = (*session)(nil)
-	_ driver.Describer         = (*session)(nil)
-	_ driver.HeartbeatReporter = (*session)(nil)
+	_ driver.Connector = (*Store)(nil)
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
 )
 
 // session is the client's side of a session. record is the store's side.
@@ -89,12 +84,12 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session (rule 8).
 func (s *session) Err() error { return s.lease.Err() }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Inspector.
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
-// OnHeartbeat implements driver.HeartbeatReporter.
+// OnHeartbeat implements driver.Inspector.
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true
@@ -178,7 +173,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	})
 }
 
-// Read implements driver.NodeReader.
+// Read implements driver.Inspector.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	req := request{op: faults.OpRead, queue: queue, name: name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -187,7 +182,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	return ask(ctx, s, req, func() (driver.NodeInfo, error) { return s.store.read(s.record, queue, name) })
 }
 
-// Walk implements driver.Walker.
+// Walk implements driver.Inspector.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	req := request{op: faults.OpWalk, name: prefix}
 	if prefix != "" {
@@ -198,7 +193,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
 }
 
-// Remove implements driver.Remover.
+// Remove implements driver.Inspector.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	req := request{op: faults.OpRemove, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -208,9 +203,9 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// Keep implements driver.Keeper.
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	req := request{op: faults.OpKeep, queue: queue, name: p.Name}
+// SetValue implements driver.Inspector.
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	req := request{op: faults.OpSetValue, queue: queue, name: p.Name}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
 		return req.failed(err)
 	}
@@ -219,9 +214,9 @@ func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value 
 	return err
 }
 
-// Kept implements driver.Keeper.
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	req := request{op: faults.OpKept, queue: queue}
+// Value implements driver.Inspector.
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	req := request{op: faults.OpValue, queue: queue}
 	if err := driver.CheckQueue(queue); err != nil {
 		return nil, 0, req.failed(err)
 	}
@@ -268,7 +263,7 @@ func (s *session) isClosed() bool {
 // sets stopped, after which requests are no longer served and no goroutine is
 // started.
 func (s *session) keepLease() {
-	s.lease.Keep(s.heartbeat)
+	s.lease.Run(s.heartbeat)
 	s.watches.End()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -77,8 +77,8 @@ func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string
 	_, errs["watch"] = s.Watch(ctx, queue, p)
 	_, errs["watch queue"] = s.WatchQueue(ctx, queue)
 	_, errs["replace"] = s.Replace(ctx, queue, p, "web1-R-")
-	_, errs["read"] = s.(driver.NodeReader).Read(ctx, queue, p.Name)
-	_, errs["walk"] = s.(driver.Walker).Walk(ctx, "")
+	_, errs["read"] = driver.Inspect(s).Read(ctx, queue, p.Name)
+	_, errs["walk"] = driver.Inspect(s).Walk(ctx, "")
 	errs["delete"] = s.Delete(ctx, queue, p, driver.Changed)
 	return errs
 }

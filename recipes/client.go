@@ -137,7 +137,7 @@ func (c *Client) String() string {
 	if s == nil {
 		return "not connected"
 	}
-	i := driver.Describe(s.ofDriver())
+	i := driver.Inspect(s.ofDriver()).Describe()
 	if i.ID == "" {
 		return "connected"
 	}

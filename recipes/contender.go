@@ -151,7 +151,7 @@ func newContender(nodes []driver.Node, i int) Contender {
 }
 
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
-	info, err := driver.Read(ctx, s.ofDriver(), queue, c.Node)
+	info, err := driver.Inspect(s.ofDriver()).Read(ctx, queue, c.Node)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil

@@ -154,7 +154,7 @@ func (c *Client) connect(ctx context.Context, a *dialAttempt) (driver.Session, e
 	}
 	info := ConnectedInfo{Took: time.Since(began), Err: err}
 	if err == nil {
-		info.Session = driver.Describe(ds)
+		info.Session = driver.Inspect(ds).Describe()
 		if info.Session.Generation != c.dialing.generation {
 			info.Before = c.dialing.generation
 		}

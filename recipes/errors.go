@@ -50,9 +50,9 @@ var (
 	// reason, such as ErrTimeout.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrNotKept is returned by Once and OncePer if the function succeeded, but
+	// ErrNotRecorded is returned by Once and OncePer if the function succeeded, but
 	// the run could not be recorded. Another call may run the function again.
-	ErrNotKept = errors.New("the run was not kept")
+	ErrNotRecorded = errors.New("the run was not recorded")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
 	// released but the store has not confirmed that the node is removed. The

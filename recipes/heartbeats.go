@@ -23,8 +23,8 @@ func (s *session) watchHeartbeats() {
 	if hook == nil {
 		return
 	}
-	h := &heartbeats{session: driver.Describe(s.ofDriver()).ID, next: make(chan HeartbeatInfo, 1)}
-	if !driver.OnHeartbeat(s.ofDriver(), h.note) {
+	h := &heartbeats{session: driver.Inspect(s.ofDriver()).Describe().ID, next: make(chan HeartbeatInfo, 1)}
+	if !driver.Inspect(s.ofDriver()).OnHeartbeat(h.note) {
 		return
 	}
 	s.client.spawn(func() {

@@ -29,22 +29,23 @@ const (
 // earlier run that ended halfway.
 //
 // After f has returned nil, Once stores the tick beside the lock, as
-// [Lock.Keep] does, even if ctx has ended by then. Do not store other values
+// [Lock.SetValue] does, even if ctx has ended by then. Do not store other values
 // beside this lock.
 //
 // If ran is false and err nil, the tick has been done. Otherwise the errors are
 // those of WithLock, and these:
 //
-//	ErrNotRun   f was not called: Lock failed, the driver keeps no values
-//	            (errors.ErrUnsupported), another value is kept beside the lock,
+//	ErrNotRun   f was not called: Lock failed, the driver stores no values
+//	            (errors.ErrUnsupported), another value is beside the lock,
 //	            or the tick is more than a minute ahead of the store's clock.
 //	            Without that limit, a machine whose clock is a day ahead would
 //	            stop all runs for a day. If the store's clock was ahead during
 //	            the last run and was set back since, calls fail until it has
 //	            caught up. Stores that do not tell their time, such as etcd,
 //	            cannot check the limit.
-//	ErrNotKept  f has returned nil, but the tick could not be kept. Another call
-//	            for the same tick may run f again.
+//	ErrNotRecorded
+//	            f has returned nil, but the tick could not be stored. Another
+//	            call for the same tick may run f again.
 //
 // On top of the lock, a run costs two requests, and a call that does not run f
 // costs one.
@@ -116,9 +117,9 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		}
 		ran = true
 		if err := f(held, l); err != nil {
-			return mask(err, ErrNotKept) // it concerns another lock
+			return mask(err, ErrNotRecorded) // it concerns another lock
 		}
-		return l.keepRun(context.WithoutCancel(ctx), run)
+		return l.recordRun(context.WithoutCancel(ctx), run)
 	})
 	if !ran && err != nil && !errors.Is(err, ErrNotRun) {
 		err = bothError{err, ErrNotRun}
@@ -130,14 +131,14 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 // one.
 func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
 	h := l.hold
-	value, err := h.entry.Kept(ctx)
+	value, err := h.entry.Value(ctx)
 	var last time.Time
 	if err == nil && len(value) > 0 {
 		last, err = parseRun(value)
 	}
 	now := h.entry.StoreTime(time.Now())
 	if ahead := last.Sub(now); err == nil && !now.IsZero() && ahead > maxAhead+maxSlack {
-		err = fmt.Errorf("the last run, of %s, is %v ahead of the store's clock: if that clock is right now, remove the value kept beside the lock",
+		err = fmt.Errorf("the last run, of %s, is %v ahead of the store's clock: if that clock is right now, remove the value beside the lock",
 			value, ahead.Round(time.Second))
 	}
 	if err == nil {
@@ -152,21 +153,21 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 func parseRun(value []byte) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, string(value))
 	if err != nil {
-		return at, errors.New("the value kept beside the lock is not the time of a run: use another lock for it")
+		return at, errors.New("the value beside the lock is not the time of a run: use another lock for it")
 	}
 	return at, nil
 }
 
-// keepRun records the time of a run. If the lock was lost, the error does not
+// recordRun records the time of a run. If the lock was lost, the error does not
 // say so, because Unlock returns that, too.
-func (l *Lock) keepRun(ctx context.Context, at time.Time) error {
+func (l *Lock) recordRun(ctx context.Context, at time.Time) error {
 	h := l.hold
-	err := l.keep(ctx, at.UTC().AppendFormat(nil, time.RFC3339Nano))
+	err := l.setValue(ctx, at.UTC().AppendFormat(nil, time.RFC3339Nano))
 	switch {
 	case err == nil:
 		return nil
 	case l.Err() != nil:
-		return lockError(h.queue.name, ErrNotKept)
+		return lockError(h.queue.name, ErrNotRecorded)
 	}
-	return lockError(h.queue.name, fmt.Errorf("%w: %w", ErrNotKept, err))
+	return lockError(h.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 }

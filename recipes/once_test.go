@@ -102,7 +102,7 @@ func TestOnceRunsOncePerTickThoughClocksDiffer(t *testing.T) {
 
 // steps lists the requests that Once makes, in order. The job itself, job0,
 // runs between two of them.
-var steps = []faults.Op{faults.OpCreate, faults.OpKept, job0, faults.OpKeep, faults.OpDelete}
+var steps = []faults.Op{faults.OpCreate, faults.OpValue, job0, faults.OpSetValue, faults.OpDelete}
 
 const job0 faults.Op = -1
 
@@ -153,12 +153,12 @@ func dies(w *world, op faults.Op, at faults.Stage) {
 
 	again := w.once(second, tick, j.run)
 	<-done
-	_, token, err := second.RWMutex("q").Kept(bg)
+	_, token, err := second.RWMutex("q").Value(bg)
 	require.NoError(w, err)
 	require.NotZero(w, token)
-	kept := op == faults.OpDelete || op == faults.OpKeep && at == faults.StageReply
+	kept := op == faults.OpDelete || op == faults.OpSetValue && at == faults.StageReply
 	require.Equal(w, !kept, again, "the second runs the job unless the first has kept its run")
-	worked := kept || op == faults.OpKeep || op == job0 && at == faults.StageReply
+	worked := kept || op == faults.OpSetValue || op == job0 && at == faults.StageReply
 	require.EqualValues(w, 1+boolToInt(worked && !kept), j.runs.Load())
 	require.False(w, w.once(second, tick, j.run), "the tick is done")
 	time.Sleep(time.Minute) // until the store has dropped the first's session
@@ -198,7 +198,7 @@ func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
 					ran, err := c.RWMutex("q").Once(context.WithValue(bg, worldKey{}, w), tick, f)
 					assert.True(w, ran)
 					assert.NotErrorIs(w, err, recipes.ErrNotRun)
-					assert.Equal(w, name != "error", errors.Is(err, recipes.ErrNotKept), "%v", err)
+					assert.Equal(w, name != "error", errors.Is(err, recipes.ErrNotRecorded), "%v", err)
 					assert.Equal(w, name == "lost", errors.Is(err, recipes.ErrLost), "%v", err)
 					assert.Equal(w, name == "unlock", errors.Is(err, recipes.ErrNotHeld), "%v", err)
 				}()
@@ -221,7 +221,7 @@ func lost(ctx context.Context) {
 	w.store.Faults().Expire(c.(*client).session())
 }
 
-func TestOnceKeepsARunWhoseContextHasEnded(t *testing.T) {
+func TestOnceRecordsARunWhoseContextHasEnded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		ctx, cancel := context.WithCancel(bg)
@@ -271,7 +271,7 @@ func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
 		held := w.won(c.lock(bg))
-		require.NoError(w, held.Keep(bg, time.Now().Add(24*time.Hour).UTC().AppendFormat(nil, time.RFC3339)))
+		require.NoError(w, held.SetValue(bg, time.Now().Add(24*time.Hour).UTC().AppendFormat(nil, time.RFC3339)))
 		w.unlock(held)
 		m := c.RWMutex("q")
 		for range 2 {
@@ -295,12 +295,12 @@ func (c timeless) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return timelessSession{s, s.(driver.Keeper)}, nil
+	return timelessSession{s, driver.Inspect(s)}, nil
 }
 
 type timelessSession struct {
 	driver.Session
-	driver.Keeper
+	driver.Inspector
 }
 
 func (s timelessSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -309,7 +309,7 @@ func (s timelessSession) Create(ctx context.Context, queue string, n driver.Node
 	return j, err
 }
 
-func TestOnceWithoutAKeeperDoesNotRun(t *testing.T) {
+func TestOnceWithoutValuesDoesNotRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(basic{w.store}, "a")
 		ran, err := c.RWMutex("q").Once(bg, time.Now(), nothing)
@@ -324,7 +324,7 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		c := w.client("a")
 		m := c.RWMutex("q")
 		held := w.won(c.lock(bg))
-		require.NoError(w, held.Keep(bg, []byte("a checkpoint")))
+		require.NoError(w, held.SetValue(bg, []byte("a checkpoint")))
 		w.unlock(held)
 		shut := w.client("b")
 		require.NoError(w, shut.Close())
@@ -370,14 +370,14 @@ func TestOnceCostsTwoRequests(t *testing.T) {
 			return r
 		}
 		require.True(w, w.once(c, time.Now(), nothing))
-		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpKept: 1, faults.OpKeep: 1, faults.OpDelete: 1}, count())
+		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpValue: 1, faults.OpSetValue: 1, faults.OpDelete: 1}, count())
 		require.False(w, w.once(c, time.Now(), nothing))
-		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpKept: 2, faults.OpKeep: 1, faults.OpDelete: 2}, count())
+		require.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpValue: 2, faults.OpSetValue: 1, faults.OpDelete: 2}, count())
 	})
 }
 
 func TestOnceRepeatsLostRequests(t *testing.T) {
-	for _, op := range []faults.Op{faults.OpKept, faults.OpKeep} {
+	for _, op := range []faults.Op{faults.OpValue, faults.OpSetValue} {
 		for _, committed := range []bool{false, true} {
 			inWorld(t, func(w *world) {
 				c := w.client("a")

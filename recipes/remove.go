@@ -38,7 +38,7 @@ func (q *queue) remove(ctx context.Context, p driver.Place) error {
 		return lockError(q.name, err)
 	}
 	defer q.client.endCall()
-	err := q.client.onSession(ctx, func(s *session) error { return driver.Remove(ctx, s.ofDriver(), q.name, p) })
+	err := q.client.onSession(ctx, func(s *session) error { return driver.Inspect(s.ofDriver()).Remove(ctx, q.name, p) })
 	if err != nil {
 		return lockError(q.name, fmt.Errorf("remove %s: %w", printable(p.Name), q.client.requestError(ctx, err)))
 	}
@@ -64,7 +64,7 @@ func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error) {
 	defer c.endCall()
 	var names []string
 	err := c.onSession(ctx, func(s *session) (err error) {
-		names, err = driver.Walk(ctx, s.ofDriver(), prefix)
+		names, err = driver.Inspect(s.ofDriver()).Walk(ctx, prefix)
 		return err
 	})
 	if err != nil {

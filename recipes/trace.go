@@ -47,8 +47,8 @@ type Trace struct {
 	// the smallest HeartbeatInfo.Left among them. If Left comes close to zero,
 	// replies are so slow that sessions will soon end, and with them their
 	// locks: set a longer session timeout. The hook runs on its own goroutine,
-	// with context.Background. It is not called if the driver has no
-	// HeartbeatReporter.
+	// with context.Background. It is not called if the driver does
+	// not report heartbeats.
 	Heartbeat func(context.Context, HeartbeatInfo)
 	// SessionEnded is called when a session has ended, with context.Background.
 	SessionEnded func(context.Context, SessionEndedInfo)

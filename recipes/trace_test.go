@@ -455,7 +455,7 @@ func TestHeartbeatTellsHowMuchOfTheLeaseWasLeft(t *testing.T) {
 
 		time.Sleep(timeout / 8)
 		term := timeout * 3 / 4
-		id := driver.Describe(c.session()).ID
+		id := driver.Inspect(c.session()).Describe().ID
 		assert.Equal(w, []recipes.HeartbeatInfo{{Session: id, Left: term - timeout/8, Term: term}}, taken())
 
 		w.store.Faults().DelayReplies(c.session(), timeout/5)

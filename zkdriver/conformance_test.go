@@ -151,11 +151,8 @@ func conforms(t *testing.T, params string, alwaysPrefetch bool) {
 		SessionTimeout: timeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
-		},
-		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		New:            func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
 		NewNearRollOver: func(t *testing.T) driver.Connector {
 			return c.open(t, "session_timeout=1500ms&sequence_limit=40"+params)
 		},

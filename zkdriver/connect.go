@@ -8,13 +8,8 @@ import (
 )
 
 var (
-	_ driver.Session           = (*session)(nil)
-	_ driver.NodeReader        = (*session)(nil)
-	_ driver.Walker            = (*session)(nil)
-	_ driver.Keeper            = (*session)(nil)
-	_ driver.Remover           = (*session)(nil)
-	_ driver.Describer         = (*session)(nil)
-	_ driver.HeartbeatReporter = (*session)(nil)
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
 )
 
 func connect(ctx context.Context, settings *settings) (*session, error) {

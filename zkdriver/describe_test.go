@@ -22,11 +22,11 @@ func TestASessionDescribesItself(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		p, err := create(within(t), s, "q", "a-W-", []byte("x"))
 		require.NoError(t, err)
-		info, err := s.(driver.NodeReader).Read(within(t), "q", p.Name)
+		info, err := driver.Inspect(s).Read(within(t), "q", p.Name)
 		require.NoError(t, err)
 		want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second, Margin: 1500 * time.Millisecond}
-		assert.Equal(t, want, driver.Describe(s), "handover=%s", handover)
+		assert.Equal(t, want, driver.Inspect(s).Describe(), "handover=%s", handover)
 		require.NoError(t, s.Close())
-		assert.Equal(t, want, driver.Describe(s), "after Close")
+		assert.Equal(t, want, driver.Inspect(s).Describe(), "after Close")
 	}
 }

@@ -44,7 +44,7 @@ func (c *keptCache) set(queue string, k keptStat) {
 	c.of[queue] = k
 }
 
-// Keep implements driver.Keeper. It reads the node and, unless this session has
+// SetValue implements driver.Inspector. It reads the node and, unless this session has
 // seen the value before, the value too. Then it sends
 //
 //	multi(check of the own node; setData or create of the value)
@@ -52,7 +52,7 @@ func (c *keptCache) set(queue string, k keptStat) {
 // which is refused if either has changed since. A node is checked by its name,
 // so the check would pass if an operator removed the queue in between, and a
 // client then created a node of the same name in a new queue.
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func (s *session) checkKeptACL(paths ...string) error {
 	return nil
 }
 
-// Kept implements driver.Keeper. It takes one request, and two more to check
+// Value implements driver.Inspector. It takes one request, and two more to check
 // the ACLs with acl=creator and acl=digest.
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, 0, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Read implements driver.NodeReader, even for nodes whose names lack a
+// Read implements driver.Inspector, even for nodes whose names lack a
 // sequence. The owner is the session id, formatted as by ZooKeeper's own tools.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {

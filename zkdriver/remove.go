@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Remove implements driver.Remover. It reads the node, compares the token, and
+// Remove implements driver.Inspector. It reads the node, compares the token, and
 // deletes the node unless it has changed since. It could remove another node
 // only if an operator removed the queue between these two requests, and a
 // client on the host of the node recreated the queue and a node of that name.

@@ -26,11 +26,11 @@ func (s *session) Done() <-chan struct{} { return s.conn.Lease().Done() }
 func (s *session) Err() error            { return s.conn.Lease().Err() }
 func (s *session) Close() error          { return s.conn.Close() }
 
-// Describe implements driver.Describer. It does not reveal the session's
+// Describe implements driver.Inspector. It does not reveal the session's
 // password.
 func (s *session) Describe() driver.SessionInfo { return s.conn.Describe() }
 
-// OnHeartbeat implements driver.HeartbeatReporter.
+// OnHeartbeat implements driver.Inspector.
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.conn.Lease().OnRenew(f)
 	return true

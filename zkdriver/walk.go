@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Walk implements driver.Walker. It reads the nodes one by one and returns the
+// Walk implements driver.Inspector. It reads the nodes one by one and returns the
 // queues that have contenders. It skips nodes that this user may not read, but
 // returns an error if the node of prefix is one of them.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {

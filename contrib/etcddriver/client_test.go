@@ -60,7 +60,7 @@ func TestTheEndpointsOfAnExistingClientAreFollowed(t *testing.T) {
 	for _, want := range []string{"127.0.0.1:1," + server.Addr(), server.Addr()} {
 		s, err := c.Connect(within(t))
 		require.NoError(t, err)
-		assert.Equal(t, want, driver.Describe(s).Server)
+		assert.Equal(t, want, driver.Inspect(s).Describe().Server)
 		require.NoError(t, s.Close())
 		client.SetEndpoints("http://" + server.Addr())
 	}

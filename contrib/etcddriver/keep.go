@@ -10,10 +10,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Keep implements [driver.Keeper]. One transaction checks that the node exists,
+// SetValue implements [driver.Inspector]. One transaction checks that the node exists,
 // compares its token with that of the stored value, and writes the new value.
 // The value's key has no lease, so it outlives the session.
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := driver.CheckValue(value); err != nil {
 		return fmt.Errorf("etcddriver: keep: %w", err)
 	}
@@ -44,8 +44,8 @@ func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value 
 	})
 }
 
-// Kept implements [driver.Keeper]. Its read is linearizable.
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+// Value implements [driver.Inspector]. Its read is linearizable.
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	err = s.ask(ctx, "kept", queue, func(ctx context.Context) error {
 		reply, err := s.client.Get(ctx, s.settings.kept(queue))
 		if err != nil || len(reply.Kvs) == 0 {

@@ -31,7 +31,7 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// Read implements [driver.NodeReader]. Nodes of other programs have no token
+// Read implements [driver.Inspector]. Nodes of other programs have no token
 // and may have no sequence. A second, best-effort request asks for the lease's
 // remaining time.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
@@ -68,7 +68,7 @@ func (s *session) find(ctx context.Context, queue, name string) (m member, chang
 	return m, 0, driver.ErrGone
 }
 
-// Remove implements [driver.Remover]. It finds the node's key and deletes it,
+// Remove implements [driver.Inspector]. It finds the node's key and deletes it,
 // unless the key has changed in between.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	return s.ask(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
@@ -100,7 +100,7 @@ func (s *session) infoOf(m member, name string) driver.NodeInfo {
 	return info
 }
 
-// Walk implements [driver.Walker]. It reads the keys of all nodes at and below
+// Walk implements [driver.Inspector]. It reads the keys of all nodes at and below
 // prefix, without their values.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	from := s.settings.root()

@@ -253,17 +253,17 @@ var planted = []mistakes.Mistake{
 	{
 		"a kept value goes with the session", "keep.go",
 		"clientv3.OpPut(kept, keptToken(p.Token)+string(value))", "clientv3.OpPut(kept, keptToken(p.Token)+string(value), clientv3.WithLease(s.id))",
-		"TestConformance/keep/a-kept-value-outlives-node-and-session",
+		"TestConformance/value/a-value-outlives-node-and-session",
 	},
 	{
 		"an older value overwrites a newer one", "keep.go",
 		`"<", keptToken(p.Token+1)`, `">", keptToken(0)`,
-		"TestConformance/keep/an-older-contender-overwrites-nothing",
+		"TestConformance/value/an-older-contender-overwrites-nothing",
 	},
 	{
 		"a value is kept without its node", "keep.go",
 		`n.id), "=", p.Token)`, `n.id), ">", -1)`,
-		"TestConformance/keep/keep-of-a-removed-node-says-so",
+		"TestConformance/value/set-value-of-a-removed-node-says-so",
 	},
 }
 

@@ -19,6 +19,11 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
+)
+
 // session implements [driver.Session] by an etcd lease. Each session has its
 // own etcd client.
 type session struct {
@@ -68,7 +73,7 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 
 func (s *session) start() {
 	s.calls.Go(func() {
-		s.lease.Keep(s.beat)
+		s.lease.Run(s.beat)
 		s.watches.End()
 	})
 	s.calls.Go(s.tendWatches)
@@ -80,12 +85,12 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements [driver.Session].
 func (s *session) Err() error { return s.lease.Err() }
 
-// Describe implements [driver.Describer].
+// Describe implements [driver.Inspector].
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: sessionName(s.id), Server: strings.Join(s.settings.endpoints, ","), Timeout: s.timeout}
 }
 
-// OnHeartbeat implements [driver.HeartbeatReporter].
+// OnHeartbeat implements [driver.Inspector].
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true

@@ -302,7 +302,7 @@ func kindOf(r *pb.TxnRequest) faults.Op {
 	case first.GetRequestDeleteRange() != nil:
 		return faults.OpDelete
 	case first.GetRequestTxn() != nil:
-		return faults.OpKeep
+		return faults.OpSetValue
 	}
 	return faults.OpReplace
 }

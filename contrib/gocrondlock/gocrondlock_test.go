@@ -169,7 +169,7 @@ func TestAnyNameOfAJobNamesALock(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, lock.Unlock(bg)) }()
 		}
-		names, err := s.last.(driver.Walker).Walk(bg, "gocron")
+		names, err := driver.Inspect(s.last).Walk(bg, "gocron")
 		require.NoError(t, err)
 		assert.Len(t, names, 6)
 		assert.Contains(t, names, "gocron/report")

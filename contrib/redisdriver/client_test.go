@@ -72,7 +72,7 @@ func TestAnExistingClusterClientIsFollowedToItsMasters(t *testing.T) {
 		require.NoError(t, err)
 		_, err = session.Create(t.Context(), "stock/42", spec())
 		require.NoError(t, err)
-		servers[driver.Describe(session).Server] = true
+		servers[driver.Inspect(session).Describe().Server] = true
 		require.NoError(t, session.Close())
 	}
 	require.Equal(t, map[string]bool{a.Addr(): true, b.Addr(): true}, servers)

@@ -103,11 +103,8 @@ func (c *conformance) config() dlocktest.Config {
 		SessionTimeout: conformanceTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
-		},
-		New: c.open,
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		New:            c.open,
 		// Any store will do, because sequences are microseconds since 1970 and
 		// don't roll over before the year 2255.
 		NewNearRollOver: c.open,

@@ -363,7 +363,7 @@ func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
 	hold := s.proxy(made).HoldRequests(is(faults.OpWalk))
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		_, err := driver.Walk(t.Context(), made, "")
+		_, err := driver.Inspect(made).Walk(t.Context(), "")
 		assert.NoError(t, err)
 	})
 	<-hold.Held()

@@ -179,7 +179,7 @@ func sentinelLeadsToTheNewMaster(t *testing.T, open func(sentinel string) (drive
 	session, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	defer session.Close()
-	require.Equal(t, master.Addr(), driver.Describe(session).Server)
+	require.Equal(t, master.Addr(), driver.Inspect(session).Describe().Server)
 	joined, err := session.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
 	waitForSequence(t, replica, "{dlock}:seq", joined.Place.Seq)
@@ -189,7 +189,7 @@ func sentinelLeadsToTheNewMaster(t *testing.T, open func(sentinel string) (drive
 		_, err := session.List(t.Context(), "stock/42")
 		return errors.Is(err, driver.ErrSessionEnded)
 	}, 60*time.Second, 50*time.Millisecond, "the session has not found the new master")
-	require.Equal(t, replica.Addr(), driver.Describe(session).Server)
+	require.Equal(t, replica.Addr(), driver.Inspect(session).Describe().Server)
 }
 
 func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Option) (*redistest.Server, *testenv.Proxy) {
@@ -235,9 +235,9 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	for _, s := range []driver.Session{known, unknown} {
 		_, err = s.List(t.Context(), "stock/42")
 		require.ErrorIs(t, err, driver.ErrUnavailable, "List")
-		_, err = driver.Walk(t.Context(), s, "")
+		_, err = driver.Inspect(s).Walk(t.Context(), "")
 		require.ErrorIs(t, err, driver.ErrUnavailable, "Walk")
-		_, err = driver.Read(t.Context(), s, "stock/42", later.Name)
+		_, err = driver.Inspect(s).Read(t.Context(), "stock/42", later.Name)
 		require.ErrorIs(t, err, driver.ErrUnavailable, "Read")
 		_, err = s.Create(t.Context(), "stock/43", spec())
 		require.ErrorIs(t, err, driver.ErrUnavailable, "Create")
@@ -249,7 +249,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	for _, s := range []driver.Session{known, unknown} {
 		_, err := s.List(t.Context(), "stock/42")
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
-		require.Equal(t, master.Addr(), driver.Describe(s).Server)
+		require.Equal(t, master.Addr(), driver.Inspect(s).Describe().Server)
 	}
 }
 
@@ -282,10 +282,10 @@ func TestAClusterIsFollowed(t *testing.T) {
 			require.NoError(t, err)
 			session, err := c.Connect(t.Context())
 			require.NoError(t, err)
-			owners[driver.Describe(session).Server] = true
+			owners[driver.Inspect(session).Describe().Server] = true
 			_, err = session.Create(t.Context(), "stock/42", spec())
 			require.NoError(t, err)
-			queues, err := driver.Walk(t.Context(), session, "")
+			queues, err := driver.Inspect(session).Walk(t.Context(), "")
 			require.NoError(t, err)
 			require.Equal(t, []string{"stock/42"}, queues)
 			require.NoError(t, session.Close())
@@ -323,7 +323,7 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	_, err = session.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
 	from, to := a, b
-	if driver.Describe(session).Server == b.Addr() {
+	if driver.Inspect(session).Describe().Server == b.Addr() {
 		from, to = b, a
 	}
 	slot := strconv.FormatInt(from.Do("CLUSTER", "KEYSLOT", "{walk}:seq").(int64), 10)
@@ -338,9 +338,9 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	to.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 
-	_, err = driver.Walk(t.Context(), session, "")
+	_, err = driver.Inspect(session).Walk(t.Context(), "")
 	require.ErrorIs(t, err, driver.ErrSessionEnded, "the other server has not been asked")
-	require.Equal(t, to.Addr(), driver.Describe(session).Server)
+	require.Equal(t, to.Addr(), driver.Inspect(session).Describe().Server)
 	moved, err := c.Connect(short(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
 	require.Nil(t, moved)
@@ -378,7 +378,7 @@ func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	renamed, err := renames.Create(t.Context(), "renamed", spec())
 	require.NoError(t, err)
 
-	server := map[string]*redistest.Server{a.Addr(): a, b.Addr(): b}[driver.Describe(looks).Server]
+	server := map[string]*redistest.Server{a.Addr(): a, b.Addr(): b}[driver.Inspect(looks).Describe().Server]
 	slot := strconv.FormatInt(server.Do("CLUSTER", "KEYSLOT", "{moves}:seq").(int64), 10)
 	other := map[*redistest.Server]*redistest.Server{a: b, b: a}[server]
 	server.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", other.Do("CLUSTER", "MYID").(string))

@@ -68,7 +68,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	s.calls.Go(func() { s.listen(subscription) })
 	s.calls.Go(s.checkWatches)
-	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(func() { s.lease.Run(s.beat) })
 	return s, nil
 }
 

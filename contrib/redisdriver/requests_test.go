@@ -90,7 +90,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 }
 
 func TestOnceTakesTwoRequestsMoreThanItsLock(t *testing.T) {
-	want := map[faults.Op]int{faults.OpCreate: 40, faults.OpKept: 40, faults.OpKeep: 20, faults.OpDelete: 40}
+	want := map[faults.Op]int{faults.OpCreate: 40, faults.OpValue: 40, faults.OpSetValue: 20, faults.OpDelete: 40}
 	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
 		mutex := s.newClient().RWMutex("stock/42")
 		_, err := mutex.Queue(t.Context()) // opens a connection
@@ -425,7 +425,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 			return err
 		}},
 		{"Read", readScript, func() error {
-			_, err := driver.Read(t.Context(), made, "stock/42", first.Name)
+			_, err := driver.Inspect(made).Read(t.Context(), "stock/42", first.Name)
 			return err
 		}},
 		{"Watch", watchScript, func() error {
@@ -437,10 +437,10 @@ func TestEachCallIsOneScript(t *testing.T) {
 			return err
 		}},
 		{"Keep", keepScript, func() error {
-			return driver.Keep(t.Context(), made, "stock/42", first.Place, []byte("value"))
+			return driver.Inspect(made).SetValue(t.Context(), "stock/42", first.Place, []byte("value"))
 		}},
 		{"Kept", keptScript, func() error {
-			_, _, err := driver.Kept(t.Context(), made, "stock/42")
+			_, _, err := driver.Inspect(made).Value(t.Context(), "stock/42")
 			return err
 		}},
 		{"Replace", replaceScript, func() error {
@@ -452,7 +452,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 		}},
 		{"Remove", removeScript, func() error {
 			first.Name = driver.FormatName("web-R-", first.Seq)
-			return driver.Remove(t.Context(), made, "stock/42", first.Place)
+			return driver.Inspect(made).Remove(t.Context(), "stock/42", first.Place)
 		}},
 		{"a heartbeat", beatScript, func() error { return made.(*session).beat(t.Context()) }},
 	} {

@@ -19,6 +19,11 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
+)
+
 type session struct {
 	settings *settings
 	id       string
@@ -232,7 +237,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, nil
 }
 
-// Read implements [driver.NodeReader].
+// Read implements [driver.Inspector].
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	reply, err := s.ask(ctx, "read "+name, queue, readScript, name)
 	if err != nil {
@@ -255,7 +260,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	return info, nil
 }
 
-// Remove implements [driver.Remover].
+// Remove implements [driver.Inspector].
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	_, err := s.ask(ctx, "remove "+p.Name, queue, removeScript, p.Name, p.Token)
 	if err == nil {
@@ -264,8 +269,8 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// Keep implements [driver.Keeper].
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+// SetValue implements [driver.Inspector].
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := driver.CheckValue(value); err != nil {
 		return fmt.Errorf("redisdriver: keep: %w", err)
 	}
@@ -273,8 +278,8 @@ func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value 
 	return err
 }
 
-// Kept implements [driver.Keeper].
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+// Value implements [driver.Inspector].
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	reply, err := s.ask(ctx, "kept", queue, keptScript)
 	if err != nil {
 		return nil, 0, err
@@ -295,7 +300,7 @@ func (s *session) Kept(ctx context.Context, queue string) (value []byte, token i
 	return []byte(text), token, nil
 }
 
-// Walk implements [driver.Walker].
+// Walk implements [driver.Inspector].
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := driver.CheckQueue(prefix); err != nil {
@@ -338,12 +343,12 @@ func glob(text string) string {
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
 
-// Describe implements [driver.Describer].
+// Describe implements [driver.Inspector].
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout, Generation: s.generation, Grace: s.graced}
 }
 
-// OnHeartbeat implements [driver.HeartbeatReporter].
+// OnHeartbeat implements [driver.Inspector].
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true

@@ -187,7 +187,7 @@ func (c failing) Connect(ctx context.Context) (driver.Session, error) {
 	return failingSession{s, c}, err
 }
 
-func (s failingSession) Describe() driver.SessionInfo { return driver.Describe(s.Session) }
+func (s failingSession) Describe() driver.SessionInfo { return driver.Inspect(s.Session).Describe() }
 
 func (s failingSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if s.create != nil {
@@ -197,7 +197,7 @@ func (s failingSession) Create(ctx context.Context, queue string, n driver.NodeS
 }
 
 func (s failingSession) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	info, err := driver.Read(ctx, s.Session, queue, name)
+	info, err := driver.Inspect(s.Session).Read(ctx, queue, name)
 	info.Created = info.Created.Add(s.ahead)
 	return info, err
 }

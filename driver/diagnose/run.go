@@ -61,7 +61,7 @@ func (r *run) session(ctx context.Context) {
 		return
 	}
 	defer r.close(s)
-	info := driver.Describe(s)
+	info := driver.Inspect(s).Describe()
 	r.ok(driver.CheckLogin, "began session %s at %s%s", cmp.Or(info.ID, "without an id"), cmp.Or(info.Server, r.Local, "the store"), generation(info))
 	made, ok := r.lock(ctx, s)
 	if !ok {
@@ -163,7 +163,7 @@ func (r *run) lock(ctx context.Context, s driver.Session) (m made, ok bool) {
 			return err
 		}},
 		{"read the node", func(ctx context.Context) error {
-			info, err := driver.Read(ctx, s, queue, p.Name)
+			info, err := driver.Inspect(s).Read(ctx, queue, p.Name)
 			m.at = info.Created
 			return supported(err)
 		}},

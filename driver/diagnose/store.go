@@ -47,7 +47,7 @@ type Store struct {
 	// Outage returns two times. A holder that is cut off keeps its locks for
 	// at least the time kept. Locks always survive outages of up to survived,
 	// which is shorter, because the client must also reconnect in time. Outage
-	// is nil for drivers that send heartbeats by [driver.Lease.Keep].
+	// is nil for drivers that send heartbeats by [driver.Lease.Run].
 	Outage func(s driver.Session) (kept, survived time.Duration)
 	// NoClock says why the store's clock cannot be read. It is empty if the
 	// clock can be read.

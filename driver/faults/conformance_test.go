@@ -27,11 +27,7 @@ type known struct {
 
 type memorySession interface {
 	driver.Session
-	driver.NodeReader
-	driver.Walker
-	driver.Remover
-	driver.Keeper
-	driver.Describer
+	driver.Inspector
 }
 
 func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
@@ -74,10 +70,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		SessionTimeout: sessionTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
-		},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
 		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)
 			m.Expire(in)

@@ -381,14 +381,14 @@ func TestSessionDescribesTheDriversSession(t *testing.T) {
 	s, err := faults.New(memdriver.New(), nil).Connect(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
-	assert.Equal(t, "memory", driver.Describe(s).Server)
+	assert.Equal(t, "memory", driver.Inspect(s).Describe().Server)
 
 	plain, err := faults.New(undescribed{memdriver.New()}, nil).Connect(t.Context())
 	require.NoError(t, err)
 	defer plain.Close()
-	assert.Zero(t, driver.Describe(plain))
-	assert.True(t, driver.OnHeartbeat(s, func(_, _ time.Duration) {}))
-	assert.False(t, driver.OnHeartbeat(plain, func(_, _ time.Duration) {}))
+	assert.Zero(t, driver.Inspect(plain).Describe())
+	assert.True(t, driver.Inspect(s).OnHeartbeat(func(_, _ time.Duration) {}))
+	assert.False(t, driver.Inspect(plain).OnHeartbeat(func(_, _ time.Duration) {}))
 }
 
 // undescribed hides its sessions' optional methods.

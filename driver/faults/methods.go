@@ -120,80 +120,66 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return got.answer, err
 }
 
-// Read implements driver.NodeReader.
+// inspect sends a request of one of the methods of driver.Inspector, unless the
+// driver's session lacks them.
+func inspect[T any](ctx context.Context, s *session, r Request, ask func(context.Context, driver.Inspector) (T, error)) (T, error) {
+	inner, ok := s.inner.(driver.Inspector)
+	if !ok { // no request to inject a fault into
+		return *new(T), errors.ErrUnsupported
+	}
+	got, err := send(ctx, s, order[T]{
+		Request: r,
+		do:      func(ctx context.Context) (T, error) { return ask(ctx, inner) },
+	})
+	return got.answer, err
+}
+
+// Read implements driver.Inspector.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	if _, ok := s.inner.(driver.NodeReader); !ok { // no request to inject a fault into
-		return driver.NodeInfo{}, errors.ErrUnsupported
-	}
-	place := driver.Place{Node: driver.Node{Name: name}}
-	got, err := send(ctx, s, order[driver.NodeInfo]{
-		Request: Request{Op: OpRead, Queue: queue, Place: place},
-		do: func(ctx context.Context) (driver.NodeInfo, error) {
-			return driver.Read(ctx, s.inner, queue, name)
-		},
+	r := Request{Op: OpRead, Queue: queue, Place: driver.Place{Node: driver.Node{Name: name}}}
+	return inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) (driver.NodeInfo, error) {
+		return i.Read(ctx, queue, name)
 	})
-	return got.answer, err
 }
 
-// Walk implements driver.Walker.
+// Walk implements driver.Inspector.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
-	if _, ok := s.inner.(driver.Walker); !ok { // no request to inject a fault into
-		return nil, errors.ErrUnsupported
-	}
-	got, err := send(ctx, s, order[[]string]{
-		Request: Request{Op: OpWalk, Queue: prefix},
-		do: func(ctx context.Context) ([]string, error) {
-			return driver.Walk(ctx, s.inner, prefix)
-		},
+	r := Request{Op: OpWalk, Queue: prefix}
+	return inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) ([]string, error) {
+		return i.Walk(ctx, prefix)
 	})
-	return got.answer, err
 }
 
-// Remove implements driver.Remover.
+// Remove implements driver.Inspector.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
-	if _, ok := s.inner.(driver.Remover); !ok { // no request to inject a fault into
-		return errors.ErrUnsupported
-	}
-	_, err := send(ctx, s, order[nothing]{
-		Request: Request{Op: OpRemove, Queue: queue, Place: p},
-		do: func(ctx context.Context) (nothing, error) {
-			return nothing{}, driver.Remove(ctx, s.inner, queue, p)
-		},
+	r := Request{Op: OpRemove, Queue: queue, Place: p}
+	_, err := inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) (nothing, error) {
+		return nothing{}, i.Remove(ctx, queue, p)
 	})
 	return err
 }
 
-// Keep implements driver.Keeper.
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	if _, ok := s.inner.(driver.Keeper); !ok { // no request to inject a fault into
-		return errors.ErrUnsupported
-	}
-	value = bytes.Clone(value) // the caller may change it after Keep has returned
-	_, err := send(ctx, s, order[nothing]{
-		Request: Request{Op: OpKeep, Queue: queue, Place: p},
-		do: func(ctx context.Context) (nothing, error) {
-			return nothing{}, driver.Keep(ctx, s.inner, queue, p, value)
-		},
+// SetValue implements driver.Inspector.
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	value = bytes.Clone(value) // the caller may change it after SetValue has returned
+	r := Request{Op: OpSetValue, Queue: queue, Place: p}
+	_, err := inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) (nothing, error) {
+		return nothing{}, i.SetValue(ctx, queue, p, value)
 	})
 	return err
 }
 
-type kept struct {
+type storedValue struct {
 	value []byte
 	token int64
 }
 
-// Kept implements driver.Keeper.
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	if _, ok := s.inner.(driver.Keeper); !ok { // no request to inject a fault into
-		return nil, 0, errors.ErrUnsupported
-	}
-	got, err := send(ctx, s, order[kept]{
-		Request: Request{Op: OpKept, Queue: queue},
-		do: func(ctx context.Context) (k kept, err error) {
-			k.value, k.token, err = driver.Kept(ctx, s.inner, queue)
-			return k, err
-		},
+// Value implements driver.Inspector.
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	r := Request{Op: OpValue, Queue: queue}
+	got, err := inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) (v storedValue, err error) {
+		v.value, v.token, err = i.Value(ctx, queue)
+		return v, err
 	})
-	return got.answer.value, got.answer.token, err
+	return got.value, got.token, err
 }

@@ -4,10 +4,10 @@ package faults
 // or count faults.
 type Op int
 
-// OpConnect to OpClose, and OpRemove to OpKept, are the methods of package driver that
-// may send a request to the store. OpCleanUp removes the node of a Create whose
-// outcome is unknown. OpHeartbeat renews a lease; the plan of a [Connector] is
-// never asked about it.
+// OpConnect to OpClose, and OpRemove to OpValue, are the methods of package
+// driver that may send a request to the store. OpCleanUp removes the node of a
+// Create whose outcome is unknown. OpHeartbeat renews a lease; the plan of a
+// [Connector] is never asked about it.
 const (
 	OpConnect Op = iota
 	OpCreate
@@ -22,8 +22,8 @@ const (
 	OpCleanUp
 	OpHeartbeat
 	OpRemove // not beside OpDelete: Rates derives its faults from these numbers, so they must not change
-	OpKeep
-	OpKept
+	OpSetValue
+	OpValue
 )
 
 var opNames = [...]string{
@@ -40,8 +40,8 @@ var opNames = [...]string{
 	OpCleanUp:    "clean-up",
 	OpHeartbeat:  "heartbeat",
 	OpRemove:     "remove",
-	OpKeep:       "keep",
-	OpKept:       "kept",
+	OpSetValue:   "set-value",
+	OpValue:      "value",
 }
 
 // String returns the name of the request, such as "create".

@@ -37,6 +37,11 @@ type session struct {
 	sent map[kind]int // how many requests were sent, by kind
 }
 
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
+)
+
 // kind identifies the requests that Request.Nth numbers in one sequence.
 type kind struct {
 	op    Op
@@ -68,12 +73,12 @@ func (s *session) awaitEnd() {
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 
-// Describe implements driver.Describer.
-func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
+// Describe implements driver.Inspector.
+func (s *session) Describe() driver.SessionInfo { return driver.Inspect(s.inner).Describe() }
 
-// OnHeartbeat implements driver.HeartbeatReporter.
+// OnHeartbeat implements driver.Inspector.
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
-	return driver.OnHeartbeat(s.inner, f)
+	return driver.Inspect(s.inner).OnHeartbeat(f)
 }
 
 func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }

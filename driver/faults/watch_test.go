@@ -419,21 +419,21 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
 		func(_ context.Context, r faults.Request) faults.Fault {
 			lost := r.Op == faults.OpRead && r.Stage == faults.StageReply || r.Op == faults.OpWalk || r.Op == faults.OpRemove ||
-				r.Op == faults.OpKeep || r.Op == faults.OpKept
+				r.Op == faults.OpSetValue || r.Op == faults.OpValue
 			return faults.Fault{Lose: lost}
 		})
 	for _, inner = range []driver.Session{newScripted(), limited{newScripted()}} {
 		s, err := c.Connect(t.Context())
 		require.NoError(t, err)
-		_, err = driver.Read(t.Context(), s, "q", scriptedPlace.Name)
+		_, err = driver.Inspect(s).Read(t.Context(), "q", scriptedPlace.Name)
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		_, err = driver.Walk(t.Context(), s, "")
+		_, err = driver.Inspect(s).Walk(t.Context(), "")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorIs(t, driver.Remove(t.Context(), s, "q", scriptedPlace), errors.ErrUnsupported)
-		require.ErrorIs(t, driver.Keep(t.Context(), s, "q", scriptedPlace, nil), errors.ErrUnsupported)
-		_, _, err = driver.Kept(t.Context(), s, "q")
+		require.ErrorIs(t, driver.Inspect(s).Remove(t.Context(), "q", scriptedPlace), errors.ErrUnsupported)
+		require.ErrorIs(t, driver.Inspect(s).SetValue(t.Context(), "q", scriptedPlace, nil), errors.ErrUnsupported)
+		_, _, err = driver.Inspect(s).Value(t.Context(), "q")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
-		assert.Zero(t, driver.Describe(s))
+		assert.Zero(t, driver.Inspect(s).Describe())
 		require.NoError(t, s.Close())
 	}
 }

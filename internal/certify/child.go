@@ -64,7 +64,7 @@ func (k *kit) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := driver.Describe(s).Timeout
+	timeout := driver.Inspect(s).Describe().Timeout
 	if timeout == 0 {
 		timeout = k.timeout
 	}
@@ -83,7 +83,7 @@ func (k *kit) run(t *testing.T) {
 	if _, ok := s.(leased); ok {
 		config.Pause = func(_ *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(leased).Lease(), d) }
 	}
-	if err := driver.Remove(t.Context(), s, "q", driver.Place{}); !errors.Is(err, errors.ErrUnsupported) {
+	if err := driver.Inspect(s).Remove(t.Context(), "q", driver.Place{}); !errors.Is(err, errors.ErrUnsupported) {
 		config.RemoveNode = removeNode
 	}
 	if err := s.Close(); err != nil {
@@ -99,9 +99,9 @@ func removeNode(t *testing.T, c driver.Connector, queue, name string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	info, err := driver.Read(t.Context(), s, queue, name)
+	info, err := driver.Inspect(s).Read(t.Context(), queue, name)
 	if err == nil {
-		err = driver.Remove(t.Context(), s, queue, driver.Place{Node: info.Node, Token: info.Token})
+		err = driver.Inspect(s).Remove(t.Context(), queue, driver.Place{Node: info.Node, Token: info.Token})
 	}
 	if err != nil {
 		t.Fatal(err)

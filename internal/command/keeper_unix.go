@@ -241,7 +241,7 @@ func (k *keeper) runOncePer() int {
 		return k.refused(err)
 	case !ran:
 		k.sayNotDue(m)
-	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotKept):
+	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
 		k.say("%v", err)
 	}
 	if errors.Is(err, dlock.ErrLost) {
@@ -254,7 +254,7 @@ func (k *keeper) sayNotDue(m *dlock.RWMutex) {
 	if !k.settings.ShowsWaits {
 		return
 	}
-	if last, _, err := m.Kept(k.ctx); err == nil {
+	if last, _, err := m.Value(k.ctx); err == nil {
 		k.say("not run: %s has run for %s, and runs once per %v", k.settings.Name, last, k.settings.OncePer)
 	}
 }

@@ -197,7 +197,7 @@ func Isolation(t *testing.T, whole driver.Connector) {
 	one, removeOne := part("certify1")
 	other, removeOther := part("certify2")
 	a, b, all := session(one), session(other), session(whole)
-	require.Equal(t, 7*time.Second, driver.Describe(a).Timeout)
+	require.Equal(t, 7*time.Second, driver.Inspect(a).Describe().Timeout)
 	_, err := a.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "h-W-", Data: []byte("x")})
 	require.NoError(t, err)
 	for _, s := range []driver.Session{b, all} {

@@ -73,7 +73,7 @@ func (c connector) Connect(ctx context.Context) (driver.Session, error) {
 		_ = os.Remove(c.store.path(s.id))
 		return nil, fmt.Errorf("exampledriver: connect: %w", err)
 	}
-	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(func() { s.lease.Run(s.beat) })
 	s.calls.Go(s.poll)
 	return s, nil
 }

@@ -18,7 +18,13 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
+)
+
 type session struct {
+	driver.Unsupported // the methods of Inspector that session lacks
 	connector
 	id       string
 	lease    *driver.Lease

@@ -281,7 +281,7 @@ func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	if err != nil || len(nodes) == 0 {
 		return nil, 0
 	}
-	info, err := session.(driver.NodeReader).Read(ctx, queue, nodes[len(nodes)-1].Name)
+	info, err := driver.Inspect(session).Read(ctx, queue, nodes[len(nodes)-1].Name)
 	if err != nil {
 		return nodes, 0
 	}

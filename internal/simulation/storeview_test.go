@@ -23,7 +23,7 @@ func (r *run) nodes(queue string) []driver.Node {
 }
 
 func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
-	info, err := driver.Read(context.Background(), r.judgeSession, queue, name)
+	info, err := driver.Inspect(r.judgeSession).Read(context.Background(), queue, name)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		panic(err)
 	}

@@ -39,8 +39,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		SessionTimeout: conformanceTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
-			dlocktest.AbilityReleased, dlocktest.AbilityWalk, dlocktest.AbilityRemove, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
 		Drop: func(t *testing.T, s driver.Session) {
 			cs := s.(*caseSession)
 			cs.store.exec(t, callText(cs.store.database, "dlock_end", []any{cs.ID()}))

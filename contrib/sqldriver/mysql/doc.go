@@ -125,7 +125,7 @@
 //     refuses a server that is read-only, whose binary log has the format
 //     STATEMENT, that is in a group with several primaries, or that is too old.
 //     Neither innodb_flush_log_at_trx_commit nor sync_binlog has to be 1, but
-//     the values of Lock.Keep are as durable as these settings make them.
+//     the values of Lock.SetValue are as durable as these settings make them.
 //   - All clients have the same grace, at least the longest session timeout of
 //     any. The driver logs a warning if it meets a longer one.
 //   - In a Galera cluster, all clients have to use the same member: members do

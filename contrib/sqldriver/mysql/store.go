@@ -394,13 +394,13 @@ func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, t
 	return s.change(ctx, "dlock_remove_any", op.Session, op.Generation, queue, name, token)
 }
 
-// Keep implements session.Store.
-func (s *store) Keep(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
+// SetValue implements session.Store.
+func (s *store) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
 	return s.change(ctx, "dlock_keep", op.Session, op.Generation, queue, token, value)
 }
 
-// Kept implements session.Store.
-func (s *store) Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
+// Value implements session.Store.
+func (s *store) Value(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
 	known := true
 	err = s.call(ctx, "dlock_kept", []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
 	return value, token, session.IfKnown(known, err)

@@ -84,7 +84,7 @@ func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := driver.Read(t.Context(), s, "q", j.Name)
+	info, err := driver.Inspect(s).Read(t.Context(), "q", j.Name)
 	if err != nil || string(info.Data) != data || time.Since(info.Created).Abs() > time.Minute {
 		t.Errorf("%+v, error %v", info, err)
 	}

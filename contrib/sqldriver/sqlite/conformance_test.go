@@ -34,10 +34,7 @@ func conformance() dlocktest.Config {
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
 		Complete:        true,
-		Abilities: []dlocktest.Ability{
-			dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityRemove,
-			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose, dlocktest.AbilityKeep,
-		},
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
 		Drop: func(t *testing.T, s driver.Session) {
 			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)
 		},

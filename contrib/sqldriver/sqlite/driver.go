@@ -205,7 +205,7 @@ func (c *connector) begin(ctx context.Context, path string, base sqldriver.Conne
 		}
 		return nil, fmt.Errorf("%s: %w", path, explainOpen(path, err))
 	}
-	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(func() { s.lease.Run(s.beat) })
 	s.calls.Go(s.poll)
 	s.calls.Go(func() { s.presence.hear(s.look) })
 	go s.endCalls()

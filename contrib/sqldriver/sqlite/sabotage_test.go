@@ -53,10 +53,10 @@ func TestEachMistakeIsSeen(t *testing.T) {
 			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
 		{"a value is kept for a node of any session", "schema.go",
 			"seq = ?2 AND session = ?4)", "seq = ?2 AND ?4 <> '')",
-			"TestConformance/keep/keep-takes-own-nodes-only"},
+			"TestConformance/value/set-value-takes-own-nodes-only"},
 		{"an older value overwrites a newer one", "schema.go",
 			" WHERE token <= excluded.token`", "`",
-			"TestConformance/keep/an-older-contender-overwrites-nothing"},
+			"TestConformance/value/an-older-contender-overwrites-nothing"},
 		{"a watch of a queue misses the creates of its own session", "session.go", "		s.watches.Changed(queue)\n", "",
 			"TestAQueueWatchSeesACreateOfItsOwnSession"},
 	})

@@ -27,6 +27,11 @@ var (
 	errReplaced  = errors.New("a file of the database was removed or replaced")
 )
 
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Inspector = (*session)(nil)
+)
+
 type session struct {
 	path     string
 	timeout  time.Duration
@@ -543,7 +548,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, nil
 }
 
-// Remove implements driver.Remover.
+// Remove implements driver.Inspector.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	var owner string
 	err := s.change(ctx, "remove "+p.Name, queue, p, func(ctx context.Context) error {
@@ -559,9 +564,9 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// Keep implements driver.Keeper. It waits for the disk, because the value must
+// SetValue implements driver.Inspector. It waits for the disk, because the value must
 // outlive the machine, unlike nodes.
-func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
 		return wrap("keep", queue, err)
 	}
@@ -581,8 +586,8 @@ func (s *session) Keep(ctx context.Context, queue string, p driver.Place, value 
 	})
 }
 
-// Kept implements driver.Keeper.
-func (s *session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+// Value implements driver.Inspector.
+func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return nil, 0, wrap("kept", queue, err)
 	}
@@ -651,7 +656,7 @@ func (s *session) wake(queue string, blocked []string) {
 	}
 }
 
-// Read implements driver.NodeReader.
+// Read implements driver.Inspector.
 func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return info, wrap("read", queue, err)
@@ -692,7 +697,7 @@ func (s *session) readNode(ctx context.Context, queue, name string) (info driver
 	return info, nil
 }
 
-// Walk implements driver.Walker.
+// Walk implements driver.Inspector.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	if prefix != "" {
 		if err := cmp.Or(s.lease.Err(), driver.CheckQueue(prefix)); err != nil {
@@ -728,12 +733,12 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session.
 func (s *session) Err() error { return s.lease.Err() }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Inspector.
 func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.presence.id, Server: s.path, Timeout: s.timeout}
 }
 
-// OnHeartbeat implements driver.HeartbeatReporter.
+// OnHeartbeat implements driver.Inspector.
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true

@@ -333,7 +333,7 @@ func TestASessionShowsNoPassword(t *testing.T) {
 		require.NoError(t, err)
 		p, err := s.Create(w.soon(), "of/q", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("x")})
 		require.NoError(t, err)
-		info, err := s.(driver.NodeReader).Read(w.soon(), "of/q", p.Name)
+		info, err := driver.Inspect(s).Read(w.soon(), "of/q", p.Name)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		for what, v := range map[string]any{"session": s, "place": p.Place, "info": info} {

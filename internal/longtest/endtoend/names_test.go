@@ -41,7 +41,7 @@ func TestWalkShowsNamesAsTheyWereGiven(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	for _, prefix := range []string{"", "orders"} {
-		found, err := s.(driver.Walker).Walk(w.soon(), prefix)
+		found, err := driver.Inspect(s).Walk(w.soon(), prefix)
 		require.NoError(t, err)
 		require.Equal(t, given, found)
 	}

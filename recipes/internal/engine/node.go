@@ -148,7 +148,7 @@ func (e *Entry) names() (driver.Place, []string) {
 // cheaper than listing a long queue.
 func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
 	for _, name := range names {
-		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)
+		info, err := driver.Inspect(e.session.Session).Read(ctx, e.queue.Name, name)
 		switch {
 		case errors.Is(err, driver.ErrGone):
 		case err != nil:

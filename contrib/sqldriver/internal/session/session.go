@@ -44,13 +44,8 @@ type Session struct {
 }
 
 var (
-	_ driver.Session           = (*Session)(nil)
-	_ driver.NodeReader        = (*Session)(nil)
-	_ driver.Walker            = (*Session)(nil)
-	_ driver.Remover           = (*Session)(nil)
-	_ driver.Keeper            = (*Session)(nil)
-	_ driver.Describer         = (*Session)(nil)
-	_ driver.HeartbeatReporter = (*Session)(nil)
+	_ driver.Session   = (*Session)(nil)
+	_ driver.Inspector = (*Session)(nil)
 )
 
 // Connect begins a session. Its errors start with name, the name of the
@@ -79,7 +74,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		return nil, fmt.Errorf("%s: connect: %w", name, err)
 	}
 	context.AfterFunc(s.ended, s.lanes.close)
-	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(func() { s.lease.Run(s.beat) })
 	s.calls.Go(s.look)
 	s.calls.Go(s.expire)
 	s.calls.Go(s.tidy)
@@ -125,12 +120,12 @@ func (s *Session) ID() string { return s.id }
 // Store returns the session's store. It is for diagnoses and tests.
 func (s *Session) Store() Store { return s.store }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Inspector.
 func (s *Session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout, Generation: s.begun.Generation, Grace: s.graced}
 }
 
-// OnHeartbeat implements driver.HeartbeatReporter.
+// OnHeartbeat implements driver.Inspector.
 func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true
@@ -360,7 +355,7 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, nil
 }
 
-// Read implements driver.NodeReader.
+// Read implements driver.Inspector.
 func (s *Session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) error {
 		return s.spare(ctx, func(ctx context.Context) (err error) {
@@ -377,7 +372,7 @@ func (s *Session) Read(ctx context.Context, queue, name string) (info driver.Nod
 	return info, nil
 }
 
-// Remove implements driver.Remover.
+// Remove implements driver.Inspector.
 func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	return s.askQueue(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
 		return s.change(ctx, func(ctx context.Context, op Op) error {
@@ -386,23 +381,23 @@ func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	})
 }
 
-// Keep implements driver.Keeper.
-func (s *Session) Keep(ctx context.Context, queue string, p driver.Place, value []byte) error {
+// SetValue implements driver.Inspector.
+func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	return s.askQueue(ctx, "keep", queue, func(ctx context.Context) error {
 		if err := driver.CheckValue(value); err != nil {
 			return err
 		}
 		return s.change(ctx, func(ctx context.Context, op Op) error {
-			return s.store.Keep(ctx, op, queue, p.Token, append([]byte{}, value...))
+			return s.store.SetValue(ctx, op, queue, p.Token, append([]byte{}, value...))
 		})
 	})
 }
 
-// Kept implements driver.Keeper.
-func (s *Session) Kept(ctx context.Context, queue string) (value []byte, token int64, err error) {
+// Value implements driver.Inspector.
+func (s *Session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	err = s.askQueue(ctx, "kept", queue, func(ctx context.Context) error {
 		return s.spare(ctx, func(ctx context.Context) (err error) {
-			value, token, err = s.store.Kept(ctx, s.id, queue)
+			value, token, err = s.store.Value(ctx, s.id, queue)
 			return err
 		})
 	})
@@ -412,7 +407,7 @@ func (s *Session) Kept(ctx context.Context, queue string) (value []byte, token i
 	return value, token, nil
 }
 
-// Walk implements driver.Walker.
+// Walk implements driver.Inspector.
 func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	err = s.ask(ctx, "walk", prefix, func(ctx context.Context) error {
 		if prefix != "" {

@@ -60,10 +60,10 @@ type Store interface {
 	// another session. If there is no such node, the error matches
 	// driver.ErrGone.
 	Remove(ctx context.Context, op Op, queue, name string, token int64) error
-	// Keep stores the value of the queue if the session's node with the given
+	// SetValue stores the value of the queue if the session's node with the given
 	// token is in the queue. Otherwise the error matches driver.ErrGone. If the
 	// stored value has a greater token, the error matches driver.ErrStale.
-	Keep(ctx context.Context, op Op, queue string, token int64, value []byte) error
+	SetValue(ctx context.Context, op Op, queue string, token int64, value []byte) error
 	// Cancel removes the session's nodes with these data, and raises the
 	// session's generation to that of op. It waits for changes that are
 	// running, so that it also removes the nodes that they make. The database
@@ -78,9 +78,9 @@ type Store interface {
 	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
 	// Read returns the details of a node.
 	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
-	// Kept returns the value of the queue and the token with which it was
+	// Value returns the value of the queue and the token with which it was
 	// stored, which is zero if there is no value.
-	Kept(ctx context.Context, id, queue string) (value []byte, token int64, err error)
+	Value(ctx context.Context, id, queue string) (value []byte, token int64, err error)
 	// Walk returns the names of all non-empty queues at and below prefix.
 	Walk(ctx context.Context, id, prefix string) ([]string, error)
 

@@ -48,7 +48,7 @@ func (r *Requests) Intercept(f func(ctx context.Context, method string, send fun
 
 func (r *Requests) intercept(f sender) { r.interceptor.Store(&f) }
 
-var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "List", faults.OpDelete: "Delete", faults.OpReplace: "Replace", faults.OpKeep: "Keep"}
+var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "List", faults.OpDelete: "Delete", faults.OpReplace: "Replace", faults.OpSetValue: "SetValue"}
 
 // interceptNext calls f instead of sending the next request for op.
 func (r *Requests) interceptNext(op faults.Op, f sender) {
@@ -149,10 +149,10 @@ func (r *Requests) Replace(ctx context.Context, op session.Op, queue string, tok
 	})
 }
 
-// Keep implements session.Store.
-func (r *Requests) Keep(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
-	return r.request(ctx, "Keep", func(ctx context.Context, st session.Store) error {
-		return st.Keep(ctx, op, queue, token, value)
+// SetValue implements session.Store.
+func (r *Requests) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
+	return r.request(ctx, "SetValue", func(ctx context.Context, st session.Store) error {
+		return st.SetValue(ctx, op, queue, token, value)
 	})
 }
 

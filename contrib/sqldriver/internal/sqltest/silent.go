@@ -130,15 +130,15 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			return err
 		},
 		"Read": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			_, err := s.(driver.NodeReader).Read(ctx, "queue", own.Name)
+			_, err := driver.Inspect(s).Read(ctx, "queue", own.Name)
 			return err
 		},
 		"Walk": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
-			_, err := s.(driver.Walker).Walk(ctx, "queue")
+			_, err := driver.Inspect(s).Walk(ctx, "queue")
 			return err
 		},
 		"Remove": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			return s.(driver.Remover).Remove(ctx, "queue", own.Place)
+			return driver.Inspect(s).Remove(ctx, "queue", own.Place)
 		},
 		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
 			// Delete must succeed, because it repeats its request on another
@@ -249,7 +249,7 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 	select {
 	case <-s.Done():
 		t.Errorf("the session has ended: %v", s.Err())
-	case <-time.After(s.(driver.Describer).Describe().Timeout): // by now, heartbeats have used new connections
+	case <-time.After(driver.Inspect(s).Describe().Timeout): // by now, heartbeats have used new connections
 	}
 }
 

@@ -107,7 +107,7 @@ func TestALeaseWithoutASafeTermHasEnded(t *testing.T) {
 		assert.EqualError(t, l.Err(), x.says)
 		assert.True(t, closed(l.Done()))
 		assert.False(t, l.Renew(l.Now()))
-		l.Keep(func(ctx context.Context) error { panic("not reached") })
+		l.Run(func(ctx context.Context) error { panic("not reached") })
 	}
 }
 
@@ -191,7 +191,7 @@ func TestErrorOfALeaseHasTheTextOfTheLastFailure(t *testing.T) {
 func TestErrorOfALeaseSaysThatHeartbeatsGotNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(6*time.Second, Now(), Now) // a term of 6s, and a timeout of 12s
-		<-keep(l, func(ctx context.Context) error {
+		<-run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -251,21 +251,21 @@ func TestACancelledContextEndsAlone(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-func keep(l *Lease, beat func(ctx context.Context) error) <-chan struct{} {
+func run(l *Lease, beat func(ctx context.Context) error) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		l.Keep(beat)
+		l.Run(beat)
 	}()
 	return returned
 }
 
-func TestKeepSendsAHeartbeatEveryEighthOfTheTimeout(t *testing.T) {
+func TestRunSendsAHeartbeatEveryEighthOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := time.Now()
 		sent := make(chan time.Duration, 100)
-		<-keep(l, func(context.Context) error {
+		<-run(l, func(context.Context) error {
 			sent <- time.Since(began)
 			if time.Since(began) > 3*time.Second {
 				return errNoProof
@@ -280,12 +280,12 @@ func TestKeepSendsAHeartbeatEveryEighthOfTheTimeout(t *testing.T) {
 	})
 }
 
-func TestKeepCountsFromTheSendingTime(t *testing.T) {
+func TestRunCountsFromTheSendingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := time.Now()
 		var answered atomic.Bool
-		returned := keep(l, func(context.Context) error {
+		returned := run(l, func(context.Context) error {
 			first := answered.CompareAndSwap(false, true)
 			time.Sleep(1500 * time.Millisecond)
 			if !first {
@@ -303,7 +303,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
-		returned := keep(l, func(context.Context) error {
+		returned := run(l, func(context.Context) error {
 			time.Sleep(1900 * time.Millisecond) // longer than the second between two heartbeats
 			return nil
 		})
@@ -318,7 +318,7 @@ func TestAHeartbeatHasAQuarterOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		lasted := make(chan time.Duration, 100)
-		returned := keep(l, func(ctx context.Context) error {
+		returned := run(l, func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			if context.Cause(ctx) == context.DeadlineExceeded {
@@ -336,7 +336,7 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		causes := make(chan error, 1)
-		returned := keep(l, func(ctx context.Context) error {
+		returned := run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			time.Sleep(time.Second) // answered after the end of the lease
@@ -359,7 +359,7 @@ func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 		l := NewLease(8*time.Second, 5500*time.Millisecond)
 		require.True(t, l.Renew(l.Now()))
 		causes := make(chan error, 100)
-		<-keep(l, func(ctx context.Context) error {
+		<-run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return errNoProof
@@ -376,7 +376,7 @@ func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 		l := NewLease(8*time.Second, 0) // never begins, because every heartbeat fails
 		free := make(chan struct{})
 		var begun atomic.Int64
-		returned := keep(l, func(context.Context) error {
+		returned := run(l, func(context.Context) error {
 			begun.Add(1)
 			<-free
 			return errNoProof
@@ -385,7 +385,7 @@ func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 		assert.EqualValues(t, 8, begun.Load())
 		free <- struct{}{}
 		synctest.Wait()
-		assert.EqualValues(t, 8, begun.Load(), "Keep makes up for missed heartbeats")
+		assert.EqualValues(t, 8, begun.Load(), "Run makes up for missed heartbeats")
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 9, begun.Load(), "one heartbeat has returned, and one has begun")
 		l.End(nil)
@@ -398,7 +398,7 @@ func TestAHeartbeatThatExitsItsGoroutineIsNoLongerInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		var begun atomic.Int64
-		returned := keep(l, func(context.Context) error {
+		returned := run(l, func(context.Context) error {
 			begun.Add(1)
 			runtime.Goexit() // ends this goroutine, as t.FailNow does
 			return nil
@@ -415,7 +415,7 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		expired := errors.New("expired")
-		<-keep(l, func(ctx context.Context) error {
+		<-run(l, func(ctx context.Context) error {
 			l.End(expired)
 			return nil
 		})
@@ -425,9 +425,9 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(8*time.Second, Now(), Now) // Keep will send the first heartbeat after 2s
+		l := running(8*time.Second, Now(), Now) // Run will send the first heartbeat after 2s
 		leasehook.Skew(l, time.Minute)          // the lease is over, but its timer also fires only after 2s
-		<-keep(l, func(context.Context) error {
+		<-run(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
 			return nil
 		})

@@ -8,12 +8,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Keep stores a value beside the queue. It retries until the store answers, ctx
+// SetValue stores a value beside the queue. It retries until the store answers, ctx
 // ends, or the back-off gives up. If the node is gone, the entry is lost.
-func (e *Entry) Keep(ctx context.Context, value []byte) error {
+func (e *Entry) SetValue(ctx context.Context, value []byte) error {
 	err := e.ask(ctx, func() error {
 		e.countKeeps(1)
-		err := driver.Keep(ctx, e.session.Session, e.queue.Name, e.Place(), value)
+		err := driver.Inspect(e.session.Session).SetValue(ctx, e.queue.Name, e.Place(), value)
 		if !errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
 			e.countKeeps(-1)
 		}
@@ -33,7 +33,7 @@ func (e *Entry) countKeeps(n int) {
 
 // Reusable reports whether another exclusive holder may take over the node. It
 // returns false if the node has been renamed. It also returns false while a
-// request to keep a value may still reach the store, because that value would
+// request to set a value may still reach the store, because that value would
 // overwrite the next holder's.
 func (e *Entry) Reusable() bool {
 	e.mu.Lock()
@@ -41,11 +41,11 @@ func (e *Entry) Reusable() bool {
 	return e.rename.prefix == "" && e.keeps == 0
 }
 
-// Kept returns the value stored by the latest Keep of any client. Like Keep, it
-// retries.
-func (e *Entry) Kept(ctx context.Context) (value []byte, err error) {
+// Value returns the value stored by the latest SetValue of any client. Like
+// SetValue, it retries.
+func (e *Entry) Value(ctx context.Context) (value []byte, err error) {
 	err = e.ask(ctx, func() (err error) {
-		value, _, err = driver.Kept(ctx, e.session.Session, e.queue.Name)
+		value, _, err = driver.Inspect(e.session.Session).Value(ctx, e.queue.Name)
 		return err
 	})
 	return value, err

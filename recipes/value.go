@@ -8,47 +8,47 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-var errSharedKeeps = errors.New("only a lock that is held exclusively can keep a value")
+var errSharedSets = errors.New("only a lock that is held exclusively can set a value")
 
-// Keep stores a value of at most 64 KB beside the lock, replacing any earlier
+// SetValue stores a value of at most 64 KB beside the lock, replacing any earlier
 // one, and returns once the store has confirmed it. The value outlives the
-// lock, the session and this process; [RWMutex.Kept] returns it to every
+// lock, the session and this process; [RWMutex.Value] returns it to every
 // client. The store writes the value only if the lock is still held, and checks
 // that atomically. So an earlier holder never overwrites the value of a later
 // one.
 //
-// While the store is unavailable, Keep retries as [WithBackOff] says. An
+// While the store is unavailable, SetValue retries as [WithBackOff] says. An
 // attempt whose answer was lost may reach the store later, while the lock is
-// held, and overwrite a value that this Lock has kept since. If Keep returns an
-// error, the value may be stored anyway, or be stored later while the lock is
+// held, and overwrite a value that this Lock has set since. If SetValue returns
+// an error, the value may be stored anyway, or be stored later while the lock is
 // held, unless the error says otherwise:
 //
 //   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during
 //     the call.
-//   - [errors.ErrUnsupported]: the driver keeps no values. Nothing was stored.
+//   - [errors.ErrUnsupported]: the driver stores no values. Nothing was stored.
 //   - driver.ErrUnavailable, ErrTimeout or the error of ctx: the store did not
 //     answer.
 //   - [ErrClosed]: the client was closed.
 //   - any other: the value is too long, the lock is held shared, or the store
 //     has refused it. Nothing was stored.
-func (l *Lock) Keep(ctx context.Context, value []byte) error {
+func (l *Lock) SetValue(ctx context.Context, value []byte) error {
 	switch {
 	case l.fromNoCall():
 		return errNoLock
 	case ctx == nil:
 		return lockError(l.hold.queue.name, errors.New("nil context"))
 	}
-	err := l.keep(ctx, value)
+	err := l.setValue(ctx, value)
 	if err == nil {
 		return nil
 	}
 	if over := l.Err(); over != nil {
 		return over
 	}
-	return lockError(l.hold.queue.name, fmt.Errorf("keep: %w", err))
+	return lockError(l.hold.queue.name, fmt.Errorf("set value: %w", err))
 }
 
-func (l *Lock) keep(ctx context.Context, value []byte) error {
+func (l *Lock) setValue(ctx context.Context, value []byte) error {
 	c := l.hold.queue.client
 	if err := c.beginCall(); err != nil {
 		return err
@@ -61,21 +61,21 @@ func (l *Lock) keep(ctx context.Context, value []byte) error {
 		return err
 	}
 	if l.Mode() != Exclusive {
-		return errSharedKeeps
+		return errSharedSets
 	}
-	if err := l.hold.entry.Keep(l.Context(ctx), value); err != nil {
+	if err := l.hold.entry.SetValue(l.Context(ctx), value); err != nil {
 		return c.requestError(ctx, err)
 	}
 	return nil
 }
 
-// Kept returns the value that was stored by the latest [Lock.Keep], and the
+// Value returns the value that was stored by the latest [Lock.SetValue], and the
 // token of that Lock. If there is none, the value is nil and the token zero.
-// Kept makes one request and does not wait for the lock, whose holder may store
+// Value makes one request and does not wait for the lock, whose holder may store
 // another value meanwhile.
 //
-// The error matches [errors.ErrUnsupported] if the driver keeps no values.
-func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err error) {
+// The error matches [errors.ErrUnsupported] if the driver stores no values.
+func (m *RWMutex) Value(ctx context.Context) (value []byte, token int64, err error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -85,11 +85,11 @@ func (m *RWMutex) Kept(ctx context.Context) (value []byte, token int64, err erro
 	}
 	defer q.client.endCall()
 	err = q.client.onSession(ctx, func(s *session) (err error) {
-		value, token, err = driver.Kept(ctx, s.ofDriver(), q.name)
+		value, token, err = driver.Inspect(s.ofDriver()).Value(ctx, q.name)
 		return err
 	})
 	if err != nil {
-		return nil, 0, lockError(q.name, fmt.Errorf("kept: %w", q.client.requestError(ctx, err)))
+		return nil, 0, lockError(q.name, fmt.Errorf("value: %w", q.client.requestError(ctx, err)))
 	}
 	return value, token, nil
 }
