@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/connecthook"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -47,16 +46,6 @@ func Drivers() []string {
 // returns an error if no driver of that name is registered, or if the driver
 // rejects the data source name. The error never repeats a password.
 func Open(driverName, dsn string, opts ...Option) (*Client, error) {
-	connector, err := openConnector(driverName, dsn)
-	if err != nil {
-		return nil, err
-	}
-	return NewClient(connector, opts...), nil
-}
-
-func init() { connecthook.Open = openConnector }
-
-func openConnector(driverName, dsn string) (driver.Connector, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
 	driversMu.RUnlock()
@@ -70,7 +59,7 @@ func openConnector(driverName, dsn string) (driver.Connector, error) {
 	if connector == nil {
 		return nil, fmt.Errorf("dlock: open %q: the driver has returned no connector", driverName)
 	}
-	return connector, nil
+	return NewClient(connector, opts...), nil
 }
 
 // quotedName returns the name of an unknown driver for an error. It omits names

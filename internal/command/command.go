@@ -35,7 +35,6 @@ var commands = []command{
 	{"ls", "list the locks that somebody holds or waits for", ls, false},
 	{"release", "take a lock from a holder that is stuck, or remove a waiter", release, false},
 	{"doctor", "check the store, and say what to do", doctor, false},
-	{"certify", "run the conformance kit on your own store", certifyMain, false},
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main, false},
 }
 

@@ -86,9 +86,6 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 				}
 			}
 			doctor(t, name, dsn)
-			if !testing.Short() {
-				certify(t, name, dsn)
-			}
 		})
 	}
 }
@@ -154,26 +151,23 @@ func doctor(t *testing.T, name, dsn string) {
 	}
 }
 
-// certify runs "dlock certify" with some of the conformance cases.
-func certify(t *testing.T, name, dsn string) {
-	out, err := program(t, "certify", "-driver", name, "-dsn", dsn, "-session-timeout", "3s", "-run", "rule02|rule07|walk|describe|diagnose")
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, line := range []string{`rule 2 \(names\) +checked in part \(7 of 8 cases\)`, `walk +checked \(1 cases\)`, `diagnose +checked \(4 cases\)`} {
-		if !regexp.MustCompile(line).Match(out) {
-			t.Errorf("the output has no %s", line)
-		}
-	}
-}
-
 func program(t *testing.T, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), runProgram+"=yes")
 	return cmd.CombinedOutput()
+}
+
+func TestTheProgramLinksNoTestFramework(t *testing.T) {
+	deps, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := regexp.MustCompile(`(?m)^testing$|dlocktest|testenv|testify`)
+	if found := linked.FindAll(deps, -1); len(found) > 0 || !bytes.Contains(deps, []byte("dlock/internal/command")) {
+		t.Errorf("linked: %q", found)
+	}
 }
 
 func TestTheHelpNamesEveryDriver(t *testing.T) {
