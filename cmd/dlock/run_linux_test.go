@@ -88,8 +88,8 @@ func (j *job) ends(t *testing.T, status int) string {
 	return string(rest)
 }
 
-// keeper returns the ID of the job's child process that holds the lock.
-func (j *job) keeper(t *testing.T) int {
+// holderProcess returns the ID of the job's child process that holds the lock.
+func (j *job) holderProcess(t *testing.T) int {
 	for _, pid := range marked("DLOCK_TEST_JOB=" + j.name) {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
 			_, after, _ := strings.Cut(string(stat), ") ")
@@ -98,7 +98,7 @@ func (j *job) keeper(t *testing.T) int {
 			}
 		}
 	}
-	require.Fail(t, "there is no keeper")
+	require.Fail(t, "there is no holder process")
 	return 0
 }
 
@@ -193,7 +193,7 @@ func TestRunPassesOnStreamsStatusAndOpenFiles(t *testing.T) {
 	require.Error(t, err)
 	assert.Equal(t, 7, j.ProcessState.ExitCode())
 	assert.Regexp(t, `^one\nthree\nl \S+-W-0*1 1\ntotal`, string(out))
-	assert.NotContains(t, string(out), "socket:", "the one between dlock and its keeper")
+	assert.NotContains(t, string(out), "socket:", "the one between dlock and its holder process")
 	assert.Equal(t, "oops\n", j.stderr.String())
 }
 
@@ -411,7 +411,7 @@ func TestIfDlockIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	j.requireNone(t)
 }
 
-func TestIfTheKeeperIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+func TestIfTheHolderProcessIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for a session to time out")
@@ -420,20 +420,20 @@ func TestIfTheKeeperIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	j := runJob(t, dsn, stubbornForever)
 	next := j.startNext(t, dsn)
 	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(j.keeper(t), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(j.holderProcess(t), syscall.SIGKILL))
 	j.ends(t, 123)
 	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it has ended: signal: killed")
 	assert.Empty(t, j.tree())
 	assert.Equal(t, "alone\n", next.ends(t, 0))
 }
 
-func TestIfTheKeeperIsStoppedNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+func TestIfTheHolderProcessIsStoppedNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	t.Parallel()
 	dsn, _ := shortStore(t)
 	j := runJob(t, dsn, stubbornForever)
 	next := j.startNext(t, dsn)
 	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(j.keeper(t), syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(j.holderProcess(t), syscall.SIGSTOP))
 	j.ends(t, 123)
 	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it did not answer")
 	assert.Empty(t, j.tree())
@@ -441,13 +441,13 @@ func TestIfTheKeeperIsStoppedNothingOfItsCommandOutlivesTheLock(t *testing.T) {
 	assert.Equal(t, "alone\n", next.ends(t, 0))
 }
 
-func TestIfTheKeeperIsKilledWhileItWaitsNothingRuns(t *testing.T) {
+func TestIfTheHolderProcessIsKilledWhileItWaitsNothingRuns(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
 	runJob(t, dsn, "echo ready; exec sleep 600")
 	waiter := startJob(t, dsn, "echo wrong")
 	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(waiter.keeper(t), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(waiter.holderProcess(t), syscall.SIGKILL))
 	assert.Empty(t, waiter.ends(t, 122))
 	assert.Contains(t, waiter.stderr.String(), "not run: the process that takes the lock has ended")
 }

@@ -17,27 +17,28 @@ import (
 // The command "dlock run" is three processes:
 //
 //	dlock    started by the user: passes signals on, prints, and exits with the status
-//	keeper   child of dlock, this program again: holds the lock
-//	command  child of the keeper
+//	holder   child of dlock, this program again: holds the lock
+//	command  child of the holder process
 //
-// The keeper holds the lock, because dlock is the process that users and
-// supervisors kill. If dlock dies, the keeper sees the end of the socket to it,
-// kills the command, and only then releases the lock. If the keeper dies, dlock
-// kills the command while the store still keeps the session. If the keeper is
-// stopped, the store gives the lock away when the session has timed out. So
-// dlock pings the keeper, which answers only while it has the lock, and kills
-// the command if no ping has been answered for too long.
+// The holder process holds the lock, because dlock is the process that users
+// and supervisors kill. If dlock dies, the holder process sees the end of the
+// socket to it, kills the command, and only then releases the lock. If the
+// holder process dies, dlock kills the command while the store still keeps the
+// session. If the holder process is stopped, the store gives the lock away when
+// the session has timed out. So dlock pings the holder process, which answers
+// only while it has the lock, and kills the command if no ping has been
+// answered for too long.
 //
 // These times are derived from the margin of the lease, by default a quarter of
 // the session timeout. For one margin after a moment at which the lease was
-// valid, the store grants the lock to nobody else. The keeper lets the command
-// end by itself until half of the margin has passed since the lease was last
-// found valid. If it has not killed the command by then, dlock does so before
-// three quarters have passed.
+// valid, the store grants the lock to nobody else. The holder process lets the
+// command end by itself until half of the margin has passed since the lease was
+// last found valid. If it has not killed the command by then, dlock does so
+// before three quarters have passed.
 //
-// On Linux, the keeper and dlock adopt the orphans among their descendants, so
-// that they find what the command started even if it has left the process group.
-// Elsewhere they know only the process group.
+// On Linux, the holder process and dlock adopt the orphans among their
+// descendants, so that they find what the command started even if it has left
+// the process group. Elsewhere they know only the process group.
 
 // Exit statuses of dlock run. They avoid those of common programs: xargs and
 // timeout use some of 123 to 127, and shells use 126 and up.
@@ -54,7 +55,8 @@ const (
 // another time.
 const tryFor = 10 * time.Second
 
-// runSettings are the arguments of dlock run, which dlock passes to its keeper.
+// runSettings are the arguments of dlock run, which dlock passes to its holder
+// process.
 type runSettings struct {
 	Driver, DSN string
 	Name        string
@@ -144,8 +146,8 @@ func parseRun(args []string) (*runSettings, error) {
 // runMain implements dlock run. It ignores ctx, because the command decides
 // what signals do.
 func runMain(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 2 && args[0] == keeperArgument {
-		return keep(args[1])
+	if len(args) == 2 && args[0] == holderArgument {
+		return holderMain(args[1])
 	}
 	r, err := parseRun(args)
 	if errors.Is(err, flag.ErrHelp) {

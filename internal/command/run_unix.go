@@ -14,57 +14,58 @@ import (
 	"time"
 )
 
-// keeperArgument makes this program the keeper process of a dlock run. The next
-// argument is the file descriptor of the keeper's socket.
-const keeperArgument = "keeper of dlock run"
+// holderArgument makes this program the holder process of a dlock run. The next
+// argument is the file descriptor of the holder process's socket.
+const holderArgument = "holder of dlock run"
 
-// order is a message from dlock to its keeper.
+// order is a message from dlock to its holder process.
 type order struct {
 	Signal    syscall.Signal // to pass on to the command, or to end the wait for the lock
 	Delivered bool           // the terminal has already sent Signal to the command
 	Ping      bool           // asks for a Pong if the lease is valid
 }
 
-// notice is a message from the keeper to dlock. One of its fields is set.
+// notice is a message from the holder process to dlock. One of its fields is
+// set.
 type notice struct {
 	Say     string
 	Granted time.Duration // the lock is granted; value is the margin of its lease
 	Started int           // the process id of the command
 	Pong    bool          // the lease was valid after the Ping arrived
-	Lost    bool          // the lock is lost, and the keeper is killing the command
+	Lost    bool          // the lock is lost, and the holder process is killing the command
 	Over    bool          // all processes of the command have ended
 	Status  *int          // the exit status; sent after the lock is released
 }
 
 // supervisor is the state of the dlock run process that the user started. That
-// process passes signals to the keeper and checks that the keeper is alive. Its
-// fields need no mutex, because all except notices are used by a single
-// goroutine.
+// process passes signals to the holder process and checks that the holder
+// process is alive. Its fields need no mutex, because all except notices are
+// used by a single goroutine.
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer
-	keeper   *exec.Cmd
+	holder   *exec.Cmd
 	socket   *os.File
 	orders   *json.Encoder
-	notices  chan notice // closed when the keeper has exited
+	notices  chan notice // closed when the holder process has exited
 
 	granted bool
 	command int // process id of the command; 0 until started
 	lost    bool
 	status  *int // nil until known
 
-	watch    *time.Ticker // when to ping the keeper; nil unless a command may be running
+	watch    *time.Ticker // when to ping the holder process; nil unless a command may be running
 	margin   time.Duration
 	answered time.Time // time at which the latest answered ping was sent
 	sent     time.Time // time at which the unanswered ping was sent; zero if there is none
 	silent   bool      // whether the answer was overdue at the last check
 
 	signals chan os.Signal
-	asked   bool // whether a signal was sent to the keeper
-	killed  int  // exit status if a signal made dlock kill the keeper; otherwise 0
+	asked   bool // whether a signal was sent to the holder process
+	killed  int  // exit status if a signal made dlock kill the holder process; otherwise 0
 }
 
-// supervise runs the command in a keeper process and returns the exit status.
+// supervise runs the command in a holder process and returns the exit status.
 func supervise(r *runSettings, stderr io.Writer) int {
 	s := &supervisor{settings: r, stderr: stderr, notices: make(chan notice), signals: make(chan os.Signal, 16)}
 	signal.Notify(s.signals, forwarded()...)
@@ -110,13 +111,13 @@ func (s *supervisor) start() error {
 	s.socket, s.orders = ours, json.NewEncoder(ours)
 	// Do not renumber the socket, as ExtraFiles would: the command must inherit
 	// the user's open files under their own numbers.
-	s.keeper = exec.Command(program, "run", keeperArgument, strconv.Itoa(int(its.Fd())))
-	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = os.Stdin, os.Stdout, os.Stderr
-	s.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the keeper
-	if err := s.keeper.Start(); err != nil {
+	s.holder = exec.Command(program, "run", holderArgument, strconv.Itoa(int(its.Fd())))
+	s.holder.Stdin, s.holder.Stdout, s.holder.Stderr = os.Stdin, os.Stdout, os.Stderr
+	s.holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the holder process
+	if err := s.holder.Start(); err != nil {
 		return err
 	}
-	_ = s.orders.Encode(s.settings) // it fails only if the keeper has exited
+	_ = s.orders.Encode(s.settings) // it fails only if the holder process has exited
 	go func() {
 		defer close(s.notices)
 		lines := json.NewDecoder(ours)
@@ -141,7 +142,7 @@ func socketPair() (ours, its *os.File, err error) {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	syscall.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "keeper"), os.NewFile(uintptr(fds[1]), "dlock"), nil
+	return os.NewFile(uintptr(fds[0]), "holder"), os.NewFile(uintptr(fds[1]), "dlock"), nil
 }
 
 func (s *supervisor) run() int {
@@ -159,7 +160,7 @@ func (s *supervisor) run() int {
 		case sig := <-s.signals:
 			s.forward(sig.(syscall.Signal))
 		case <-ticks:
-			s.checkKeeper()
+			s.checkHolder()
 		}
 	}
 }
@@ -191,25 +192,26 @@ func (s *supervisor) stopWatching() {
 	}
 }
 
-// forward passes a signal on to the keeper. Before the grant, the signal makes
-// the keeper stop waiting, and a second interrupt kills the keeper. Other
-// signals do not, because programs such as timeout send them twice. While the
-// keeper closes its session, any signal kills it.
+// forward passes a signal on to the holder process. Before the grant, the
+// signal makes the holder process stop waiting, and a second interrupt kills
+// the holder process. Other signals do not, because programs such as timeout
+// send them twice. While the holder process closes its session, any signal
+// kills it.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
-		_ = s.keeper.Process.Kill()
+		_ = s.holder.Process.Kill()
 		return
 	}
 	s.asked = true
 	_ = s.orders.Encode(order{Signal: sig, Delivered: s.settings.Group != 0 && fromTerminal(sig)})
 }
 
-// checkKeeper asks the keeper whether the lease is still valid, and kills the
-// command if there was no answer for too long. It gives up only at the second
-// check that finds the answer overdue, because the answer may have arrived
-// while this process was stopped.
-func (s *supervisor) checkKeeper() {
+// checkHolder asks the holder process whether the lease is still valid, and
+// kills the command if there was no answer for too long. It gives up only at
+// the second check that finds the answer overdue, because the answer may have
+// arrived while this process was stopped.
+func (s *supervisor) checkHolder() {
 	switch {
 	case s.sent.IsZero():
 		s.sent = time.Now()
@@ -219,22 +221,23 @@ func (s *supervisor) checkKeeper() {
 		s.silent = true
 	default:
 		s.stopWatching()
-		keeper := s.keeper.Process
-		killAll(keeper.Pid, s.command, func() bool { return true }, s.say)
-		if !s.lost { // if it is lost, the keeper is about to exit by itself
+		holder := s.holder.Process
+		killAll(holder.Pid, s.command, func() bool { return true }, s.say)
+		if !s.lost { // if it is lost, the holder process is about to exit by itself
 			s.say("lost the lock: the process that holds it did not answer for " + time.Since(s.answered).Round(time.Millisecond).String())
 			s.lost = true
-			_ = keeper.Kill()
+			_ = holder.Kill()
 		}
 	}
 }
 
 func (s *supervisor) say(text string) { s.settings.say(s.stderr, text) }
 
-// end cleans up after the keeper has exited, and returns the exit status.
+// end cleans up after the holder process has exited, and returns the exit
+// status.
 func (s *supervisor) end() int {
 	s.stopWatching()
-	err := s.keeper.Wait()
+	err := s.holder.Wait()
 	if s.status != nil {
 		return *s.status
 	}

@@ -54,7 +54,7 @@ func parentOf(pid string) (parent int, ok bool) {
 }
 
 // attributes puts the command into a process group and lets the kernel kill it
-// when the keeper dies, in case dlock dies at the same time.
+// when the holder process dies, in case dlock dies at the same time.
 func attributes(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group, Pdeathsig: syscall.SIGKILL}
 }

@@ -33,8 +33,9 @@ const (
 )
 
 const (
-	// longestMargin is the upper limit for keeper.margin, so that the times
-	// derived from it stay short even if the session timeout is very long.
+	// longestMargin is the upper limit for holderProcess.margin, so that the
+	// times derived from it stay short even if the session timeout is very
+	// long.
 	longestMargin = 20 * time.Second
 	// sayAfter is how long dlock run waits before it tells the user what it
 	// waits for.
@@ -43,9 +44,9 @@ const (
 	closeFor = 5 * time.Second
 )
 
-// keeper is the state of the child process in which dlock run holds the lock
-// and runs the command.
-type keeper struct {
+// holderProcess is the state of the child process in which dlock run holds the
+// lock and runs the command.
+type holderProcess struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
@@ -69,19 +70,19 @@ type keeper struct {
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cancellation cause of k.ctx after a signal that came while
+// interrupted is the cancellation cause of h.ctx after a signal that came while
 // no command was running.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
 
-// errOrphaned is the cancellation cause of k.ctx after dlock, the parent process,
+// errOrphaned is the cancellation cause of h.ctx after dlock, the parent process,
 // has died.
 var errOrphaned = errors.New("dlock has died")
 
-// keep is the main function of the keeper process. socket is the file
+// holderMain is the main function of the holder process. socket is the file
 // descriptor of its socket.
-func keep(socket string) int {
+func holderMain(socket string) int {
 	// Keep this thread alive: the kernel kills the command when the thread that
 	// started it ends.
 	runtime.LockOSThread()
@@ -93,32 +94,32 @@ func keep(socket string) int {
 		return usageStatus
 	}
 	syscall.CloseOnExec(fd)
-	k := &keeper{socket: os.NewFile(uintptr(fd), "dlock"), orphaned: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1), alone: make(chan struct{})}
-	k.notices = json.NewEncoder(k.socket)
-	k.ctx, k.cancel = context.WithCancelCause(context.Background())
-	orders := json.NewDecoder(k.socket)
-	if err := orders.Decode(&k.settings); err != nil {
+	h := &holderProcess{socket: os.NewFile(uintptr(fd), "dlock"), orphaned: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1), alone: make(chan struct{})}
+	h.notices = json.NewEncoder(h.socket)
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	orders := json.NewDecoder(h.socket)
+	if err := orders.Decode(&h.settings); err != nil {
 		return usageStatus // dlock has died
 	}
-	go k.listen(orders)
+	go h.listen(orders)
 	log.SetFlags(0)
-	log.SetOutput(k) // for warnings that a driver writes to slog.Default
-	status := k.run()
-	k.send(notice{Status: &status})
-	k.close()
+	log.SetOutput(h) // for warnings that a driver writes to slog.Default
+	status := h.run()
+	h.send(notice{Status: &status})
+	h.close()
 	return 0
 }
 
 // close ends the session. It waits at most closeFor, which is safe because the
 // lock has been released by now, or the user has been told why not.
-func (k *keeper) close() {
-	if k.client == nil {
+func (h *holderProcess) close() {
+	if h.client == nil {
 		return
 	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		_ = k.client.Close()
+		_ = h.client.Close()
 	}()
 	select {
 	case <-closed:
@@ -126,70 +127,72 @@ func (k *keeper) close() {
 	}
 }
 
-func (k *keeper) listen(orders *json.Decoder) {
+func (h *holderProcess) listen(orders *json.Decoder) {
 	for {
 		var o order
 		if orders.Decode(&o) != nil {
-			close(k.orphaned)
-			k.cancel(errOrphaned)
+			close(h.orphaned)
+			h.cancel(errOrphaned)
 			return
 		}
 		if o.Ping {
-			if l := k.lock.Load(); l != nil && l.Err() == nil {
-				k.send(notice{Pong: true})
+			if l := h.lock.Load(); l != nil && l.Err() == nil {
+				h.send(notice{Pong: true})
 			}
 			continue
 		}
-		k.take(o)
+		h.take(o)
 	}
 }
 
 // take passes a signal on to the command if it is running. Otherwise the signal
-// ends k.ctx, and so the current wait.
-func (k *keeper) take(o order) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// ends h.ctx, and so the current wait.
+func (h *holderProcess) take(o order) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
-	case k.command == 0:
-		k.cancel(interrupted(o.Signal))
+	case h.command == 0:
+		h.cancel(interrupted(o.Signal))
 	case o.Delivered:
-	case k.settings.Group != 0:
-		_ = syscall.Kill(k.command, o.Signal)
+	case h.settings.Group != 0:
+		_ = syscall.Kill(h.command, o.Signal)
 	default:
-		_ = syscall.Kill(-k.command, o.Signal)
+		_ = syscall.Kill(-h.command, o.Signal)
 	}
 }
 
 // send sends a notice to dlock. It ignores errors, because listen notices when
 // dlock has died.
-func (k *keeper) send(n notice) {
-	k.sending.Lock()
-	defer k.sending.Unlock()
-	_ = k.notices.Encode(n)
+func (h *holderProcess) send(n notice) {
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	_ = h.notices.Encode(n)
 }
 
-func (k *keeper) say(format string, args ...any) { k.send(notice{Say: fmt.Sprintf(format, args...)}) }
+func (h *holderProcess) say(format string, args ...any) {
+	h.send(notice{Say: fmt.Sprintf(format, args...)})
+}
 
-// Write sends a line of the log to dlock, which prints it. It makes the keeper
-// a log output.
-func (k *keeper) Write(line []byte) (int, error) {
-	k.say("%s", strings.TrimSpace(string(line)))
+// Write sends a line of the log to dlock, which prints it. It makes the holder
+// process a log output.
+func (h *holderProcess) Write(line []byte) (int, error) {
+	h.say("%s", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
 // run acquires the lock, runs the command, and returns the exit status of dlock
 // run.
-func (k *keeper) run() int {
-	if k.settings.OncePer > 0 {
-		return k.runOncePer()
+func (h *holderProcess) run() int {
+	if h.settings.OncePer > 0 {
+		return h.runOncePer()
 	}
-	lock, err := k.acquire()
+	lock, err := h.acquire()
 	if err != nil {
-		return k.refused(err)
+		return h.refused(err)
 	}
-	status, err := k.work(lock)
+	status, err := h.work(lock)
 	if unlocking := lock.Unlock(); unlocking != nil && err == nil {
-		k.say("%v", unlocking)
+		h.say("%v", unlocking)
 		err = unlocking
 	}
 	if errors.Is(err, dlock.ErrLost) {
@@ -200,18 +203,18 @@ func (k *keeper) run() int {
 
 // work runs the command under the lock. It returns the exit status, and an error
 // if the lock is lost or the command did not start.
-func (k *keeper) work(lock *dlock.Lock) (status int, err error) {
+func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 	began := time.Now()
-	k.lock.Store(lock)
-	k.margin = k.marginOfLease()
-	k.send(notice{Granted: k.margin})
-	status, err = k.start(lock)
+	h.lock.Store(lock)
+	h.margin = h.marginOfLease()
+	h.send(notice{Granted: h.margin})
+	status, err = h.start(lock)
 	if err == nil {
-		status, err = k.await(lock)
+		status, err = h.await(lock)
 	}
-	k.send(notice{Over: true})
+	h.send(notice{Over: true})
 	if err == nil {
-		err = k.hold(lock, time.Until(began.Add(k.settings.Hold)))
+		err = h.hold(lock, time.Until(began.Add(h.settings.Hold)))
 	}
 	return status, err
 }
@@ -220,17 +223,17 @@ var errFailed = errors.New("the command has failed")
 
 // runOncePer is run for -once-per. A run counts only if the command succeeds
 // and dlock, the parent process, is still alive.
-func (k *keeper) runOncePer() int {
-	if err := k.open(); err != nil {
-		return k.refused(err)
+func (h *holderProcess) runOncePer() int {
+	if err := h.open(); err != nil {
+		return h.refused(err)
 	}
-	m := k.client.RWMutex(k.settings.Name, dlock.WithTimeout(k.settings.Wait))
-	stop := k.explain(k.ctx, m)
+	m := h.client.RWMutex(h.settings.Name, dlock.WithTimeout(h.settings.Wait))
+	stop := h.explain(h.ctx, m)
 	status := 0
-	ran, err := m.OncePer(k.ctx, k.settings.OncePer, func(_ context.Context, lock *dlock.Lock) (err error) {
+	ran, err := m.OncePer(h.ctx, h.settings.OncePer, func(_ context.Context, lock *dlock.Lock) (err error) {
 		stop()
-		status, err = k.work(lock)
-		if err == nil && (status != 0 || errors.Is(context.Cause(k.ctx), errOrphaned)) {
+		status, err = h.work(lock)
+		if err == nil && (status != 0 || errors.Is(context.Cause(h.ctx), errOrphaned)) {
 			err = errFailed
 		}
 		return err
@@ -238,11 +241,11 @@ func (k *keeper) runOncePer() int {
 	stop()
 	switch {
 	case !ran && err != nil:
-		return k.refused(err)
+		return h.refused(err)
 	case !ran:
-		k.sayNotDue(m)
+		h.sayNotDue(m)
 	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
-		k.say("%v", err)
+		h.say("%v", err)
 	}
 	if errors.Is(err, dlock.ErrLost) {
 		return lostStatus
@@ -250,28 +253,28 @@ func (k *keeper) runOncePer() int {
 	return status
 }
 
-func (k *keeper) sayNotDue(m *dlock.RWMutex) {
-	if !k.settings.ShowsWaits {
+func (h *holderProcess) sayNotDue(m *dlock.RWMutex) {
+	if !h.settings.ShowsWaits {
 		return
 	}
-	if last, _, err := m.Value(k.ctx); err == nil {
-		k.say("not run: %s has run for %s, and runs once per %v", k.settings.Name, last, k.settings.OncePer)
+	if last, _, err := m.Value(h.ctx); err == nil {
+		h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, last, h.settings.OncePer)
 	}
 }
 
-func (k *keeper) open() error {
-	named := store{driver: k.settings.Driver, dsn: k.settings.DSN}
-	client, err := named.open(dlock.WithTrace(&recipes.Trace{Connected: k.connected}))
-	k.client = client
+func (h *holderProcess) open() error {
+	named := store{driver: h.settings.Driver, dsn: h.settings.DSN}
+	client, err := named.open(dlock.WithTrace(&recipes.Trace{Connected: h.connected}))
+	h.client = client
 	return err
 }
 
-func (k *keeper) acquire() (*dlock.Lock, error) {
-	if err := k.open(); err != nil {
+func (h *holderProcess) acquire() (*dlock.Lock, error) {
+	if err := h.open(); err != nil {
 		return nil, err
 	}
-	ctx, wait := k.ctx, k.settings.Wait
-	if k.settings.Try {
+	ctx, wait := h.ctx, h.settings.Wait
+	if h.settings.Try {
 		wait = cmp.Or(wait, tryFor)
 	}
 	if wait > 0 {
@@ -279,77 +282,77 @@ func (k *keeper) acquire() (*dlock.Lock, error) {
 		defer cancel()
 		ctx = limited
 	}
-	m := k.client.RWMutex(k.settings.Name)
-	defer k.explain(ctx, m)()
+	m := h.client.RWMutex(h.settings.Name)
+	defer h.explain(ctx, m)()
 	switch {
-	case k.settings.Try && k.settings.Shared:
+	case h.settings.Try && h.settings.Shared:
 		return m.TryRLock(ctx)
-	case k.settings.Try:
+	case h.settings.Try:
 		return m.TryLock(ctx)
-	case k.settings.Shared:
+	case h.settings.Shared:
 		return m.RLock(ctx)
 	default:
 		return m.Lock(ctx)
 	}
 }
 
-func (k *keeper) connected(_ context.Context, info recipes.ConnectedInfo) {
+func (h *holderProcess) connected(_ context.Context, info recipes.ConnectedInfo) {
 	if info.Err != nil {
-		k.lastError.Store(&info.Err)
+		h.lastError.Store(&info.Err)
 		return
 	}
-	k.session.Store(&info.Session)
+	h.session.Store(&info.Session)
 }
 
 // explain tells the user what dlock run waits for if the wait is long. It ends
 // when stop is called.
-func (k *keeper) explain(ctx context.Context, m *dlock.RWMutex) (stop func()) {
+func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(sayAfter)
 		defer tick.Stop()
-		for saidConnecting, saidHolder := false, !k.settings.ShowsWaits; ; {
+		for saidConnecting, saidHolder := false, !h.settings.ShowsWaits; ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			switch connected := k.session.Load() != nil; {
+			switch connected := h.session.Load() != nil; {
 			case !connected && !saidConnecting:
 				saidConnecting = true
-				k.sayConnecting()
+				h.sayConnecting()
 			case connected && !saidHolder:
 				saidHolder = true
-				k.sayHolder(ctx, m)
+				h.sayHolder(ctx, m)
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
-func (k *keeper) sayConnecting() {
-	text := fmt.Sprintf("still connecting to the store %s %q", k.settings.Driver, k.settings.DSN)
-	if err := k.lastError.Load(); err != nil {
+func (h *holderProcess) sayConnecting() {
+	text := fmt.Sprintf("still connecting to the store %s %q", h.settings.Driver, h.settings.DSN)
+	if err := h.lastError.Load(); err != nil {
 		text += fmt.Sprintf(" (last error: %v)", *err)
 	}
-	k.say("%s", text)
+	h.say("%s", text)
 }
 
-func (k *keeper) sayHolder(ctx context.Context, m *dlock.RWMutex) {
+func (h *holderProcess) sayHolder(ctx context.Context, m *dlock.RWMutex) {
 	if queue, err := m.Queue(ctx); err == nil && len(queue) > 1 {
-		k.say("waiting for %s with %d ahead, the first of them %v", k.settings.Name, len(queue)-1, queue[0])
+		h.say("waiting for %s with %d ahead, the first of them %v", h.settings.Name, len(queue)-1, queue[0])
 	}
 }
 
 // refused prints why the lock was not granted, and returns the exit status.
-func (k *keeper) refused(err error) int {
-	if context.Cause(k.ctx) != nil {
-		return k.interruptedStatus()
+func (h *holderProcess) refused(err error) int {
+	if context.Cause(h.ctx) != nil {
+		return h.interruptedStatus()
 	}
-	k.say("not run: %v%s", err, k.holder(err))
-	timedOut := errors.Is(err, dlock.ErrTimeout) && !k.settings.Try
+	h.say("not run: %v%s", err, h.holder(err))
+	timedOut := errors.Is(err, dlock.ErrTimeout) && !h.settings.Try
 	if errors.Is(err, dlock.ErrUnavailable) || !timedOut && !errors.Is(err, dlock.ErrLocked) {
 		return storeStatus
 	}
@@ -358,13 +361,13 @@ func (k *keeper) refused(err error) int {
 
 // holder describes the lock's holder if err says only that the lock is held.
 // Otherwise it returns "".
-func (k *keeper) holder(err error) string {
+func (h *holderProcess) holder(err error) string {
 	if !errors.Is(err, dlock.ErrLocked) {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, sayAfter)
+	ctx, cancel := context.WithTimeout(h.ctx, sayAfter)
 	defer cancel()
-	queue, err := k.client.RWMutex(k.settings.Name).Queue(ctx)
+	queue, err := h.client.RWMutex(h.settings.Name).Queue(ctx)
 	if err != nil || len(queue) == 0 {
 		return ""
 	}
@@ -372,9 +375,9 @@ func (k *keeper) holder(err error) string {
 }
 
 // interruptedStatus returns the exit status after a signal or the death of
-// dlock has ended k.ctx.
-func (k *keeper) interruptedStatus() int {
-	if sig := interrupted(0); errors.As(context.Cause(k.ctx), &sig) {
+// dlock has ended h.ctx.
+func (h *holderProcess) interruptedStatus() int {
+	if sig := interrupted(0); errors.As(context.Cause(h.ctx), &sig) {
 		return signalBaseStatus + int(sig)
 	}
 	return storeStatus // dlock has died, so nobody sees the status
@@ -382,8 +385,8 @@ func (k *keeper) interruptedStatus() int {
 
 // marginOfLease returns for how long after the end of the lease the store keeps
 // the lock for this session: the margin that the driver reports, or a guess.
-func (k *keeper) marginOfLease() time.Duration {
-	info := k.session.Load()
+func (h *holderProcess) marginOfLease() time.Duration {
+	info := h.session.Load()
 	return min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)
 }
 
@@ -391,36 +394,36 @@ var errNotStarted = errors.New("the command did not start")
 
 // start starts the command. If that fails, it returns errNotStarted and an exit
 // status.
-func (k *keeper) start(lock *dlock.Lock) (status int, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.ctx.Err() != nil {
-		return k.interruptedStatus(), errNotStarted
+func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() != nil {
+		return h.interruptedStatus(), errNotStarted
 	}
-	process, err := k.exec(lock, k.settings.Path, k.settings.Command...)
+	process, err := h.exec(lock, h.settings.Path, h.settings.Command...)
 	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, which a shell would run itself
-		process, err = k.exec(lock, "/bin/sh", append([]string{"sh", k.settings.Path}, k.settings.Command[1:]...)...)
+		process, err = h.exec(lock, "/bin/sh", append([]string{"sh", h.settings.Path}, h.settings.Command[1:]...)...)
 	}
 	if err != nil {
-		k.say("not run: %v", err)
+		h.say("not run: %v", err)
 		return cannotRunStatus, errNotStarted
 	}
-	k.command, k.group = process.Pid, process.Pid
-	k.send(notice{Started: process.Pid})
-	go k.reap(process.Pid)
+	h.command, h.group = process.Pid, process.Pid
+	h.send(notice{Started: process.Pid})
+	go h.reap(process.Pid)
 	return 0, nil
 }
 
-func (k *keeper) exec(lock *dlock.Lock, path string, args ...string) (*os.Process, error) {
-	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attributes(k.settings.Group)}
-	cmd.Env = append(os.Environ(), lockVariable+"="+k.settings.Name, nodeVariable+"="+lock.Node(), tokenVariable+"="+strconv.FormatInt(lock.Token(), 10))
+func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os.Process, error) {
+	cmd := &exec.Cmd{Path: path, Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attributes(h.settings.Group)}
+	cmd.Env = append(os.Environ(), lockVariable+"="+h.settings.Name, nodeVariable+"="+lock.Node(), tokenVariable+"="+strconv.FormatInt(lock.Token(), 10))
 	err := cmd.Start()
 	return cmd.Process, err
 }
 
 // reap reaps the command and any adopted processes until none is left.
-func (k *keeper) reap(command int) {
-	defer close(k.alone)
+func (h *holderProcess) reap(command int) {
+	defer close(h.alone)
 	for {
 		var s syscall.WaitStatus
 		switch pid, err := syscall.Wait4(-1, &s, 0, nil); {
@@ -428,17 +431,17 @@ func (k *keeper) reap(command int) {
 		case err != nil:
 			return
 		case pid == command:
-			k.mu.Lock()
-			k.command = 0
-			k.mu.Unlock()
-			k.exited <- s
+			h.mu.Lock()
+			h.command = 0
+			h.mu.Unlock()
+			h.exited <- s
 		}
 	}
 }
 
-func (k *keeper) isAlone() bool {
+func (h *holderProcess) isAlone() bool {
 	select {
-	case <-k.alone:
+	case <-h.alone:
 		return true
 	default:
 		return false
@@ -448,29 +451,29 @@ func (k *keeper) isAlone() bool {
 // await waits until the command and all processes that it started have ended,
 // and returns the exit status. If the lock is lost meanwhile, it ends them and
 // returns the loss; if dlock dies, it kills them.
-func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
-	tick := time.NewTicker(max(k.margin/8, 1))
+func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
+	tick := time.NewTicker(max(h.margin/8, 1))
 	defer tick.Stop()
 	for seen := time.Now(); ; { // seen is when the lease was last found valid
 		select {
-		case s := <-k.exited:
-			k.end(k.margin/2, lock.Lost())
-			return exitStatus(s), k.lostBy(lock.Err(), "")
-		case <-k.orphaned:
-			k.end(0, nil)
+		case s := <-h.exited:
+			h.end(h.margin/2, lock.Lost())
+			return exitStatus(s), h.lostBy(lock.Err(), "")
+		case <-h.orphaned:
+			h.end(0, nil)
 			return signalBaseStatus + int(syscall.SIGKILL), nil
 		case <-lock.Lost():
 		case <-tick.C:
 		}
 		now := time.Now()
 		if err := lock.Err(); err != nil {
-			k.send(notice{Lost: true})
-			if grace := k.margin/2 - since(seen); errors.Is(err, driver.ErrExpired) && grace > 0 {
-				lost = k.lostBy(err, ": ending the command")
-				k.end(grace, nil)
+			h.send(notice{Lost: true})
+			if grace := h.margin/2 - since(seen); errors.Is(err, driver.ErrExpired) && grace > 0 {
+				lost = h.lostBy(err, ": ending the command")
+				h.end(grace, nil)
 			} else { // no grace: another contender may already hold the lock
-				lost = k.lostBy(err, ": killing the command")
-				k.end(0, nil)
+				lost = h.lostBy(err, ": killing the command")
+				h.end(0, nil)
 			}
 			return lostStatus, lost
 		}
@@ -480,9 +483,9 @@ func (k *keeper) await(lock *dlock.Lock) (status int, lost error) {
 
 // lostBy tells the user that the lock is lost, unless err is nil, and returns
 // err.
-func (k *keeper) lostBy(err error, consequence string) error {
+func (h *holderProcess) lostBy(err error, consequence string) error {
 	if err != nil {
-		k.say("%v%s", err, consequence)
+		h.say("%v%s", err, consequence)
 	}
 	return err
 }
@@ -498,11 +501,11 @@ func since(t time.Time) time.Duration {
 // still running: by SIGTERM, and after the grace period by SIGKILL. The grace
 // period ends early when lost is closed or dlock dies. end returns when no
 // process is left.
-func (k *keeper) end(grace time.Duration, lost <-chan struct{}) {
+func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {
-		rest := processes(os.Getpid(), k.group)
-		if len(rest) == 0 && k.isAlone() {
+		rest := processes(os.Getpid(), h.group)
+		if len(rest) == 0 && h.isAlone() {
 			return
 		}
 		if pause == time.Millisecond { // the first time
@@ -517,11 +520,11 @@ func (k *keeper) end(grace time.Duration, lost <-chan struct{}) {
 			grace = time.Until(deadline)
 		case <-lost:
 			grace = 0
-		case <-k.orphaned:
+		case <-h.orphaned:
 			grace = 0
 		}
 	}
-	killAll(os.Getpid(), k.group, k.isAlone, func(text string) { k.say("%s", text) })
+	killAll(os.Getpid(), h.group, h.isAlone, func(text string) { h.say("%s", text) })
 }
 
 func exitStatus(s syscall.WaitStatus) int {
@@ -533,7 +536,7 @@ func exitStatus(s syscall.WaitStatus) int {
 
 // hold keeps the lock for d, or until a signal arrives or dlock dies. It
 // returns an error if the lock is lost.
-func (k *keeper) hold(lock *dlock.Lock, d time.Duration) error {
+func (h *holderProcess) hold(lock *dlock.Lock, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -542,7 +545,7 @@ func (k *keeper) hold(lock *dlock.Lock, d time.Duration) error {
 	select {
 	case <-timer.C:
 	case <-lock.Lost():
-	case <-k.ctx.Done():
+	case <-h.ctx.Done():
 	}
-	return k.lostBy(lock.Err(), "")
+	return h.lostBy(lock.Err(), "")
 }
