@@ -210,7 +210,7 @@ func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, va
 		return req.failed(err)
 	}
 	value = append([]byte{}, value...)
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.keep(s.record, queue, p, value) })
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.setValue(s.record, queue, p, value) })
 	return err
 }
 
@@ -220,8 +220,8 @@ func (s *session) Value(ctx context.Context, queue string) (value []byte, token 
 	if err := driver.CheckQueue(queue); err != nil {
 		return nil, 0, req.failed(err)
 	}
-	k, err := ask(ctx, s, req, func() (kept, error) { return s.store.kept[queue], nil })
-	return bytes.Clone(k.value), k.token, err
+	v, err := ask(ctx, s, req, func() (storedValue, error) { return s.store.values[queue], nil })
+	return bytes.Clone(v.value), v.token, err
 }
 
 // Close implements driver.Session. It ends the lease before the store removes

@@ -23,7 +23,7 @@ type Store struct {
 	// fields of the sessions.
 	mu       sync.Mutex
 	queues   map[string]*queue
-	kept     map[string]kept
+	values   map[string]storedValue
 	idle     []*queue // empty queues, the one empty for longest first
 	tokens   int64
 	epochs   int64
@@ -41,7 +41,7 @@ func New(opts ...Option) *Store {
 		timeout:       defaultSessionTimeout,
 		sequenceLimit: defaultSequenceLimit,
 		queues:        make(map[string]*queue),
-		kept:          make(map[string]kept),
+		values:        make(map[string]storedValue),
 		requests:      make(map[faults.Op]int64),
 		healed:        make(chan struct{}),
 	}
@@ -221,23 +221,23 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// kept is a value kept beside a queue. It outlives the queue.
-type kept struct {
+// storedValue is the value beside a queue. It outlives the queue.
+type storedValue struct {
 	value []byte
-	token int64 // of the node that kept it
+	token int64 // of the node that set it
 }
 
-func (st *Store) keep(r *record, queue string, p driver.Place, value []byte) error {
+func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte) error {
 	_, n := st.find(queue, withToken(p))
 	switch {
 	case n == nil:
 		return driver.ErrGone
 	case n.owner != r:
 		return errNotOwner
-	case st.kept[queue].token > n.token:
+	case st.values[queue].token > n.token:
 		return driver.ErrStale
 	}
-	st.kept[queue] = kept{value, n.token}
+	st.values[queue] = storedValue{value, n.token}
 	return nil
 }
 

@@ -107,14 +107,14 @@
 // digits is therefore stored with a tilde appended, and a segment that ends in
 // such digits and tildes with one more tilde. The chroot is used as it is.
 //
-// A value kept beside the queue stock/42 is the data of the node
+// The value beside the queue stock/42 is the data of the node
 // /kept values/stock/42/kept value below the chroot, with no-break spaces in both
 // names. It is not below the queue's node, which the server removes when the
 // queue is empty. Clients that reach one queue by different chroots, such as
 // stock/42 below / and 42 below /stock, do not see each other's values. The first
-// Keep needs CREATE on the chroot. To make a job that runs once per period run
-// again, delete that node. With acl=creator and acl=digest, a value that another
-// user may alter or remove is refused like such a queue.
+// SetValue needs CREATE on the chroot. To make a job that runs once per period
+// run again, delete that node. With acl=creator and acl=digest, a value that
+// another user may alter or remove is refused like such a queue.
 //
 // ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
 // such a name with driver.ErrBadName.
@@ -211,7 +211,7 @@
 //   - connector.go, connect.go: a Connector and its sessions. dsn.go and
 //     settings.go: the data source name.
 //   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go,
-//     remove.go, keep.go: one operation of package driver each.
+//     remove.go, value.go: one operation of package driver each.
 //   - queue.go makes a queue's node; rollover.go starts its sequences over;
 //     queueacl.go checks its ACL; writetrust.go decides whether a write to a
 //     contender is a release.

@@ -74,7 +74,7 @@ func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// keptValues is the node that has the values of [driver.Keeper] below it. The
+// keptValues is the node that has the values of [driver.Inspector] below it. The
 // value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
 // is not stored below the queue's own node, because that node must be
 // removable, and its children are counted. The no-break spaces keep these nodes
@@ -84,7 +84,7 @@ const (
 	keptValue  = "kept\u00a0value"
 )
 
-func (s *settings) keptPath(queue string) string {
+func (s *settings) valuePath(queue string) string {
 	return s.chroot + "/" + keptValues + "/" + queue + "/" + keptValue
 }
 

@@ -366,7 +366,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 }
 
 // Any client can create the nodes of a value before the queue's users do.
-func TestAKeptValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
+func TestAValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		for name, acls := range map[string][2][]zk.ACL{
 			"value":                        {mayAdd, everyClient},

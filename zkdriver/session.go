@@ -18,7 +18,7 @@ type session struct {
 	queues         queueCache
 	watches        watches
 	orphans        orphans
-	kept           keptCache
+	values         valueCache
 	prefetchPolicy prefetchPolicy
 }
 

@@ -24,12 +24,12 @@ func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 	return s.prefix + "//cancelled/" + nodeID(session, n)
 }
 
-// kept returns the key under which Keep stores a value for the queue.
-func (s *settings) kept(queue string) string { return s.prefix + "//kept/" + queue }
+// valueKey returns the key of the value beside the queue.
+func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" + queue }
 
-// keptToken formats the token that precedes a kept value. All tokens have the
+// valueToken formats the token that precedes a value. All tokens have the
 // same length, so comparing two stored values compares their tokens.
-func keptToken(token int64) string { return fmt.Sprintf("%016x", token) }
+func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
 // released returns the key that announces a release. It sorts directly before
 // the keys of the queue, so one watch covers both but listing the queue leaves

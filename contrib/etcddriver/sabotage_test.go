@@ -251,17 +251,17 @@ var planted = []mistakes.Mistake{
 		"TestAHungServerCostsOneRequest",
 	},
 	{
-		"a kept value goes with the session", "keep.go",
-		"clientv3.OpPut(kept, keptToken(p.Token)+string(value))", "clientv3.OpPut(kept, keptToken(p.Token)+string(value), clientv3.WithLease(s.id))",
+		"a value goes with the session", "value.go",
+		"clientv3.OpPut(key, valueToken(p.Token)+string(value))", "clientv3.OpPut(key, valueToken(p.Token)+string(value), clientv3.WithLease(s.id))",
 		"TestConformance/value/a-value-outlives-node-and-session",
 	},
 	{
-		"an older value overwrites a newer one", "keep.go",
-		`"<", keptToken(p.Token+1)`, `">", keptToken(0)`,
+		"an older value overwrites a newer one", "value.go",
+		`"<", valueToken(p.Token+1)`, `">", valueToken(0)`,
 		"TestConformance/value/an-older-contender-overwrites-nothing",
 	},
 	{
-		"a value is kept without its node", "keep.go",
+		"a value is set without its node", "value.go",
 		`n.id), "=", p.Token)`, `n.id), ">", -1)`,
 		"TestConformance/value/set-value-of-a-removed-node-says-so",
 	},

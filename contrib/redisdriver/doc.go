@@ -223,8 +223,8 @@
 //	                   waiter's own node\n"; the empty field -> lines
 //	                   "SESSION\n" of sessions that watch the whole queue. Lines
 //	                   may outlast their waiters
-//	{dlock}:k:QUEUE    hash: the value that was kept beside the queue, and the
-//	                   token of the node that kept it. It stays when the queue is
+//	{dlock}:k:QUEUE    hash: the value that was set beside the queue, and the
+//	                   token of the node that set it. It stays when the queue is
 //	                   empty; DEL removes it
 //	{dlock}:c:SESSION  channel: CAUSE/NAME/QUEUE, the node has gone from the
 //	                   queue. CAUSE is "r" if its holder has released it, and

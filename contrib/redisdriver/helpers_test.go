@@ -59,7 +59,7 @@ func newScriptOps() map[string]faults.Op {
 	for op, name := range map[faults.Op]string{
 		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
 		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read",
-		faults.OpWalk: "walk", faults.OpRemove: "remove", faults.OpSetValue: "keep", faults.OpValue: "kept",
+		faults.OpWalk: "walk", faults.OpRemove: "remove", faults.OpSetValue: "setvalue", faults.OpValue: "value",
 		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
 	} {
 		s := script(name)

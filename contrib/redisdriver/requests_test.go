@@ -436,10 +436,10 @@ func TestEachCallIsOneScript(t *testing.T) {
 			_, err := made.WatchQueue(t.Context(), "stock/43")
 			return err
 		}},
-		{"Keep", keepScript, func() error {
+		{"SetValue", setValueScript, func() error {
 			return driver.Inspect(made).SetValue(t.Context(), "stock/42", first.Place, []byte("value"))
 		}},
-		{"Kept", keptScript, func() error {
+		{"Value", valueScript, func() error {
 			_, _, err := driver.Inspect(made).Value(t.Context(), "stock/42")
 			return err
 		}},

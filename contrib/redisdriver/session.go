@@ -272,15 +272,15 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 // SetValue implements [driver.Inspector].
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := driver.CheckValue(value); err != nil {
-		return fmt.Errorf("redisdriver: keep: %w", err)
+		return fmt.Errorf("redisdriver: set value: %w", err)
 	}
-	_, err := s.ask(ctx, "keep", queue, keepScript, p.Seq, append([]byte{}, value...))
+	_, err := s.ask(ctx, "set value", queue, setValueScript, p.Seq, append([]byte{}, value...))
 	return err
 }
 
 // Value implements [driver.Inspector].
 func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	reply, err := s.ask(ctx, "kept", queue, keptScript)
+	reply, err := s.ask(ctx, "value", queue, valueScript)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -288,8 +288,8 @@ func (s *session) Value(ctx context.Context, queue string) (value []byte, token 
 	if len(parts) != 2 {
 		return nil, 0, errReply
 	}
-	seq, kept := parts[0].(string)
-	if !kept {
+	seq, found := parts[0].(string)
+	if !found {
 		return nil, 0, nil
 	}
 	text, _ := parts[1].(string)

@@ -219,7 +219,7 @@
 //
 //	CALL dlock_end('BFYBXI7DOQ5VTWVDDN4LBFTMXR');
 //
-// To make a job that runs once per period run again, remove what it has kept:
+// To make a job that runs once per period run again, remove its value:
 //
 //	DELETE FROM dlock_kept WHERE queue = 'nightly';
 //

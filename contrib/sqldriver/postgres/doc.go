@@ -204,7 +204,7 @@
 //
 //	DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
 //
-// To make a job that runs once per period run again, remove what it has kept:
+// To make a job that runs once per period run again, remove its value:
 //
 //	DELETE FROM dlock.kept WHERE queue = 'nightly';
 //

@@ -34,7 +34,7 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, await, remove, removeAny, replace, keep, cancel, list, look, read, kept, walk string
+	version, begin, beat, expire, tidy, end, append, await, remove, removeAny, replace, setValue, cancel, list, look, read, value, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -50,7 +50,7 @@ func newTexts(schema string) *texts {
 		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, $6, NULL)`,
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
-		keep:      `SELECT dlock.keep($1, $2, $3, $4, $5)`,
+		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
 		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2`,
@@ -66,13 +66,13 @@ func newTexts(schema string) *texts {
 					THEN o.deadline - clock_timestamp() END) * 1000000)::bigint
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
 			LEFT JOIN dlock.session o ON o.id = n.session`,
-		kept: `SELECT s.id IS NOT NULL, k.token, encode(k.value, 'hex')
+		value: `SELECT s.id IS NOT NULL, k.token, encode(k.value, 'hex')
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.kept k ON k.queue = $2`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.await, &t.remove, &t.removeAny, &t.replace, &t.keep, &t.cancel, &t.list, &t.look, &t.read, &t.kept, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.await, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.list, &t.look, &t.read, &t.value, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -288,7 +288,7 @@ func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, t
 
 // SetValue implements session.Store.
 func (s *store) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
-	return s.change(ctx, s.texts.keep, op.Session, op.Generation, queue, token, value)
+	return s.change(ctx, s.texts.setValue, op.Session, op.Generation, queue, token, value)
 }
 
 // Value implements session.Store.
@@ -296,7 +296,7 @@ func (s *store) Value(ctx context.Context, id, queue string) (value []byte, toke
 	known := true
 	var number sql.NullInt64
 	var text sql.NullString
-	err = s.query(ctx, s.texts.kept, []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
+	err = s.query(ctx, s.texts.value, []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
 	if err = session.IfKnown(known, err); err == nil {
 		value, err = hex.DecodeString(text.String)
 	}

@@ -166,13 +166,13 @@
 //	data      text of dlock for people
 //	created   microseconds since 1970
 //
-// dlock_kept has a row for each queue beside which a value was kept:
+// dlock_kept has a row for each queue beside which a value was set:
 //
 //	queue     the name of the lock
-//	token     of the node that kept the value
-//	value     what was passed to Keep
+//	token     of the node that set the value
+//	value     what was passed to SetValue
 //
-// To make a job that runs once per period run again, remove what it has kept:
+// To make a job that runs once per period run again, remove its value:
 //
 //	DELETE FROM dlock_kept WHERE queue = 'nightly';
 //

@@ -449,7 +449,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	}
 }
 
-func TestAPowerCutTakesNoKeptValue(t *testing.T) {
+func TestAPowerCutTakesNoValue(t *testing.T) {
 	dir := directory(t)
 	path, restored := filepath.Join(dir, "locks.db"), filepath.Join(dir, "cut.db")
 	st := newStoreAt(t, path, time.Hour)

@@ -51,7 +51,7 @@ func TestEachMistakeIsSeen(t *testing.T) {
 			"TestAHeartbeatGoesAheadOfTransactionsThatWait"},
 		{"a call goes on after its session", "driver.go", "	go s.endCalls()\n", "",
 			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
-		{"a value is kept for a node of any session", "schema.go",
+		{"a value is set for a node of any session", "schema.go",
 			"seq = ?2 AND session = ?4)", "seq = ?2 AND ?4 <> '')",
 			"TestConformance/value/set-value-takes-own-nodes-only"},
 		{"an older value overwrites a newer one", "schema.go",

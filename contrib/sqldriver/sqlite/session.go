@@ -564,16 +564,16 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
-// SetValue implements driver.Inspector. It waits for the disk, because the value must
-// outlive the machine, unlike nodes.
+// SetValue implements driver.Inspector. It waits for the disk, because the value
+// must outlive the machine, unlike nodes.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
-		return wrap("keep", queue, err)
+		return wrap("set value", queue, err)
 	}
 	value = append([]byte{}, value...)
-	return s.ask(ctx, "keep", queue, func(ctx context.Context) error {
+	return s.ask(ctx, "set value", queue, func(ctx context.Context) error {
 		return s.db.durably(ctx, func(ctx context.Context) error {
-			rows, err := s.db.changed(ctx, sqlKeep, queue, p.Token, value, s.presence.id)
+			rows, err := s.db.changed(ctx, sqlSetValue, queue, p.Token, value, s.presence.id)
 			if err != nil || rows > 0 {
 				return err
 			}
@@ -589,12 +589,12 @@ func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, va
 // Value implements driver.Inspector.
 func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
-		return nil, 0, wrap("kept", queue, err)
+		return nil, 0, wrap("value", queue, err)
 	}
-	err = s.ask(ctx, "kept", queue, func(ctx context.Context) error {
+	err = s.ask(ctx, "value", queue, func(ctx context.Context) error {
 		return s.db.read(ctx, func(ctx context.Context) error {
 			var alive bool
-			_, err := s.db.row(ctx, sqlKept, []any{&alive, &token, &value}, s.presence.id, queue)
+			_, err := s.db.row(ctx, sqlValue, []any{&alive, &token, &value}, s.presence.id, queue)
 			if err == nil && !alive {
 				err = errExpired
 			}

@@ -383,7 +383,7 @@ func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) erro
 
 // SetValue implements driver.Inspector.
 func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	return s.askQueue(ctx, "keep", queue, func(ctx context.Context) error {
+	return s.askQueue(ctx, "set value", queue, func(ctx context.Context) error {
 		if err := driver.CheckValue(value); err != nil {
 			return err
 		}
@@ -395,7 +395,7 @@ func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, va
 
 // Value implements driver.Inspector.
 func (s *Session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	err = s.askQueue(ctx, "kept", queue, func(ctx context.Context) error {
+	err = s.askQueue(ctx, "value", queue, func(ctx context.Context) error {
 		return s.spare(ctx, func(ctx context.Context) (err error) {
 			value, token, err = s.store.Value(ctx, s.id, queue)
 			return err

@@ -12,34 +12,34 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// keptStat identifies one version of a kept value.
-type keptStat struct {
+// valueStat identifies one version of a value.
+type valueStat struct {
 	token   int64 // token of the contender that stored the value
 	version int32 // version of the value's node; absent if there is no value
 }
 
 const absent = -1
 
-// keptCache remembers which version of each kept value this session has seen
-// last, which saves Keep a read. An outdated entry costs one refused
+// valueCache remembers which version of each value this session has seen
+// last, which saves SetValue a read. An outdated entry costs one refused
 // transaction.
-type keptCache struct {
+type valueCache struct {
 	mu sync.Mutex
-	of map[string]keptStat // by queue
+	of map[string]valueStat // by queue
 }
 
-func (c *keptCache) get(queue string) (k keptStat, known bool) {
+func (c *valueCache) get(queue string) (k valueStat, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, known = c.of[queue]
 	return k, known
 }
 
-func (c *keptCache) set(queue string, k keptStat) {
+func (c *valueCache) set(queue string, k valueStat) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil || len(c.of) >= maxKnown {
-		c.of = make(map[string]keptStat)
+		c.of = make(map[string]valueStat)
 	}
 	c.of[queue] = k
 }
@@ -57,57 +57,57 @@ func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, va
 		return err
 	}
 	if err := driver.CheckValue(value); err != nil {
-		return fmt.Errorf("zkdriver: keep: %w", err)
+		return fmt.Errorf("zkdriver: set value: %w", err)
 	}
 	value = appendTrailer(value, trailer{token: p.Token})
-	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.keep(queue, p, value) })
+	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.setValue(queue, p, value) })
 }
 
-func (s *session) keep(queue string, p driver.Place, value []byte) error {
+func (s *session) setValue(queue string, p driver.Place, value []byte) error {
 	in := s.queueOf(queue, p)
 	own := s.own.find(in, p.Token)
 	if own == nil {
-		return fmt.Errorf("zkdriver: keep for %s of %s: %w", p.Name, s.settings.queuePath(in), driver.ErrGone)
+		return fmt.Errorf("zkdriver: set value for %s of %s: %w", p.Name, s.settings.queuePath(in), driver.ErrGone)
 	}
 	own.busy.Lock()
 	defer own.busy.Unlock()
-	path := s.settings.keptPath(queue)
-	known, seen := s.kept.get(queue)
+	path := s.settings.valuePath(queue)
+	known, seen := s.values.get(queue)
 	for range 4 {
 		n, err := s.findNode(in, own.token, s.own.possibleNames(own))
 		if errors.Is(err, driver.ErrGone) {
 			s.own.forget(own.token)
 		}
 		if err == nil && !seen {
-			_, known, err = s.readKept(queue)
+			_, known, err = s.readValue(queue)
 		}
 		if err != nil {
 			return err
 		}
 		if known.token > p.Token {
-			return fmt.Errorf("zkdriver: keep for %s of %s: %w", p.Name, s.settings.queuePath(in), driver.ErrStale)
+			return fmt.Errorf("zkdriver: set value for %s of %s: %w", p.Name, s.settings.queuePath(in), driver.ErrStale)
 		}
-		err = s.writeKept(queue, n, known, p.Token, value)
+		err = s.writeValue(queue, n, known, p.Token, value)
 		seen = false
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists): // changed since it was read: try again
 		default:
-			return explain(err, "keep", path, "WRITE on it, or CREATE on its parent")
+			return explain(err, "set the value at", path, "WRITE on it, or CREATE on its parent")
 		}
 	}
-	return fmt.Errorf("zkdriver: keep %s: %w: it keeps changing", path, driver.ErrUnavailable)
+	return fmt.Errorf("zkdriver: set value %s: %w: it keeps changing", path, driver.ErrUnavailable)
 }
 
-func (s *session) writeKept(queue string, n *storedNode, known keptStat, token int64, value []byte) error {
-	path := s.settings.keptPath(queue)
+func (s *session) writeValue(queue string, n *storedNode, known valueStat, token int64, value []byte) error {
+	path := s.settings.valuePath(queue)
 	write := any(&zk.SetDataRequest{Path: path, Data: value, Version: known.version})
 	if known.version == absent {
 		if err := s.makeAncestors(path); err != nil {
 			return err
 		}
-		if err := s.checkKeptACL(parent(path)); err != nil {
+		if err := s.checkValueACL(parent(path)); err != nil {
 			return err
 		}
 		write = &zk.CreateRequest{Path: path, Data: value, Acl: s.settings.queueACL()}
@@ -118,16 +118,16 @@ func (s *session) writeKept(queue string, n *storedNode, known keptStat, token i
 		if known.version != absent && len(results) == 2 && results[1].Stat != nil {
 			version = results[1].Stat.Version
 		}
-		s.kept.set(queue, keptStat{token, version})
+		s.values.set(queue, valueStat{token, version})
 	}
 	return err
 }
 
-// checkKeptACL returns an error if another user may alter one of the nodes: see
+// checkValueACL returns an error if another user may alter one of the nodes: see
 // queueacl.go. Every client may create nodes below the ancestors, so another
 // user may have planted a value, or may own the node above it and remove the
 // value.
-func (s *session) checkKeptACL(paths ...string) error {
+func (s *session) checkValueACL(paths ...string) error {
 	if !s.settings.checksACLs() {
 		return nil
 	}
@@ -148,22 +148,22 @@ func (s *session) Value(ctx context.Context, queue string) (value []byte, token 
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, 0, err
 	}
-	type kept struct {
+	type stored struct {
 		value []byte
 		token int64
 	}
-	k, err := zkconn.Await(ctx, s.conn, func() (kept, error) {
-		value, stat, err := s.readKept(queue)
-		return kept{value, stat.token}, err
+	v, err := zkconn.Await(ctx, s.conn, func() (stored, error) {
+		value, stat, err := s.readValue(queue)
+		return stored{value, stat.token}, err
 	}, nil)
-	return k.value, k.token, err
+	return v.value, v.token, err
 }
 
-func (s *session) readKept(queue string) (value []byte, k keptStat, err error) {
-	path := s.settings.keptPath(queue)
+func (s *session) readValue(queue string) (value []byte, k valueStat, err error) {
+	path := s.settings.valuePath(queue)
 	var stored []byte
 	var stat *zk.Stat
-	err = s.checkKeptACL(parent(path), path)
+	err = s.checkValueACL(parent(path), path)
 	if err == nil {
 		stored, stat, err = s.conn.Get(path)
 	}
@@ -175,8 +175,8 @@ func (s *session) readKept(queue string) (value []byte, k keptStat, err error) {
 	default:
 		var t trailer
 		value, t, _ = splitTrailer(stored)
-		k = keptStat{t.token, stat.Version}
+		k = valueStat{t.token, stat.Version}
 	}
-	s.kept.set(queue, k)
+	s.values.set(queue, k)
 	return value, k, nil
 }

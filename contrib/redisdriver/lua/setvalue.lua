@@ -1,11 +1,11 @@
--- keep stores the value of a queue, for a node of the session that is in the queue.
+-- setvalue stores the value of a queue, for a node of the session that is in the queue.
 -- ARGV: session, queue, sequence, value
 if not alive() then return ended end
 local queue, seq = ARGV[2], ARGV[3]
 if not owned(queue, self, seq) then return { err = 'DLOCKGONE the node is not in the queue' } end
 local k = P .. 'k:' .. queue
 if tonumber(redis.call('HGET', k, 'token') or 0) > tonumber(seq) then
-  return { err = 'DLOCKSTALE a later contender has kept a value' }
+  return { err = 'DLOCKSTALE a later contender has set a value' }
 end
 redis.call('HSET', k, 'token', seq, 'value', ARGV[4])
 return 1

@@ -10,22 +10,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// SetValue implements [driver.Inspector]. One transaction checks that the node exists,
-// compares its token with that of the stored value, and writes the new value.
-// The value's key has no lease, so it outlives the session.
+// SetValue implements [driver.Inspector]. One transaction checks that the node
+// exists, compares its token with that of the stored value, and writes the new
+// value. The value's key has no lease, so it outlives the session.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := driver.CheckValue(value); err != nil {
-		return fmt.Errorf("etcddriver: keep: %w", err)
+		return fmt.Errorf("etcddriver: set value: %w", err)
 	}
-	return s.ask(ctx, "keep", queue, func(ctx context.Context) error {
+	return s.ask(ctx, "set value", queue, func(ctx context.Context) error {
 		n, err := s.node(queue, p.Token)
 		if err != nil {
 			return err
 		}
-		kept := s.settings.kept(queue)
-		put := []clientv3.Op{clientv3.OpPut(kept, keptToken(p.Token)+string(value))}
-		newest := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(kept), "<", keptToken(p.Token+1))}, put, nil)
-		first := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(kept), "=", 0)}, put, []clientv3.Op{newest})
+		key := s.settings.valueKey(queue)
+		put := []clientv3.Op{clientv3.OpPut(key, valueToken(p.Token)+string(value))}
+		newest := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "<", valueToken(p.Token+1))}, put, nil)
+		first := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}, put, []clientv3.Op{newest})
 		reply, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(s.settings.queueKeys(queue)+n.id), "=", p.Token)).
 			Then(first).Commit()
@@ -46,15 +46,15 @@ func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, va
 
 // Value implements [driver.Inspector]. Its read is linearizable.
 func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	err = s.ask(ctx, "kept", queue, func(ctx context.Context) error {
-		reply, err := s.client.Get(ctx, s.settings.kept(queue))
+	err = s.ask(ctx, "value", queue, func(ctx context.Context) error {
+		reply, err := s.client.Get(ctx, s.settings.valueKey(queue))
 		if err != nil || len(reply.Kvs) == 0 {
 			return err
 		}
 		stored := reply.Kvs[0].Value
-		digits := min(len(keptToken(0)), len(stored))
+		digits := min(len(valueToken(0)), len(stored))
 		if token, err = strconv.ParseInt(string(stored[:digits]), 16, 64); err != nil {
-			return fmt.Errorf("the key %s was written by another program", s.settings.kept(queue))
+			return fmt.Errorf("the key %s was written by another program", s.settings.valueKey(queue))
 		}
 		value = stored[digits:]
 		return nil
