@@ -250,18 +250,6 @@ func WithLeakLog() Option { return recipes.WithLeakLog() }
 // WithData adds data to the [Record] of each node: see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 
-// WithRetention lets goroutines of one client pass a lock on to each other
-// without a request to the store: see [recipes.WithRetention].
-func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
-
-// WithoutRetention exempts one lock from [WithRetention]: see
-// [recipes.WithoutRetention].
-func WithoutRetention() Option { return recipes.WithoutRetention() }
-
-// Retention limits how long a client keeps a node for reuse: see
-// [recipes.Retention].
-type Retention = recipes.Retention
-
 // WithWait sets how a contender waits for its turn: see [recipes.WithWait].
 func WithWait(w recipes.Wait) Option { return recipes.WithWait(w) }
 

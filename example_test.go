@@ -406,22 +406,6 @@ func ExampleWithTrace() {
 	// released: stock/42 <nil>
 }
 
-// With retention the next goroutine of the client gets the lock without a
-// request, on the same node.
-func ExampleWithRetention() {
-	ctx := context.Background()
-	client, _ := dlock.Open("mem", "", dlock.WithRetention(dlock.Retention{Idle: time.Second, Turns: 16}))
-	defer client.Close()
-	stock := client.RWMutex("stock/42")
-
-	first, _ := stock.Lock(ctx)
-	first.Unlock()
-	second, _ := stock.Lock(ctx)
-	fmt.Println(first.Node() == second.Node())
-	second.Unlock()
-	// Output: true
-}
-
 // The back-off of another package paces the retries of requests.
 func ExampleWithBackOff() {
 	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {

@@ -159,9 +159,9 @@ func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 
 func TestOnlyThisLibraryGetsAnOlderCounterpart(t *testing.T) {
 	require.Equal(t,
-		[]string{"dlock", "dlock@older", "dlock-retention", "dlock-retention@older", "zk.Lock"},
+		[]string{"dlock", "dlock@older", "dlock-list", "dlock-list@older", "zk.Lock"},
 		mapped(withOlder([]competitor{
-			{name: "dlock", kind: ours}, {name: "dlock-retention", kind: variant}, {name: "zk.Lock", kind: peer},
+			{name: "dlock", kind: ours}, {name: "dlock-list", kind: variant}, {name: "zk.Lock", kind: peer},
 		}, revision{}), competitor.id))
 }
 

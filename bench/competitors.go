@@ -47,7 +47,6 @@ func competitors() []competitor {
 	return []competitor{
 		{"dlock", "dlock", ours, zookeeper, goChild("dlock"), warmUpGo, nil},
 		{"dlock-list", "dlock, `handover=list`", variant, zookeeper, goChild("dlock-list"), warmUpGo, nil},
-		{"dlock-retention", "dlock, `WithRetention`", variant, zookeeper, goChild("dlock-retention"), warmUpGo, []string{"free", "process", "processes"}},
 		{"zk.Lock", "go-zookeeper `zk.Lock`", peer, zookeeper, goChild("zk.Lock"), warmUpGo, nil},
 		{"curator", "Curator `InterProcessMutex`", peer, zookeeper, javaChild("mutex"), warmUpJava, nil},
 		{"curator-rw", "Curator `InterProcessReadWriteLock`", peer, zookeeper, javaChild("rw"), warmUpJava, nil},

@@ -22,7 +22,6 @@ type call struct {
 	queued   bool            // set once WithMaxQueue has allowed the call to wait
 	vanished bool            // set once the node vanished; if it happens again, the call fails
 	slow     *time.Timer     // logs that the call still waits; nil until it waits
-	share    chan struct{}   // closed when the call should continue as a reader; see want.downgraded
 	progress progress        // for errors and logs
 }
 
@@ -91,16 +90,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 		defer cancel()
 		ctx = limited
 	}
-	if c.options.retention != nil {
-		cohort := c.client.cohorts.use(c.queue)
-		defer cohort.unuse()
-		return cohort.enter(ctx, c)
-	}
-	var l *Lock
-	err := c.contend(ctx, func(e *engine.Entry) (err error) {
-		l, err = c.holdAlone(e)
-		return err
-	})
+	l, err := c.contend(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,10 +101,10 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	return l, nil
 }
 
-// contend joins the queue and waits until its entry is granted and the function
-// own accepts the entry. If the session or node is lost meanwhile, contend
-// rejoins the queue. On error no node is left behind.
-func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error {
+// contend joins the queue and waits until it holds the lock. If the session or
+// node is lost meanwhile, contend rejoins the queue. On error no node is left
+// behind.
+func (c *call) contend(ctx context.Context) (*Lock, error) {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence()()
 	}
@@ -124,53 +114,41 @@ func (c *call) contend(ctx context.Context, own func(*engine.Entry) error) error
 		}
 	}()
 	for {
-		err := c.contendOnce(ctx, own)
+		l, err := c.contendOnce(ctx)
 		if err == nil {
-			return nil
+			return l, nil
 		}
 		if err := c.retry(ctx, err); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
 // contendOnce makes one attempt to join the queue and to be granted the lock.
 // If it fails or panics, the node is removed, if necessary in the background.
-func (c *call) contendOnce(ctx context.Context, own func(*engine.Entry) error) error {
+func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
-		return engine.ErrCallOver
-	}
-	select {
-	case <-c.Interrupt():
-		c.want = c.want.downgraded
-	default:
+		return nil, engine.ErrCallOver
 	}
 	e, err := c.newEntry(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	granted := false
 	defer func() {
 		// Abandon even after ErrVanished, because the server whose list lacked
 		// the node may be wrong.
-		if !granted {
+		if l == nil {
 			e.Abandon()
 		}
 	}()
 	c.reportQueued(ctx, e.Place())
-	err = c.awaitTurn(ctx, e)
-	if errors.Is(err, engine.ErrInterrupted) {
-		err = c.waitDowngraded(ctx, e)
-	}
-	if err != nil {
-		return err
+	if err := c.awaitTurn(ctx, e); err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
-		return engine.ErrCallOver
+		return nil, engine.ErrCallOver
 	}
-	err = own(e)
-	granted = err == nil
-	return err
+	return c.hold(e)
 }
 
 // newEntry joins the queue. TryLock lists the queue first, so that it rarely
@@ -240,28 +218,6 @@ func (o *options) queueFull(ahead int) error {
 	return fmt.Errorf("%w: %d ahead, and the limit of WithMaxQueue is %d", ErrQueueFull, ahead, o.maxQueue)
 }
 
-// waitDowngraded keeps waiting as a reader, at the writer's position in the
-// queue. It fails if it is not certain that the node was renamed.
-func (c *call) waitDowngraded(ctx context.Context, e *engine.Entry) error {
-	c.want = c.want.downgraded
-	if err := e.WaitAs(ctx, c.prefix(c.want), c.want.rule); err != nil {
-		return errNotRenamed
-	}
-	c.progress.set(func(p *progress) { p.node = e.Place().Name })
-	return c.awaitTurn(ctx, e)
-}
-
-var errNotRenamed = errors.New("the writer's node cannot become a reader's")
-
-// Interrupt returns a channel that closes when a waiting writer should continue
-// as a reader.
-func (c *call) Interrupt() <-chan struct{} {
-	if c.want.downgraded == nil {
-		return nil
-	}
-	return c.share
-}
-
 // retry decides whether the call tries again after err. If so, it pauses if
 // necessary and returns nil. Otherwise it returns the error for the caller.
 func (c *call) retry(ctx context.Context, err error) error {
@@ -275,8 +231,6 @@ func (c *call) retry(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		c.unanswered(err)
 		return c.interrupted(ctx)
-	case errors.Is(err, errNotRenamed):
-		return nil
 	case errors.Is(err, engine.ErrVanished) && !c.vanished:
 		c.vanished = true
 		c.reportRetry(ctx, err, 0)
@@ -326,10 +280,9 @@ func (c *call) Answered() {
 	}
 }
 
-// holdAlone returns the Lock of a granted entry that belongs to this call only.
-// With retention, a cohort would share it.
-func (c *call) holdAlone(e *engine.Entry) (*Lock, error) {
-	h, l := newHold(c.queue, c.want, e, nil)
+// hold grants the entry and returns its Lock.
+func (c *call) hold(e *engine.Entry) (*Lock, error) {
+	h, l := newHold(c.queue, c.want, e)
 	if !h.enlist() {
 		return nil, ErrClosed
 	}
@@ -362,12 +315,10 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 			_ = l.Unlock()
 		}
 	}()
-	l.hold.reportsEnd(ctx, c.options.trace, func() { c.traceGranted(ctx, l.hold.entry) })
+	l.hold.reportsEnd(ctx, func() { c.traceGranted(ctx, l.hold.entry) })
 	returned = true
 }
 
-// traceGranted runs the Granted hook from the options of this call. With
-// retention, another call with other options may have created the node.
 func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()

@@ -49,9 +49,8 @@ type Client struct {
 	calls    *calls
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
-	cohorts cohorts
-	warned  sync.Map // names of semaphores that warnOfUnits has logged
-	engine  engine.Client
+	warned sync.Map // names of semaphores that warnOfUnits has logged
+	engine engine.Client
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // sessions that may still exist in the store

@@ -23,7 +23,7 @@ type Contender struct {
 	Units, OfUnits int
 	// HeldSince is when this client was granted the lock with this node, by its
 	// own clock. It is zero if this client does not hold the lock with this
-	// node. With retention, it is when the client got the node.
+	// node.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
 	// permission for this one. Node, Host, Token and Record may be

@@ -77,12 +77,9 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade makes the hold shared in the cohort and in the store. The function
-// failed wraps an error of the store.
+// downgrade makes the hold shared in the store. The function failed wraps an
+// error of the store.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
-	if h.shared != nil {
-		h.shared.admitReaders()
-	}
 	err := h.entry.Rename(ctx)
 	if ended := h.ended(); ended != nil {
 		return ended

@@ -34,10 +34,9 @@ type Election struct {
 //
 // The data of [WithData] is the leader's value, such as its address, which
 // [Election.Leader] and [Election.Observe] return in [Contender.Record]. It
-// stays the same during a term. [WithRetention] has no effect, because each term
-// has a token of its own.
+// stays the same during a term.
 func (c *Client) Election(name string, opts ...Option) *Election {
-	q := newQueue(c.opened(), electionRecipe, name, append(opts[:len(opts):len(opts)], WithoutRetention()))
+	q := newQueue(c.opened(), electionRecipe, name, opts)
 	patient := *q
 	patient.options.timeout = 0
 	return &Election{queue: q, patient: &patient}

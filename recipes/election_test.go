@@ -225,23 +225,6 @@ func TestHooksOfAnElectionNameIt(t *testing.T) {
 	})
 }
 
-// Elections must ignore WithRetention. Otherwise the node of a leader that
-// resigned would be reused, and two terms would have the same token.
-func TestRetentionHasNoEffectOnElections(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
-		e := a.Election("q", recipes.WithRetention(recipes.Retention{Turns: 9, Idle: time.Hour}))
-		first, err := e.Campaign(bg)
-		require.NoError(w, err)
-		w.unlock(first)
-		assert.Empty(w, w.names())
-		second, err := e.Campaign(bg)
-		require.NoError(w, err)
-		assert.Greater(w, second.Token(), first.Token())
-		w.unlock(second)
-	})
-}
-
 func TestObserveTellsOfAnOutageOnceAndGoesOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

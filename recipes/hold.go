@@ -15,11 +15,10 @@ const unlockTimeout = 2 * time.Second
 // hold is one grant of a lock: the Lock returned for it and those of
 // re-entries. It ends with the last Unlock.
 type hold struct {
-	queue  *queue
-	want   *want
-	entry  *engine.Entry
-	shared *sharedEntry // owner of the entry with WithRetention; otherwise nil
-	since  time.Time
+	queue *queue
+	want  *want
+	entry *engine.Entry
+	since time.Time
 	// enlisted is the result of enlist, called before a Lock is returned.
 	enlisted bool
 	max      *maxHold // set before the first Lock is returned; nil without WithMaxHold
@@ -39,11 +38,11 @@ type ending struct {
 
 var unreported = &ending{new(Trace), context.Background()}
 
-func newHold(q *queue, w *want, e *engine.Entry, shared *sharedEntry) (*hold, *Lock) {
+func newHold(q *queue, w *want, e *engine.Entry) (*hold, *Lock) {
 	made := &struct {
 		hold  hold
 		first [1]*lockState // saves an allocation
-	}{hold: hold{queue: q, want: w, entry: e, shared: shared, since: time.Now()}}
+	}{hold: hold{queue: q, want: w, entry: e, since: time.Now()}}
 	h := &made.hold
 	h.locks = made.first[:0]
 	return h, h.addLock(w.exclusive)
@@ -163,9 +162,10 @@ func (h *hold) traceLost(err *lostError) {
 }
 
 // reportsEnd runs the Granted hook. Once that has returned or panicked, the end
-// of the hold is reported to trace. If the hold was lost while the hook ran,
-// reportsEnd runs the Lost hook.
-func (h *hold) reportsEnd(ctx context.Context, trace *Trace, granted func()) {
+// of the hold is reported to the hooks, too. If the hold was lost while the hook
+// ran, reportsEnd runs the Lost hook.
+func (h *hold) reportsEnd(ctx context.Context, granted func()) {
+	trace := h.queue.options.trace
 	defer func() {
 		h.mu.Lock()
 		h.hooks = unreported
@@ -201,14 +201,6 @@ func (h *hold) mode() Mode {
 		return Exclusive
 	}
 	return Shared
-}
-
-// heldNow reports whether any Lock is still held, and whether any of those is
-// exclusive.
-func (h *hold) heldNow() (held, exclusive bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.locks) > 0, h.exclusive()
 }
 
 func (h *hold) ended() error {

@@ -77,27 +77,23 @@ func (l *leaks) quiet(lock string) {
 }
 
 func TestADroppedLockIsLoggedWithWhereItWasTaken(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name, func(t *testing.T) {
-			l := newLeaks(t, opts...)
-			var taken string
-			on(func() {
-				_, file, line, _ := runtime.Caller(0)
-				_, err := l.RWMutex("q").Lock(context.Background())
-				taken = fmt.Sprintf("%s:%d", file, line+1)
-				assert.NoError(t, err)
-			})
-			l.awaitLog("level=WARN " + stays + " lock=q node=")
-			assert.Contains(t, l.log.String(), "-W-0000000000 taken="+taken+"\n")
+	l := newLeaks(t)
+	var taken string
+	on(func() {
+		_, file, line, _ := runtime.Caller(0)
+		_, err := l.RWMutex("q").Lock(context.Background())
+		taken = fmt.Sprintf("%s:%d", file, line+1)
+		assert.NoError(t, err)
+	})
+	l.awaitLog("level=WARN " + stays + " lock=q node=")
+	assert.Contains(t, l.log.String(), "-W-0000000000 taken="+taken+"\n")
 
-			other := recipes.NewClient(l.store)
-			defer other.Close()
-			_, err := other.RWMutex("q").TryLock(context.Background())
-			require.ErrorIs(t, err, recipes.ErrLocked)
-			l.quiet("other")
-			assert.Equal(t, 1, strings.Count(l.log.String(), stays+" lock=q "))
-		})
-	}
+	other := recipes.NewClient(l.store)
+	defer other.Close()
+	_, err := other.RWMutex("q").TryLock(context.Background())
+	require.ErrorIs(t, err, recipes.ErrLocked)
+	l.quiet("other")
+	assert.Equal(t, 1, strings.Count(l.log.String(), stays+" lock=q "))
 }
 
 func TestALockThatWasUnlockedIsNotLogged(t *testing.T) {

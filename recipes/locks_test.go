@@ -369,7 +369,7 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 func TestLockAllOfRandomLocksNeverWaitsInACircle(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const goroutines, rounds, names = 12, 30, 6
-		clients := []*client{w.client("a"), w.client("b"), w.client("c", recipes.WithRetention(recipes.Retention{Turns: 3, Idle: time.Second}))}
+		clients := []*client{w.client("a"), w.client("b"), w.client("c")}
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
 		var mu sync.Mutex

@@ -67,10 +67,10 @@ type Majority struct {
 // store may be left out: see [Client.Ping].
 //
 // [WithTimeout] and [WithBackOff] are for the whole call, and default to those
-// of the first client. [WithMaxQueue] and [WithRetention] have no effect.
+// of the first client. [WithMaxQueue] has no effect.
 func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
 	m := &Majority{name: name}
-	inStore := append(slices.Clone(opts), WithTimeout(0), WithMaxQueue(0), WithoutRetention())
+	inStore := append(slices.Clone(opts), WithTimeout(0), WithMaxQueue(0))
 	for _, c := range clients {
 		m.stores = append(m.stores, &RWMutex{queue: newQueue(c.opened(), majorityRecipe, name, inStore)})
 	}

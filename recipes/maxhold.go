@@ -21,9 +21,7 @@ import (
 //
 // The limit counts from the grant. A re-entry does not extend it and has none
 // of its own, and neither Downgrade nor Unlock of one of several Locks starts
-// it anew. With [WithRetention], each goroutine that is granted the lock has
-// the full d, and after the limit the next goroutine of the client may be
-// granted it. [Client.Shutdown] waits for the Unlock of a holder that hangs, as
+// it anew. [Client.Shutdown] waits for the Unlock of a holder that hangs, as
 // after any other loss.
 func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
@@ -69,9 +67,6 @@ func (h *hold) takeAway() {
 		return
 	}
 	h.queue.options.logger.Warn("dlock: releasing a lock whose holder has not unlocked it", "lock", h.queue.name, "node", h.entry.Place().Name)
-	if h.shared != nil && h.want.exclusive {
-		h.shared.renew() // so that the next holder gets a new token
-	}
 	_ = h.giveEntryBack() // on error the reaper retries
 }
 

@@ -160,11 +160,11 @@ func TestWithLockEndsAtTheLimit(t *testing.T) {
 }
 
 // After a holder hangs, the next one must get a greater token, so that the
-// protected resource can tell them apart. It must also get the full time limit,
-// even if retention lets both use the same node.
+// protected resource can tell them apart and the
+// full time limit.
 func TestTheLimitOfOneGoroutineOfAClient(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a", limited, recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
+		c := w.client("a", limited)
 		l, began := w.won(c.lock(bg)), time.Now()
 		next := c.lock(bg)
 		until(began, takenAt-1)
@@ -178,18 +178,6 @@ func TestTheLimitOfOneGoroutineOfAClient(t *testing.T) {
 		require.NoError(w, got.Err())
 		w.unlock(got)
 		require.NoError(w, c.Close())
-	})
-}
-
-func TestRetainedReadersHaveALimitEach(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a", recipes.WithRetention(recipes.Retention{}))
-		short, long := w.won(c.rlock(bg, limited)), w.won(c.rlock(bg))
-		until(time.Now(), takenAt)
-		w.overstayed(short.Err())
-		require.NoError(w, long.Err())
-		w.overstayed(short.Unlock())
-		w.unlock(long)
 	})
 }
 

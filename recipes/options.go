@@ -22,7 +22,6 @@ type options struct {
 	loggerSet bool // whether WithLogger was used
 	trace     *Trace
 	wait      Wait
-	retention *Retention    // nil: none
 	maxQueue  int           // zero or less: no limit
 	maxHold   time.Duration // zero or less: no limit
 	leakLog   bool
@@ -68,10 +67,6 @@ func WithTimeout(d time.Duration) Option {
 // such as a reader among any number of readers. Nor is one that has joined
 // before, and has to rejoin because its session has ended. TryLock and TryRLock
 // do not wait anyway.
-//
-// With [WithRetention], each goroutine of the client that holds the lock or
-// waits for it is a contender ahead, and so is each node before that of the
-// client, as of the last time that the client listed the queue.
 //
 // The node of a refused call is removed, as after any other error. The limit
 // costs no request for a free lock, nor if the driver's Create has returned the

@@ -37,36 +37,30 @@ var limits = map[string]func(c *client, opts ...recipes.Option) error{
 
 func TestATimeoutTellsAnOutageFromContention(t *testing.T) {
 	for name, lock := range limits {
-		for _, retained := range []bool{false, true} {
-			inWorld(t, func(w *world) {
-				var opts []recipes.Option
-				if retained {
-					opts = append(opts, recipes.WithRetention(recipes.Retention{}))
-				}
-				timeout := []error{recipes.ErrTimeout, context.DeadlineExceeded}
-				outage := append(timeout, driver.ErrUnavailable)
+		inWorld(t, func(w *world) {
+			timeout := []error{recipes.ErrTimeout, context.DeadlineExceeded}
+			outage := append(timeout, driver.ErrUnavailable)
 
-				c := w.client("a")
-				held := w.won(w.client("h").lock(bg))
-				w.Log(name, retained, "contention")
-				w.matches(lock(c, opts...), timeout...)
-				time.Sleep(soon)
+			c := w.client("a")
+			held := w.won(w.client("h").lock(bg))
+			w.Log(name, "contention")
+			w.matches(lock(c), timeout...)
+			time.Sleep(soon)
 
-				w.Log(name, retained, "no answer to the first request")
-				heal := w.store.Faults().CutOff(c.session())
-				w.matches(lock(c, opts...), outage...)
-				heal()
-				time.Sleep(soon)
+			w.Log(name, "no answer to the first request")
+			heal := w.store.Faults().CutOff(c.session())
+			w.matches(lock(c), outage...)
+			heal()
+			time.Sleep(soon)
 
-				w.Log(name, retained, "no session")
-				w.store.Faults().Expire(c.session())
-				up := w.store.Faults().Down()
-				w.matches(lock(c, opts...), outage...)
-				up()
-				time.Sleep(soon)
-				_ = held.Unlock()
-			})
-		}
+			w.Log(name, "no session")
+			w.store.Faults().Expire(c.session())
+			up := w.store.Faults().Down()
+			w.matches(lock(c), outage...)
+			up()
+			time.Sleep(soon)
+			_ = held.Unlock()
+		})
 	}
 }
 
@@ -183,18 +177,16 @@ func TestAnErrorOfConnectSaysOnceThatTheStoreIsUnavailable(t *testing.T) {
 
 func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, opts := range [][]recipes.Option{nil, {recipes.WithRetention(recipes.Retention{})}} {
-			for _, try := range []func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){(*recipes.RWMutex).TryLock, (*recipes.RWMutex).TryRLock} {
-				var c deadAddress
-				s := recipes.NewClient(&c)
-				began := time.Now()
-				_, err := try(s.RWMutex("q", opts...), t.Context())
-				require.ErrorIs(t, err, driver.ErrUnavailable)
-				require.NotErrorIs(t, err, recipes.ErrTimeout)
-				assert.Equal(t, 5*time.Second, time.Since(began))
-				assert.EqualValues(t, 1, c.dials.Load())
-				require.NoError(t, s.Close())
-			}
+		for _, try := range []func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){(*recipes.RWMutex).TryLock, (*recipes.RWMutex).TryRLock} {
+			var c deadAddress
+			s := recipes.NewClient(&c)
+			began := time.Now()
+			_, err := try(s.RWMutex("q"), t.Context())
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.NotErrorIs(t, err, recipes.ErrTimeout)
+			assert.Equal(t, 5*time.Second, time.Since(began))
+			assert.EqualValues(t, 1, c.dials.Load())
+			require.NoError(t, s.Close())
 		}
 	})
 }
@@ -267,7 +259,6 @@ func (x *texts) options() []recipes.Option {
 
 func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	limited := recipes.WithTimeout(time.Second)
-	retained := recipes.WithRetention(recipes.Retention{})
 	for name, path := range map[string]func(w *world, x *texts){
 		"a dial that is given up": func(w *world, x *texts) {
 			s := recipes.NewClient(&deadAddress{}, x.options()...)
@@ -288,11 +279,10 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 		"Close while calls wait": func(w *world, x *texts) {
 			c := w.client("a", x.options()...)
 			held := w.won(w.client("h").lock(bg))
-			waiting, line := c.lock(bg), going(func() (*recipes.Lock, error) { return c.RWMutex("q", retained).Lock(bg) })
+			waiting := c.lock(bg)
 			heal := w.store.Faults().CutOff(c.session())
 			x.add(c.Close())
 			x.add(w.failed(waiting))
-			x.add(w.failed(line))
 			heal()
 			_ = held.Unlock()
 			time.Sleep(time.Minute)
@@ -326,7 +316,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			ctx := l.Context(bg)
 			w.store.Faults().Expire(c.session())
 			<-l.Lost()
-			for _, m := range []*recipes.RWMutex{c.RWMutex("q"), c.RWMutex("other"), c.RWMutex("other", retained)} {
+			for _, m := range []*recipes.RWMutex{c.RWMutex("q"), c.RWMutex("other")} {
 				_, err := m.Lock(ctx)
 				require.ErrorIs(w, err, recipes.ErrLost)
 				x.add(err)
@@ -352,13 +342,13 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			x.add(other.Downgrade(ctx))
 			_ = other.Unlock()
 		},
-		"a line that gives up": func(w *world, x *texts) {
+		"calls that give up": func(w *world, x *texts) {
 			c := w.client("a", x.options()...)
 			held := w.won(w.client("h").lock(bg))
-			_, err := c.RWMutex("q", limited, retained).Lock(bg)
+			_, err := c.RWMutex("q", limited).Lock(bg)
 			x.add(err)
 			heal := w.store.Faults().CutOff(c.session())
-			_, err = c.RWMutex("r", limited, retained).Lock(bg)
+			_, err = c.RWMutex("r", limited).Lock(bg)
 			x.add(err)
 			heal()
 			time.Sleep(soon)
@@ -406,25 +396,15 @@ func TestAContextThatTheCallerCancelsIsCalledCancelled(t *testing.T) {
 }
 
 func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
-	for name, opts := range map[string][]recipes.Option{"plain": nil, "retained": {recipes.WithRetention(recipes.Retention{})}} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.client("a")
-				held := w.won(c.lock(bg, opts...))
-				other := w.client("b").rlock(bg)
-				_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
-				ahead := "2 ahead"
-				if opts != nil {
-					// With retention, waiters of the same client are not in the
-					// queue.
-					ahead = "1 ahead"
-				}
-				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), "+ahead)
-				w.unlock(held)
-				w.unlock(w.won(other))
-			})
-		})
-	}
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		held := w.won(c.lock(bg))
+		other := w.client("b").rlock(bg)
+		_, err := c.RWMutex("q", recipes.WithTimeout(time.Second)).Lock(bg)
+		require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), 2 ahead")
+		w.unlock(held)
+		w.unlock(w.won(other))
+	})
 }
 
 func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // progress holds what a call has learned about the queue and the store, for use
-// in errors and logs. Waiters in a cohort use the progress of their cohortCall.
+// in errors and logs.
 type progress struct {
 	mu   sync.Mutex
 	node string

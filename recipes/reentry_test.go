@@ -99,6 +99,18 @@ func TestALostLockIsNotTakenAgainByReentry(t *testing.T) {
 	})
 }
 
+// hookedContext calls run whenever it is asked for its error.
+type hookedContext struct {
+	context.Context
+	run func()
+}
+
+func (c hookedContext) Err() error {
+	err := c.Context.Err()
+	c.run()
+	return err
+}
+
 func TestALockThatIsLostDuringAReentryIsNotTakenAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

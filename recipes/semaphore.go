@@ -42,13 +42,11 @@ const semaphoreRecipe = "semaphore"
 // to wait, too, although its own n would suffice, and [Semaphore.Queue] reports
 // it as a holder. The client logs once that it has met another n.
 //
-// The options apply to this Semaphore only, after those of the client.
-// [WithRetention] has no effect. To take units again and again without a
-// request, acquire several once and divide them within the process, for example
-// with golang.org/x/sync/semaphore.
+// The options apply to this Semaphore only, after those of the client. To take
+// units again and again without a request, acquire several once and divide them
+// within the process, for example with golang.org/x/sync/semaphore.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c.opened(), semaphoreRecipe, name, opts)
-	q.options.retention = nil
 	q.key = holdsKey{client: q.client, name: name, units: true}
 	q.engine.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
 	if n < 1 || n > maxUnits {

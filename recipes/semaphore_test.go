@@ -284,17 +284,6 @@ func TestUnitsAreLostWithTheirSession(t *testing.T) {
 	})
 }
 
-func TestASemaphoreIgnoresRetention(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("h", recipes.WithRetention(recipes.Retention{}))
-		first := w.won(c.acquire(bg, 1, 2))
-		second := w.won(c.acquire(bg, 1, 2))
-		assert.Len(w, w.names(), 2)
-		w.unlock(first, second)
-		assert.Empty(w, w.names())
-	})
-}
-
 func TestTheQueueShowsUnits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("web-S9of9")

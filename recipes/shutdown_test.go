@@ -33,63 +33,48 @@ func (w *world) open(done <-chan error) {
 	}
 }
 
-var withAndWithoutRetention = map[string][]recipes.Option{
-	"alone":     nil,
-	"retention": {recipes.WithRetention(recipes.Retention{})},
-}
-
 func TestShutdownWaitsForTheHolders(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.client("a", opts...)
-				l := w.won(c.lock(bg))
-				done := c.shutdown(bg)
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		done := c.shutdown(bg)
 
-				time.Sleep(time.Hour) // many sessions long
-				again := w.won(c.lock(l.Context(bg)))
-				require.NoError(w, l.Downgrade(bg))
-				w.unlock(l)
-				w.open(done)
-				require.NoError(w, again.Err())
-				w.unlock(again)
-				require.NoError(w, <-done)
-				require.NoError(w, c.Close())
-				require.NoError(w, c.Shutdown(bg))
-			})
-		})
-	}
+		time.Sleep(time.Hour) // many sessions long
+		again := w.won(c.lock(l.Context(bg)))
+		require.NoError(w, l.Downgrade(bg))
+		w.unlock(l)
+		w.open(done)
+		require.NoError(w, again.Err())
+		w.unlock(again)
+		require.NoError(w, <-done)
+		require.NoError(w, c.Close())
+		require.NoError(w, c.Shutdown(bg))
+	})
 }
 
 func TestShutdownRefusesNewCalls(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.client("a", opts...)
-				l := w.won(c.lock(bg))
-				done := c.shutdown(bg)
-				free := c.RWMutex("free")
-				for _, lock := range []func(context.Context) (*recipes.Lock, error){free.Lock, free.RLock, free.TryLock, free.TryRLock} {
-					_, err := lock(bg)
-					require.ErrorIs(w, err, recipes.ErrClosed)
-				}
-				_, err := free.Queue(bg)
-				require.ErrorIs(w, err, recipes.ErrClosed)
-				require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
-				w.unlock(l)
-				require.NoError(w, <-done)
-			})
-		})
-	}
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		done := c.shutdown(bg)
+		free := c.RWMutex("free")
+		for _, lock := range []func(context.Context) (*recipes.Lock, error){free.Lock, free.RLock, free.TryLock, free.TryRLock} {
+			_, err := lock(bg)
+			require.ErrorIs(w, err, recipes.ErrClosed)
+		}
+		_, err := free.Queue(bg)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
+		w.unlock(l)
+		require.NoError(w, <-done)
+	})
 }
 
 func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	waits := map[string][]recipes.Option{
 		"queue": {recipes.WithWait(recipes.WatchQueue())},
 		"poll":  {recipes.WithWait(recipes.Poll(time.Hour))},
-	}
-	for name, opts := range withAndWithoutRetention {
-		waits[name] = opts
+		"watch": nil,
 	}
 	for name, opts := range waits {
 		t.Run(name, func(t *testing.T) {
@@ -116,91 +101,54 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 // Shutdown itself must end calls that wait for the store. A lock stays held,
 // since Shutdown would otherwise close the client, which also ends them.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name+"/connecting", func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.client("a", opts...)
-				l := w.won(c.lock(bg))
-				up := w.store.Faults().Down()
-				<-l.Lost()
-				call := c.lock(bg)
-				w.waits(call)
-				done := c.shutdown(bg)
-				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
-				w.open(done)
-				up()
-				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-				require.NoError(w, <-done)
-			})
+	t.Run("connecting", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l := w.won(c.lock(bg))
+			up := w.store.Faults().Down()
+			<-l.Lost()
+			call := c.lock(bg)
+			w.waits(call)
+			done := c.shutdown(bg)
+			require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+			w.open(done)
+			up()
+			require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+			require.NoError(w, <-done)
 		})
-		t.Run(name+"/retrying", func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				loses := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
-					return faults.Fault{Lose: r.Op == faults.OpCreate && r.Stage == faults.StageRequest && r.Queue == "q"}
-				})
-				c := w.clientOf(loses, "a", opts...)
-				l, err := c.RWMutex("other").Lock(bg)
-				require.NoError(w, err)
-				call := c.lock(bg)
-				w.waits(call) // call pauses between retries
-				done := c.shutdown(bg)
-				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
-				w.open(done)
-				w.unlock(l)
-				require.NoError(w, <-done)
+	})
+	t.Run("retrying", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			loses := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+				return faults.Fault{Lose: r.Op == faults.OpCreate && r.Stage == faults.StageRequest && r.Queue == "q"}
 			})
+			c := w.clientOf(loses, "a")
+			l, err := c.RWMutex("other").Lock(bg)
+			require.NoError(w, err)
+			call := c.lock(bg)
+			w.waits(call) // call pauses between retries
+			done := c.shutdown(bg)
+			require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+			w.open(done)
+			w.unlock(l)
+			require.NoError(w, <-done)
 		})
-	}
+	})
 }
 
 func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				var c *client
-				done := make(chan error, 1)
-				c = w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) {
-					if i.Lock == "q" {
-						go func() { done <- c.Shutdown(bg) }()
-						time.Sleep(time.Nanosecond) // until Shutdown has begun
-					}
-				}}))...)
-				l, err := c.RWMutex("other", opts...).Lock(bg)
-				require.NoError(w, err)
-				call := c.lock(bg)
-				time.Sleep(soon)
-				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
-				w.open(done)
-				w.unlock(l)
-				require.NoError(w, <-done)
-			})
-		})
-	}
-}
-
-// firstErr is a context that calls a function when it is first asked for its
-// error, which is after the call has begun.
-type firstErr struct {
-	context.Context
-	once *sync.Once
-	f    func()
-}
-
-func (c firstErr) Err() error {
-	c.once.Do(c.f)
-	return c.Context.Err()
-}
-
-func TestShutdownBeforeTheCohortAdmitsACallRefusesIt(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a", withAndWithoutRetention["retention"]...)
-		l := w.won(c.rlock(bg))
+		var c *client
 		done := make(chan error, 1)
-		begins := firstErr{bg, new(sync.Once), func() {
-			go func() { done <- c.Shutdown(bg) }()
-			time.Sleep(time.Nanosecond)
-		}}
-		call := c.rlock(begins)
+		c = w.client("a", recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) {
+			if i.Lock == "q" {
+				go func() { done <- c.Shutdown(bg) }()
+				time.Sleep(time.Nanosecond) // until Shutdown has begun
+			}
+		}}))
+		l, err := c.RWMutex("other").Lock(bg)
+		require.NoError(w, err)
+		call := c.lock(bg)
 		time.Sleep(soon)
 		require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
 		w.open(done)
@@ -295,30 +243,26 @@ func TestShutdownWithoutAContextOrAClient(t *testing.T) {
 
 // Shutdown must wait for every lock that a concurrent call returns.
 func TestNoLockIsHeldAfterShutdown(t *testing.T) {
-	for name, opts := range withAndWithoutRetention {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				for range 50 {
-					c := w.client("a", opts...)
-					var workers sync.WaitGroup
-					for range 8 {
-						workers.Go(func() {
-							for {
-								l, err := c.RWMutex("q").RLock(bg)
-								if err != nil {
-									assert.ErrorIs(w, err, recipes.ErrClosed)
-									return
-								}
-								if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for it
-									return
-								}
-							}
-						})
+	inWorld(t, func(w *world) {
+		for range 50 {
+			c := w.client("a")
+			var workers sync.WaitGroup
+			for range 8 {
+				workers.Go(func() {
+					for {
+						l, err := c.RWMutex("q").RLock(bg)
+						if err != nil {
+							assert.ErrorIs(w, err, recipes.ErrClosed)
+							return
+						}
+						if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for it
+							return
+						}
 					}
-					require.NoError(w, c.Shutdown(bg))
-					workers.Wait()
-				}
-			})
-		})
-	}
+				})
+			}
+			require.NoError(w, c.Shutdown(bg))
+			workers.Wait()
+		}
+	})
 }

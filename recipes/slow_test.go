@@ -68,19 +68,3 @@ func TestALongWaitIsLoggedOnce(t *testing.T) {
 		})
 	}
 }
-
-func TestALongWaitWithinTheClientIsLoggedOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var log safeLog
-		c := w.client("a", retention(), logTo(&log))
-		held := w.won(c.lock(bg))
-		waiting := c.lock(bg)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.Equal(w, []string{
-			"lock=q recipe=lock behind=a-W-0000000000 holder=a-W-0000000000 waited=5s",
-		}, slowLines(&log))
-		w.unlock(held)
-		w.unlock(w.won(waiting))
-	})
-}

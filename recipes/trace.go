@@ -17,16 +17,13 @@ import (
 // panic ends the call on whose goroutine it runs. A call of Lock, RLock,
 // TryLock or TryRLock then holds nothing, and its node is removed. Connected,
 // Heartbeat, SessionEnded, Lost, Reaped and Downgraded may run on goroutines of
-// the client, where a panic ends the program. With [WithRetention] so may Queued,
-// Waiting and Retrying.
+// the client, where a panic ends the program.
 //
 // The first argument of a hook is the context of the call that it reports on,
 // or one derived from it, so that a tracing span finds its parent. The comment
 // of each hook names that call. If a hook may run after its call has returned,
 // its context has the same values but never ends. If the hook reports on no
-// call, the context is context.Background. With [WithRetention] the client
-// contends on behalf of several calls, so Queued, Waiting and Retrying get
-// context.Background.
+// call, the context is context.Background.
 //
 // Hooks are suitable for counting. Each call of Lock, RLock, TryLock and
 // TryRLock causes one Started and then one Granted or one Failed, unless it is
@@ -77,9 +74,8 @@ type Trace struct {
 	Downgraded func(context.Context, DowngradedInfo)
 	// Released is called when a lock is released by the last Unlock, unless
 	// Unlock finds it lost. The attempt to remove the node has ended by then.
-	// With retention, the node may stay for other goroutines. Since Unlock
-	// takes no context, the hook gets the values of the context with which the
-	// lock was taken.
+	// Since Unlock takes no context, the hook gets the values of the context
+	// with which the lock was taken.
 	Released func(context.Context, ReleasedInfo)
 	// Lost is called when a lock is lost, including by Client.Close, in which
 	// case the error matches ErrClosed. It gets the values of the context with

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -171,61 +170,41 @@ func TestACallWithoutALockIsTraced(t *testing.T) {
 // A metric of waiting calls counts up at Started and down at Granted and
 // Failed, so it must return to zero.
 func TestEachStartedCallIsGrantedOrFails(t *testing.T) {
-	for name, opts := range retaining {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				var waiting atomic.Int64
-				c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
-					Started: func(context.Context, recipes.StartedInfo) { waiting.Add(1) },
-					Granted: func(context.Context, recipes.GrantedInfo) { waiting.Add(-1) },
-					Failed:  func(context.Context, recipes.FailedInfo) { waiting.Add(-1) },
-				}))...)
-				held := w.won(w.client("h").lock(bg))
-				m := c.RWMutex("q", recipes.WithTimeout(3*time.Second))
-				_, err := m.TryLock(bg)
-				require.ErrorIs(w, err, recipes.ErrLocked)
-				assert.Zero(w, waiting.Load(), "after TryLock")
-				timedOut := going(func() (*recipes.Lock, error) { return m.RLock(bg) })
-				w.waits(timedOut)
-				assert.EqualValues(w, 1, waiting.Load())
-				require.ErrorIs(w, (<-timedOut).err, recipes.ErrTimeout)
-				assert.Zero(w, waiting.Load(), "after a timeout")
-				waiter := c.lock(bg)
-				w.store.Faults().Expire(c.session()) // the waiter rejoins
-				w.waits(waiter)
-				assert.EqualValues(w, 1, waiting.Load())
-				w.unlock(held)
-				got := <-waiter
-				require.NoError(w, got.err)
-				w.unlock(w.won(c.rlock(got.lock.Context(bg))), got.lock)
-				assert.Zero(w, waiting.Load(), "after a re-entry")
-				reader := w.won(c.rlock(bg))
-				_, err = c.RWMutex("q").Lock(reader.Context(bg))
-				require.ErrorIs(w, err, recipes.ErrUpgrade)
-				w.unlock(reader)
-				assert.Zero(w, waiting.Load(), "after an upgrade")
-				//lint:ignore SA1012 a mistake of the caller
-				_, err = c.RWMutex("q").Lock(nil)
-				require.Error(w, err)
-				assert.Zero(w, waiting.Load(), "after a call without a context")
-			})
-		})
-	}
-}
-
-func TestACallThatFailsUnderRetentionIsTraced(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var failed []recipes.FailedInfo
-		c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{
-			Failed: func(_ context.Context, i recipes.FailedInfo) { failed = append(failed, i) },
+		var waiting atomic.Int64
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Started: func(context.Context, recipes.StartedInfo) { waiting.Add(1) },
+			Granted: func(context.Context, recipes.GrantedInfo) { waiting.Add(-1) },
+			Failed:  func(context.Context, recipes.FailedInfo) { waiting.Add(-1) },
 		}))
 		held := w.won(w.client("h").lock(bg))
-		_, err := c.RWMutex("q", recipes.WithTimeout(3*time.Second)).Lock(bg)
-		require.ErrorIs(w, err, recipes.ErrTimeout)
-		require.Len(w, failed, 1)
-		assert.Equal(w, 3*time.Second, failed[0].Waited)
-		assert.Equal(w, err, failed[0].Err)
+		m := c.RWMutex("q", recipes.WithTimeout(3*time.Second))
+		_, err := m.TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		assert.Zero(w, waiting.Load(), "after TryLock")
+		timedOut := going(func() (*recipes.Lock, error) { return m.RLock(bg) })
+		w.waits(timedOut)
+		assert.EqualValues(w, 1, waiting.Load())
+		require.ErrorIs(w, (<-timedOut).err, recipes.ErrTimeout)
+		assert.Zero(w, waiting.Load(), "after a timeout")
+		waiter := c.lock(bg)
+		w.store.Faults().Expire(c.session()) // the waiter rejoins
+		w.waits(waiter)
+		assert.EqualValues(w, 1, waiting.Load())
 		w.unlock(held)
+		got := <-waiter
+		require.NoError(w, got.err)
+		w.unlock(w.won(c.rlock(got.lock.Context(bg))), got.lock)
+		assert.Zero(w, waiting.Load(), "after a re-entry")
+		reader := w.won(c.rlock(bg))
+		_, err = c.RWMutex("q").Lock(reader.Context(bg))
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		w.unlock(reader)
+		assert.Zero(w, waiting.Load(), "after an upgrade")
+		//lint:ignore SA1012 a mistake of the caller
+		_, err = c.RWMutex("q").Lock(nil)
+		require.Error(w, err)
+		assert.Zero(w, waiting.Load(), "after a call without a context")
 	})
 }
 
@@ -259,13 +238,14 @@ type eras struct {
 
 type eraSession struct {
 	driver.Session
+	driver.Unsupported
 	name string
 }
 
 func (e *eras) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := e.Connector.Connect(ctx)
 	e.last = s
-	return eraSession{s, e.name}, err
+	return eraSession{Session: s, name: e.name}, err
 }
 
 func (s eraSession) Describe() driver.SessionInfo { return driver.SessionInfo{Generation: s.name} }
@@ -307,98 +287,63 @@ func (e *endings) trace(granted func()) *recipes.Trace {
 	}
 }
 
-var retaining = map[string][]recipes.Option{"own node": nil, "retention": {retention()}}
-
 func TestLostComesAfterGranted(t *testing.T) {
-	for name, opts := range retaining {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				var c *client
-				var seen endings
-				c = w.client("a", append(opts, recipes.WithTrace(seen.trace(func() {
-					w.store.Faults().Expire(c.session())
-					synctest.Wait()
-				})))...)
-				l, err := c.RWMutex("q").Lock(bg)
-				require.NoError(w, err)
-				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-				assert.Equal(w, endings{granted: 1, lost: 1}, seen)
-			})
-		})
-	}
-}
-
-func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
-	for name, opts := range retaining {
-		for _, loss := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, loss %v", name, loss), func(t *testing.T) {
-				inWorld(t, func(w *world) {
-					var c *client
-					var seen [2]endings
-					c = w.client("a", append(opts,
-						recipes.WithTrace(seen[0].trace(func() {})),
-						recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
-							if loss {
-								w.store.Faults().Expire(c.session())
-								synctest.Wait()
-							}
-							panic("hook")
-						}}),
-						recipes.WithTrace(seen[1].trace(func() {})))...)
-					require.PanicsWithValue(w, "hook", func() { _, _ = c.RWMutex("q").Lock(bg) })
-					want := endings{granted: 1, released: 1}
-					if loss {
-						want = endings{granted: 1, lost: 1}
-					}
-					assert.Equal(w, [2]endings{want, want}, seen)
-					w.unlock(w.won(w.client("b").lock(bg)))
-				})
-			})
-		}
-	}
-}
-
-// The Lost hooks of all holds are called by the same goroutine. If one of them
-// panics, the others must still be called.
-func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
-		late := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
-			if r.Op == faults.OpReplace && r.Stage == faults.StageRequest {
-				f.Delay = 100 * time.Millisecond
-			}
-			return f
-		})
+		var c *client
 		var seen endings
-		c := w.clientOf(late, "a", retention())
-		bad := recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { panic("hook") }})
-		first := w.won(c.lock(bg, bad))
-		second := c.rlock(bg, recipes.WithTrace(seen.trace(func() {})))
-		w.waits(second)
-		time.AfterFunc(50*time.Millisecond, func() { w.store.Faults().RemoveNode("q", first.Node()) })
-		require.PanicsWithValue(w, "hook", func() { _ = first.Downgrade(bg) })
+		c = w.client("a", recipes.WithTrace(seen.trace(func() {
+			w.store.Faults().Expire(c.session())
+			synctest.Wait()
+		})))
+		l, err := c.RWMutex("q").Lock(bg)
+		require.NoError(w, err)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 		assert.Equal(w, endings{granted: 1, lost: 1}, seen)
-		require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, (<-second).lock.Unlock(), recipes.ErrLost)
 	})
 }
 
-func TestGrantedTellsATryFromALock(t *testing.T) {
-	for _, opts := range [][]recipes.Option{nil, {recipes.WithRetention(recipes.Retention{})}} {
-		inWorld(t, func(w *world) {
-			var tries []bool
-			c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
-				Granted: func(_ context.Context, i recipes.GrantedInfo) { tries = append(tries, i.Try) },
-			}))...)
-			m := c.RWMutex("q")
-			for _, lock := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
-				l, err := lock(bg)
-				require.NoError(w, err)
-				w.unlock(l)
-				time.Sleep(soon) // until no node is retained
-			}
-			assert.Equal(w, []bool{false, true, false, true}, tries)
+func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
+	for _, loss := range []bool{false, true} {
+		t.Run(fmt.Sprintf("loss %v", loss), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var c *client
+				var seen [2]endings
+				c = w.client("a",
+					recipes.WithTrace(seen[0].trace(func() {})),
+					recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
+						if loss {
+							w.store.Faults().Expire(c.session())
+							synctest.Wait()
+						}
+						panic("hook")
+					}}),
+					recipes.WithTrace(seen[1].trace(func() {})))
+				require.PanicsWithValue(w, "hook", func() { _, _ = c.RWMutex("q").Lock(bg) })
+				want := endings{granted: 1, released: 1}
+				if loss {
+					want = endings{granted: 1, lost: 1}
+				}
+				assert.Equal(w, [2]endings{want, want}, seen)
+				w.unlock(w.won(w.client("b").lock(bg)))
+			})
 		})
 	}
+}
+
+func TestGrantedTellsATryFromALock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var tries []bool
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Granted: func(_ context.Context, i recipes.GrantedInfo) { tries = append(tries, i.Try) },
+		}))
+		m := c.RWMutex("q")
+		for _, lock := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.TryLock, m.RLock, m.TryRLock} {
+			l, err := lock(bg)
+			require.NoError(w, err)
+			w.unlock(l)
+		}
+		assert.Equal(w, []bool{false, true, false, true}, tries)
+	})
 }
 
 func TestTheEndOfAHoldIsReportedWithItsMode(t *testing.T) {
@@ -502,30 +447,216 @@ func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
 // A metric of held locks per mode counts up at the grant and down at the end of
 // a hold, so both must report the same mode.
 func TestTheEndOfAHoldTellsTheModeOfItsGrant(t *testing.T) {
-	for name, opts := range retaining {
+	inWorld(t, func(w *world) {
+		held := make(map[recipes.Mode]int)
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Granted:  func(_ context.Context, i recipes.GrantedInfo) { held[i.Mode]++ },
+			Released: func(_ context.Context, i recipes.ReleasedInfo) { held[i.Granted]-- },
+			Lost:     func(_ context.Context, i recipes.LostInfo) { held[i.Granted]-- },
+		}))
+		for _, end := range []func(*recipes.Lock){
+			func(l *recipes.Lock) { w.unlock(l) },
+			func(l *recipes.Lock) {
+				w.store.Faults().Expire(c.session())
+				<-l.Lost()
+				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+			},
+		} {
+			l := w.won(c.lock(bg))
+			require.NoError(w, l.Downgrade(bg))
+			end(l)
+			synctest.Wait()
+			assert.Equal(w, map[recipes.Mode]int{recipes.Exclusive: 0}, held)
+		}
+	})
+}
+
+type callKey struct{}
+
+func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
+
+type ledger struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *ledger) note(ctx context.Context, hook string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprint(ctx.Value(callKey{}), " ", hook))
+}
+
+func (l *ledger) taken() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+func (l *ledger) trace() recipes.Option {
+	return recipes.WithTrace(&recipes.Trace{
+		Granted:  func(ctx context.Context, _ recipes.GrantedInfo) { l.note(ctx, "granted") },
+		Failed:   func(ctx context.Context, _ recipes.FailedInfo) { l.note(ctx, "failed") },
+		Released: func(ctx context.Context, _ recipes.ReleasedInfo) { l.note(ctx, "released") },
+		Lost:     func(ctx context.Context, _ recipes.LostInfo) { l.note(ctx, "lost") },
+	})
+}
+
+func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
+	scenes := map[string]func(w *world, c *client, l *ledger){
+		"one after the other": func(w *world, c *client, l *ledger) {
+			for _, name := range []string{"1", "2", "3"} {
+				w.unlock(w.won(c.lock(call(name))))
+				assert.Equal(w, []string{name + " granted", name + " released"}, l.taken())
+			}
+			r, err := c.RWMutex("q").TryRLock(call("4"))
+			require.NoError(w, err)
+			w.unlock(r)
+			assert.Equal(w, []string{"4 granted", "4 released"}, l.taken())
+		},
+		"a waiter": func(w *world, c *client, l *ledger) {
+			first := w.won(c.lock(call("1")))
+			second := c.lock(call("2"))
+			w.unlock(first)
+			w.unlock(w.won(second))
+			assert.ElementsMatch(w, []string{"1 granted", "1 released", "2 granted", "2 released"}, l.taken())
+		},
+		"readers together": func(w *world, c *client, l *ledger) {
+			first, second := w.won(c.rlock(call("1"))), w.won(c.rlock(call("2")))
+			w.unlock(first)
+			assert.Equal(w, []string{"1 granted", "2 granted", "1 released"}, l.taken())
+			w.unlock(second)
+			assert.Equal(w, []string{"2 released"}, l.taken())
+		},
+		"re-entry that outlasts the first Lock": func(w *world, c *client, l *ledger) {
+			beside := w.won(c.rlock(call("1")))
+			outer := w.won(c.rlock(call("2")))
+			inner := w.won(c.rlock(outer.Context(call("3"))))
+			w.unlock(outer)
+			assert.Equal(w, []string{"1 granted", "2 granted"}, l.taken())
+			w.unlock(inner)
+			assert.Equal(w, []string{"2 released"}, l.taken())
+			w.unlock(beside)
+			assert.Equal(w, []string{"1 released"}, l.taken())
+		},
+		"a call that is cancelled as it wins": func(w *world, c *client, l *ledger) {
+			ctx := &endsWhenAsked{}
+			ctx.Context, ctx.cancel = context.WithCancel(call("2"))
+			first := w.won(c.lock(call("1")))
+			second := c.lock(ctx)
+			w.unlock(first)
+			require.ErrorIs(w, w.failed(second), context.Canceled)
+			time.Sleep(soon)
+			assert.ElementsMatch(w, []string{"1 granted", "1 released", "2 failed"}, l.taken())
+		},
+		"a downgrade": func(w *world, c *client, l *ledger) {
+			first := w.won(c.lock(call("1")))
+			second := c.rlock(call("2"))
+			require.NoError(w, first.Downgrade(bg))
+			w.unlock(w.won(second), first)
+			assert.Equal(w, []string{"1 granted", "2 granted", "2 released", "1 released"}, l.taken())
+		},
+		"readers that give their place up": func(w *world, c *client, l *ledger) {
+			first := w.won(c.rlock(call("1")))
+			second := w.won(c.rlock(call("2")))
+			writer := w.client("b").lock(bg)
+			third := c.rlock(call("3"))
+			w.unlock(first, second)
+			w.unlock(w.won(writer))
+			w.unlock(w.won(third))
+			assert.Equal(w, []string{"1 granted", "2 granted", "1 released", "2 released", "3 granted", "3 released"}, l.taken())
+		},
+		"a lost session": func(w *world, c *client, l *ledger) {
+			first := w.won(c.rlock(call("1")))
+			second := w.won(c.rlock(call("2")))
+			third := w.won(c.rlock(call("3")))
+			w.unlock(second)
+			w.store.Faults().Expire(c.session())
+			<-first.Lost()
+			time.Sleep(soon)
+			require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
+			require.ErrorIs(w, third.Unlock(), recipes.ErrLost)
+			lines := l.taken()
+			assert.Equal(w, []string{"1 granted", "2 granted", "3 granted", "2 released"}, lines[:4])
+			assert.ElementsMatch(w, []string{"1 lost", "3 lost"}, lines[4:])
+		},
+		"a node that was removed": func(w *world, c *client, l *ledger) {
+			writer := w.won(c.lock(call("1")))
+			w.store.Faults().RemoveNode("q", writer.Node())
+			_ = writer.Unlock()
+			time.Sleep(soon)
+			lines := l.taken()
+			assert.Len(w, lines, 2)
+			assert.Equal(w, "1 granted", lines[0])
+		},
+		"Close": func(w *world, c *client, l *ledger) {
+			first, second := w.won(c.rlock(call("1"))), w.won(c.rlock(call("2")))
+			require.NoError(w, c.Close())
+			require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
+			require.ErrorIs(w, second.Unlock(), recipes.ErrLost)
+			lines := l.taken()
+			assert.Equal(w, []string{"1 granted", "2 granted"}, lines[:2])
+			assert.ElementsMatch(w, []string{"1 lost", "2 lost"}, lines[2:])
+		},
+	}
+	for name, scene := range scenes {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				held := make(map[recipes.Mode]int)
-				c := w.client("a", append(opts, recipes.WithTrace(&recipes.Trace{
-					Granted:  func(_ context.Context, i recipes.GrantedInfo) { held[i.Mode]++ },
-					Released: func(_ context.Context, i recipes.ReleasedInfo) { held[i.Granted]-- },
-					Lost:     func(_ context.Context, i recipes.LostInfo) { held[i.Granted]-- },
-				}))...)
-				for _, end := range []func(*recipes.Lock){
-					func(l *recipes.Lock) { w.unlock(l) },
-					func(l *recipes.Lock) {
-						w.store.Faults().Expire(c.session())
-						<-l.Lost()
-						require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-					},
-				} {
-					l := w.won(c.lock(bg))
-					require.NoError(w, l.Downgrade(bg))
-					end(l)
-					synctest.Wait()
-					assert.Equal(w, map[recipes.Mode]int{recipes.Exclusive: 0}, held)
-				}
+				l := new(ledger)
+				scene(w, w.client("a", l.trace()), l)
+				time.Sleep(soon)
+				synctest.Wait()
+				assert.Empty(w, l.taken(), "a hook has run after the scene was over")
 			})
 		})
 	}
+}
+
+// endsWhenAsked ends during the second call of Err, which is after the grant
+// but before Lock returns.
+type endsWhenAsked struct {
+	context.Context
+	cancel context.CancelFunc
+	asked  atomic.Int64
+}
+
+func (c *endsWhenAsked) Err() error {
+	if c.asked.Add(1) == 2 {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
+	boom := func() { panic("x") }
+	for name, trace := range map[string]*recipes.Trace{
+		"released": {Released: func(context.Context, recipes.ReleasedInfo) { boom() }},
+		"lost":     {Lost: func(context.Context, recipes.LostInfo) { boom() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a")
+				traced := w.won(c.rlock(bg, recipes.WithTrace(trace)))
+				waiting := c.lock(bg)
+				w.waits(waiting)
+				if trace.Lost != nil {
+					w.store.Faults().RemoveNode("q", traced.Node())
+				}
+				assert.PanicsWithValue(w, "x", func() { _ = traced.Unlock() })
+				w.unlock(w.won(waiting))
+			})
+		})
+	}
+	t.Run("downgraded", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			trace := recipes.WithTrace(&recipes.Trace{Downgraded: func(context.Context, recipes.DowngradedInfo) { boom() }})
+			l := w.won(c.lock(bg, trace))
+			inner := w.won(c.rlock(l.Context(bg)))
+			waiting := c.rlock(bg)
+			assert.PanicsWithValue(w, "x", func() { _ = l.Unlock() })
+			w.unlock(w.won(waiting), inner)
+		})
+	})
 }

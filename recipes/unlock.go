@@ -99,9 +99,6 @@ func (h *hold) giveEntryBack() error {
 	if !h.claimEntry() {
 		return nil
 	}
-	if h.shared != nil {
-		return h.shared.takeBack(h)
-	}
 	return h.entry.Remove(unlockTimeout)
 }
 

@@ -130,37 +130,3 @@ func TestSetValueEndsWithItsContextAndWithTheLock(t *testing.T) {
 		heal()
 	})
 }
-
-// With retention, two holders of the same client may use the same node, one
-// after the other. If a SetValue of the first holder is still in flight when it
-// unlocks, it must not overwrite the value of the second holder.
-func TestALateSetValueOfACohortDoesNotReplaceAValueOfTheNextHolder(t *testing.T) {
-	for _, waits := range []bool{false, true} {
-		inWorldOf(t, patient, func(w *world) {
-			c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
-			first := w.won(c.lock(bg))
-			var next <-chan result
-			if waits {
-				next = c.lock(bg)
-			}
-			w.store.Faults().Delay(c.session(), 10*time.Second)
-			kept := make(chan error, 1)
-			go func() { kept <- first.SetValue(bg, []byte("first")) }()
-			time.Sleep(time.Second)
-			w.store.Faults().Delay(c.session(), 0)
-			w.unlock(first)
-			require.ErrorIs(w, <-kept, recipes.ErrNotHeld)
-			if !waits {
-				next = c.lock(bg)
-			}
-			second := w.won(next)
-			require.NoError(w, second.SetValue(bg, []byte("second")))
-			time.Sleep(time.Minute)
-			w.wantValue(c, "second", second.Token())
-			w.unlock(second)
-			third := w.won(c.lock(bg))
-			require.Equal(w, second.Node(), third.Node(), "a SetValue with an answer lets the next holder use the node")
-			w.unlock(third)
-		})
-	}
-}

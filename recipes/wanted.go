@@ -68,12 +68,8 @@ func (h *hold) tellWanted() {
 
 // awaitWanted observes the queue until a contender waits for the hold.
 func (h *hold) awaitWanted(ctx context.Context) {
-	if h.shared != nil && h.shared.cohort.waitsFor(h.shared) {
-		h.tellWanted()
-		return
-	}
-	h.entry.Observe(ctx, func(nodes []driver.Node, err error) (more bool) {
-		if err != nil || !h.blocks(nodes) {
+	h.entry.Observe(ctx, func(nodes []driver.Node) (more bool) {
+		if !h.blocks(nodes) {
 			return true
 		}
 		h.tellWanted()
@@ -97,12 +93,4 @@ func (h *hold) blocks(nodes []driver.Node) bool {
 		}
 	}
 	return false
-}
-
-// waitsFor reports whether goroutines of the cohort wait while other goroutines
-// of the cohort hold the entry.
-func (c *cohort) waitsFor(s *sharedEntry) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shared == s && len(c.waiters) > 0
 }

@@ -63,33 +63,6 @@ func TestUnitsAreWantedOnceTheyDoNotSuffice(t *testing.T) {
 	})
 }
 
-func TestARetainedLockIsWantedByItsOwnClientToo(t *testing.T) {
-	for _, own := range []bool{true, false} {
-		for _, first := range []bool{true, false} {
-			t.Run(fmt.Sprintf("own %v, waiter first %v", own, first), func(t *testing.T) {
-				inWorld(t, func(w *world) {
-					c := w.client("a", retention())
-					other := w.client("b")
-					if own {
-						other = c
-					}
-					l := w.won(c.lock(bg))
-					var waiting <-chan result
-					if first {
-						waiting = other.lock(bg)
-					} else {
-						assert.False(w, isClosed(l.Wanted()))
-						waiting = other.lock(bg)
-					}
-					assert.True(w, isClosed(l.Wanted()))
-					w.unlock(l)
-					w.unlock(w.won(waiting))
-				})
-			})
-		}
-	}
-}
-
 func TestWhatWantedRequestsOfTheStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

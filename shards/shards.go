@@ -61,7 +61,7 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 //
 // The name and the names below it should have no other use. A process that holds
 // the lock of the name exclusively keeps new workers from joining. WithTimeout,
-// WithMaxQueue, WithMaxHold and WithRetention of the client have no effect here.
+// WithMaxQueue and WithMaxHold of the client have no effect here.
 // Several calls of Run in one process count as several workers.
 func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) error {
 	switch {
@@ -98,7 +98,7 @@ type shard struct {
 }
 
 func (r *runner) lock(name string) *dlock.RWMutex {
-	return r.client.RWMutex(name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), dlock.WithMaxHold(0), dlock.WithoutRetention())
+	return r.client.RWMutex(name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), dlock.WithMaxHold(0))
 }
 
 // takePart makes this process a worker, and again after each loss of its session.

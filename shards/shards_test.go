@@ -296,7 +296,6 @@ func TestOptionsOfTheClientDoNotHinderRun(t *testing.T) {
 	inFleet(t, 6, func(f *fleet) {
 		options := []dlock.Option{
 			dlock.WithTimeout(time.Millisecond), dlock.WithMaxQueue(1), dlock.WithMaxHold(time.Minute),
-			dlock.WithRetention(dlock.Retention{Turns: 9, Idle: time.Hour}),
 		}
 		a := f.join("a", options...)
 		a2 := &worker{Client: a.Client, name: "a2", result: make(chan error, 1)}

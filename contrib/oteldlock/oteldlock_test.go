@@ -175,51 +175,45 @@ func TestEventsAreCounted(t *testing.T) {
 }
 
 func TestGaugesAreZeroAfterwards(t *testing.T) {
-	for name, opts := range map[string][]dlock.Option{
-		"own nodes": nil, "retention": {dlock.WithRetention(dlock.Retention{})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				other := dlock.NewClient(w.Store)
-				defer other.Close()
-				taken := w.lock(bg, other.RWMutex("a"))
-				client := w.client(opts...)
-				m := client.RWMutex("a")
-				ctx, cancel := context.WithCancel(bg)
-				var calls sync.WaitGroup
-				calls.Go(func() {
-					_, err := m.RLock(ctx)
-					assert.ErrorIs(w, err, context.Canceled)
-				})
-				calls.Go(func() {
-					l, err := m.Lock(bg)
-					if assert.NoError(w, err) {
-						assert.NoError(w, l.Downgrade(bg))
-						assert.NoError(w, l.Unlock())
-					}
-				})
-				synctest.Wait()
-				w.expire() // the waiters create new nodes
-				figures := w.figures()
-				assert.Equal(w, 1, figures["dlock.waiting exclusive lock"])
-				assert.Equal(w, 1, figures["dlock.waiting shared lock"])
-				cancel()
-				require.NoError(w, taken.Unlock())
-				calls.Wait()
-				lost := w.lock(bg, m)
-				assert.Equal(w, 1, w.figures()["dlock.held exclusive lock"])
-				w.expire()
-				<-lost.Lost()
-				require.ErrorIs(w, lost.Unlock(), dlock.ErrLost)
-				require.NoError(w, client.Close())
-				figures = w.figures()
-				for _, gauge := range []string{"held exclusive lock", "waiting exclusive lock", "waiting shared lock"} {
-					assert.Zero(w, figures["dlock."+gauge], gauge)
-				}
-				assert.Zero(w, figures["dlock.held shared lock"])
-			})
+	inWorld(t, func(w *world) {
+		other := dlock.NewClient(w.Store)
+		defer other.Close()
+		taken := w.lock(bg, other.RWMutex("a"))
+		client := w.client()
+		m := client.RWMutex("a")
+		ctx, cancel := context.WithCancel(bg)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			_, err := m.RLock(ctx)
+			assert.ErrorIs(w, err, context.Canceled)
 		})
-	}
+		calls.Go(func() {
+			l, err := m.Lock(bg)
+			if assert.NoError(w, err) {
+				assert.NoError(w, l.Downgrade(bg))
+				assert.NoError(w, l.Unlock())
+			}
+		})
+		synctest.Wait()
+		w.expire() // the waiters create new nodes
+		figures := w.figures()
+		assert.Equal(w, 1, figures["dlock.waiting exclusive lock"])
+		assert.Equal(w, 1, figures["dlock.waiting shared lock"])
+		cancel()
+		require.NoError(w, taken.Unlock())
+		calls.Wait()
+		lost := w.lock(bg, m)
+		assert.Equal(w, 1, w.figures()["dlock.held exclusive lock"])
+		w.expire()
+		<-lost.Lost()
+		require.ErrorIs(w, lost.Unlock(), dlock.ErrLost)
+		require.NoError(w, client.Close())
+		figures = w.figures()
+		for _, gauge := range []string{"held exclusive lock", "waiting exclusive lock", "waiting shared lock"} {
+			assert.Zero(w, figures["dlock."+gauge], gauge)
+		}
+		assert.Zero(w, figures["dlock.held shared lock"])
+	})
 }
 
 func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {

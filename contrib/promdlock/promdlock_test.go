@@ -175,69 +175,63 @@ dlock_waiting{mode="shared",recipe="semaphore"} 0
 `
 
 func TestGaugesAreZeroAfterwards(t *testing.T) {
-	for name, opts := range map[string][]dlock.Option{
-		"own nodes": nil, "retention": {dlock.WithRetention(dlock.Retention{})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				registry := prometheus.NewPedanticRegistry()
-				st := newStore()
-				other := dlock.NewClient(st)
-				defer other.Close()
-				taken := lock(t, other.RWMutex("a"))
-				client := dlock.NewClient(st, append(opts, dlock.WithTrace(newTrace(t, registry)), dlock.WithTimeout(time.Minute))...)
-				m := client.RWMutex("a")
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		st := newStore()
+		other := dlock.NewClient(st)
+		defer other.Close()
+		taken := lock(t, other.RWMutex("a"))
+		client := dlock.NewClient(st, dlock.WithTrace(newTrace(t, registry)), dlock.WithTimeout(time.Minute))
+		m := client.RWMutex("a")
 
-				ctx, cancel := context.WithCancel(bg)
-				var calls sync.WaitGroup
-				for range 3 {
-					calls.Go(func() {
-						_, err := m.RLock(ctx)
-						assert.ErrorIs(t, err, context.Canceled)
-					})
-				}
-				calls.Go(func() {
-					l, err := m.Lock(bg)
-					if assert.NoError(t, err) {
-						assert.NoError(t, l.Downgrade(bg))
-						assert.NoError(t, l.Unlock())
-					}
-				})
-				synctest.Wait()
-				st.expire() // the waiters create new nodes
-				wantGauges(t, registry, "while the calls wait", strings.NewReplacer(
-					`waiting{mode="exclusive",recipe="lock"} 0`, `waiting{mode="exclusive",recipe="lock"} 1`,
-					`waiting{mode="shared",recipe="lock"} 0`, `waiting{mode="shared",recipe="lock"} 3`,
-				).Replace(idle))
-				cancel()
-				require.NoError(t, taken.Unlock())
-				calls.Wait()
-				wantGauges(t, registry, "after a cancellation and a downgrade", idle)
-
-				for range 2 {
-					calls.Go(func() {
-						l, err := m.RLock(bg)
-						if assert.NoError(t, err) {
-							<-l.Lost()
-							assert.ErrorIs(t, l.Unlock(), dlock.ErrLost)
-						}
-					})
-				}
-				wantGauges(t, registry, "while two readers hold the lock", strings.Replace(idle, `held{mode="shared",recipe="lock"} 0`, `held{mode="shared",recipe="lock"} 2`, 1))
-				st.expire()
-				calls.Wait()
-				wantGauges(t, registry, "after a loss", idle)
-
-				unlocked := lock(t, m)
-				up := st.Faults().Down()
-				err := unlocked.Unlock()
-				up()
-				assert.Equal(t, len(opts) == 0, err != nil, "with retention, Unlock sends no request: %v", err)
-				require.NoError(t, client.Close())
-				wantGauges(t, registry, "after an Unlock that failed", idle)
+		ctx, cancel := context.WithCancel(bg)
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				_, err := m.RLock(ctx)
+				assert.ErrorIs(t, err, context.Canceled)
 			})
+		}
+		calls.Go(func() {
+			l, err := m.Lock(bg)
+			if assert.NoError(t, err) {
+				assert.NoError(t, l.Downgrade(bg))
+				assert.NoError(t, l.Unlock())
+			}
 		})
-	}
+		synctest.Wait()
+		st.expire() // the waiters create new nodes
+		wantGauges(t, registry, "while the calls wait", strings.NewReplacer(
+			`waiting{mode="exclusive",recipe="lock"} 0`, `waiting{mode="exclusive",recipe="lock"} 1`,
+			`waiting{mode="shared",recipe="lock"} 0`, `waiting{mode="shared",recipe="lock"} 3`,
+		).Replace(idle))
+		cancel()
+		require.NoError(t, taken.Unlock())
+		calls.Wait()
+		wantGauges(t, registry, "after a cancellation and a downgrade", idle)
+
+		for range 2 {
+			calls.Go(func() {
+				l, err := m.RLock(bg)
+				if assert.NoError(t, err) {
+					<-l.Lost()
+					assert.ErrorIs(t, l.Unlock(), dlock.ErrLost)
+				}
+			})
+		}
+		wantGauges(t, registry, "while two readers hold the lock", strings.Replace(idle, `held{mode="shared",recipe="lock"} 0`, `held{mode="shared",recipe="lock"} 2`, 1))
+		st.expire()
+		calls.Wait()
+		wantGauges(t, registry, "after a loss", idle)
+
+		unlocked := lock(t, m)
+		up := st.Faults().Down()
+		err := unlocked.Unlock()
+		up()
+		assert.Error(t, err)
+		require.NoError(t, client.Close())
+		wantGauges(t, registry, "after an Unlock that failed", idle)
+	})
 }
 
 func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {

@@ -21,7 +21,6 @@ const bound = 2 * time.Minute
 // one takes over its slot, and the actors of the slot go on with that.
 type slot struct {
 	number int
-	shared bool
 	open   func() *dlock.Client
 
 	mu  sync.Mutex
@@ -34,11 +33,7 @@ func newSeat(number int, open func() *dlock.Client) *slot {
 	return s
 }
 
-func (s *slot) opened() *client { return &client{slot: s.number, shared: s.shared, locks: s.open()} }
-
-func (s *slot) share() {
-	s.shared, s.now.shared = true, true
-}
+func (s *slot) opened() *client { return &client{slot: s.number, locks: s.open()} }
 
 func (s *slot) client() *client {
 	s.mu.Lock()
@@ -74,7 +69,6 @@ type actor struct {
 	long  time.Duration // duration of an occasional longer hold, during which a disconnected session ends
 	wrong *complaints
 	nasty nasty
-	alone bool // whether to skip re-entries, which look like grants on a node that actors share
 }
 
 // nasty holds functions that inject faults at the moments when they do the most
@@ -207,7 +201,6 @@ func (a *actor) use(h *handle, depth int) {
 	held := a.holdAndCheck(h)
 	var inside sync.WaitGroup
 	switch {
-	case a.alone:
 	case !held && a.chance(50): // a re-entry into a lost lock must report the loss as well
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
@@ -223,7 +216,7 @@ func (a *actor) use(h *handle, depth int) {
 	inside.Wait()
 	// Only the outermost Unlock ends the contexts of a lock, so do not check
 	// them after a re-entry.
-	if depth == 0 && !a.alone && a.chance(10) {
+	if depth == 0 && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }

@@ -118,12 +118,6 @@
 //     Locks remain, an Unlock is a downgrade.
 //   - A downgrade turns an exclusive Lock into a shared one, even if its
 //     outcome is unknown, because that is what its holder is told.
-//   - If the goroutines of a client share a node, a grant may repeat the token
-//     of the previous grant to the same client. A shared grant may also have
-//     the token of a Lock that the client still holds: after a downgrade
-//     readers join the node although readers of other clients have been granted
-//     the lock with higher tokens. The order of arrival then holds within each
-//     client only, and the rules about it do not apply.
 //   - An answer "still held" needs that Lock to be held, in that mode.
 //   - An operator's removal of a whole queue is one instant in memory. No node
 //     that was in the queue can be granted later, and its holders do not lose

@@ -31,14 +31,11 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool // whether there are no faults, except that clients are closed
-	closes                          int  // percentage of the faults that close a client
-	removals                        int  // minimum percentage of the faults that remove a queue
-	// share reports whether the actors of a client share nodes. If share is
-	// nil, none do.
-	share func(client int) bool
-	units bool    // whether the only queue is that of the semaphore
-	spoil spoiler // breaks the driver's sessions; nil for a sound driver
+	calm                            bool    // whether there are no faults, except that clients are closed
+	closes                          int     // percentage of the faults that close a client
+	removals                        int     // minimum percentage of the faults that remove a queue
+	units                           bool    // whether the only queue is that of the semaphore
+	spoil                           spoiler // breaks the driver's sessions; nil for a sound driver
 }
 
 type connector struct {
@@ -107,21 +104,12 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 		c := &connector{store: w.store, spoil: p.spoil, slow: slowness(seed, i)}
 		w.conns = append(w.conns, c)
 		options := []dlock.Option{dlock.WithHostname(host(seed, i)), quiet()}
-		shares := p.share != nil && p.share(i)
-		if shares {
-			options = append(options, dlock.WithRetention(dlock.Retention{Idle: 50 * time.Millisecond, Turns: 3}))
-		}
 		w.slots = append(w.slots, newSeat(i, func() *dlock.Client { return dlock.NewClient(c, options...) }))
-		if shares {
-			w.slots[i].share()
-			w.shared = true
-		}
 		for j := range p.actors {
 			id := 1 + i*p.actors + j
 			a := &actor{
 				recorder: w.recorder, id: id, slot: w.slots[i], queues: w.queues, wrong: w.wrong,
 				rand: rand.New(rand.NewPCG(seed, uint64(1000+id))), rounds: p.rounds, unit: 100 * time.Millisecond, long: 15 * time.Second,
-				alone: p.share != nil,
 			}
 			actors = append(actors, a)
 			playing.Go(a.play)
@@ -213,9 +201,6 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	// Do not remove nodes that actors share: the client might learn of the
-	// removal only after another actor was granted the lock by the same node.
-	case w.shared && (n == 16 || n < 3):
 	case n == 16, n == 0:
 		w.removeQueue(queue)
 	case n < 3:
@@ -334,66 +319,4 @@ func TestHistoriesOfSemaphoresAreLinearizable(t *testing.T) {
 	}
 	t.Log(&sum)
 	require.NotZero(t, sum.counts["grants of units"])
-}
-
-// In each history, the actors of some clients share nodes, and those of other
-// clients do not.
-func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
-	var sum figures
-	turns := 0
-	for seed := *first; seed < *first+uint64(*seeds) && !t.Failed(); seed++ {
-		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
-			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
-		r, wrong := p.one(t, seed)
-		sum.add(r, check(t, "shared nodes", fmt.Sprintf("seed %d (again: -run SharedNodes -seeds 1 -seed %d)", seed, seed), r, wrong))
-		turns += r.turns()
-	}
-	t.Logf("%v, %d grants on a node of another actor", &sum, turns)
-	if *seeds >= 100 && turns < 100 {
-		t.Errorf("only %d grants on a node of another actor", turns)
-	}
-}
-
-// After a downgrade, readers of the same client join its node, even if readers
-// of other clients have been granted the lock with higher tokens meanwhile.
-func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, rec := memdriver.New(), &recorder{shared: true}
-		open := func(slot int, options ...dlock.Option) *client {
-			locks := dlock.NewClient(store, append(options, quiet())...)
-			t.Cleanup(func() { _ = locks.Close() })
-			return &client{slot: slot, shared: len(options) > 0, locks: locks}
-		}
-		take := func(c *client, mode dlock.Mode, by func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) *handle {
-			at := &attempt{client: c, queue: "q", mode: mode, began: time.Now()}
-			h := rec.take(at, func() (*dlock.Lock, error) { return by(c.locks.RWMutex("q"), t.Context()) })
-			require.NoError(t, at.err)
-			return h
-		}
-		sharing, other := open(1, dlock.WithRetention(dlock.Retention{})), open(2)
-		first := take(sharing, w, (*dlock.RWMutex).Lock)
-		require.NoError(t, rec.downgrade(first, func() error { return first.lock.Downgrade(t.Context()) }))
-		elsewhere := take(other, r, (*dlock.RWMutex).RLock)
-		late := take(sharing, r, (*dlock.RWMutex).RLock)
-		require.Equal(t, first.token, late.token)
-		require.Greater(t, elsewhere.token, late.token)
-		for _, h := range []*handle{first, elsewhere, late} {
-			require.NoError(t, rec.unlock(h))
-		}
-		check(t, "downgraded shared node", "a downgraded shared node", rec, nil)
-	})
-}
-
-// turns returns the number of grants with the token of an earlier grant, that
-// is, by a shared node.
-func (r *recorder) turns() (n int) {
-	seen := make(map[string]bool)
-	for _, c := range r.contenders {
-		key := fmt.Sprint(c.queue, c.token)
-		if seen[key] {
-			n++
-		}
-		seen[key] = true
-	}
-	return n
 }

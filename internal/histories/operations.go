@@ -59,7 +59,7 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	s := &contenderOps{contender: c, silent: silent}
 	for _, h := range c.handles {
 		if h.number == 0 {
-			s.put(h.actor, h.entered, Operation{Kind: Grant, Mode: h.mode, Units: c.units, Token: h.token, Sharer: c.client.shares()})
+			s.put(h.actor, h.entered, Operation{Kind: Grant, Mode: h.mode, Units: c.units, Token: h.token})
 		} else {
 			s.add(h.actor, h.entered, Operation{Kind: Reentry, Handle: h.number, Mode: h.mode})
 		}

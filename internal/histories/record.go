@@ -24,17 +24,7 @@ const forever = math.MaxInt64
 type client struct {
 	slot   int
 	locks  *dlock.Client
-	shared bool
 	closed *ending
-}
-
-// shares returns the client's number, counted from 1, if its actors share
-// nodes, and 0 otherwise.
-func (c *client) shares() int {
-	if !c.shared {
-		return 0
-	}
-	return c.slot + 1
 }
 
 type attempt struct {
@@ -181,9 +171,6 @@ type recorder struct {
 	// lagging is set for an ensemble. A server may then lag behind the others
 	// and refuse a try although the lock is free.
 	lagging bool
-	// shared is set if the actors of some client share nodes. The rules about
-	// the order of nodes and about refused tries then do not apply.
-	shared bool
 	// grace is how long a node may outlive the call that made it; 0 if unknown.
 	grace time.Duration
 }

@@ -17,12 +17,9 @@ func (r *recorder) breaches() (all []string) {
 		if what := a.wrong(); what != "" {
 			all = append(all, fmt.Sprintf("%v: %s", a, what))
 		}
-		if !r.shared && r.idle(a) {
+		if r.idle(a) {
 			all = append(all, fmt.Sprintf("%v: refused although no node can have blocked it", a))
 		}
-	}
-	if r.shared {
-		return all
 	}
 	return append(append(all, r.outOfOrder()...), r.overtaken()...)
 }

@@ -41,7 +41,6 @@ type Operation struct {
 	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
 	Units        int        `json:",omitempty"` // granted, of a semaphore; 0 for a read-write lock
 	Token        int64      `json:",omitempty"` // token of a grant, or highest token in a queue that was removed
-	Sharer       int        `json:",omitempty"` // number of the client if its goroutines share nodes, else 0
 	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was lost before
 }
 

@@ -24,8 +24,8 @@ type actor struct {
 
 	mu      sync.Mutex
 	calls   int
-	calling bool // whether one of these calls is in flight
-	want    want
+	calling bool      // whether one of these calls is in flight
+	began   time.Time // when the latest call began
 }
 
 func newActor(r *run, c *client, id int) *actor {
@@ -59,9 +59,6 @@ func (a *actor) play() {
 
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.ownData(), recipes.WithWait(a.wait()))
-	if a.run.retains() {
-		opts = append(opts, recipes.WithRetention(recipes.Retention{Idle: 40 * time.Millisecond, Turns: a.run.turns()}))
-	}
 	return a.client.current().RWMutex(queue, opts...)
 }
 
@@ -154,7 +151,7 @@ const slack = 110 * time.Millisecond
 // lock was not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
-	a.begin(t.queue, t.mode)
+	a.begin()
 	l, err := t.call(ctx)
 	a.end()
 	took := time.Since(began)
@@ -197,20 +194,19 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	return nil
 }
 
-func (a *actor) begin(queue string, mode recipes.Mode) {
+func (a *actor) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls++
 	a.calling = true
-	a.want = want{queue, mode, time.Now()}
+	a.began = time.Now()
 }
 
-// wanted returns the lock that the actor's call in flight is waiting for, if
-// any.
-func (a *actor) wanted() (w want, calling bool) {
+// callsSince returns when the actor's call in flight began, if there is one.
+func (a *actor) callsSince() (began time.Time, calling bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.want, a.calling
+	return a.began, a.calling
 }
 
 func (a *actor) end() {

@@ -31,8 +31,8 @@
 //     timers has fired, and its messages move only after other processes have
 //     taken some steps.
 //
-// In one of eight runs, and with -units in all but those with shared nodes, most
-// calls are for units of a semaphore that has the name of a lock.
+// In one of eight runs, and with -units in all, most calls are for units of a
+// semaphore that has the name of a lock.
 //
 // In some runs the sequences of the queues start over after a few nodes, and in
 // some the driver has no optional interfaces.
@@ -56,10 +56,6 @@
 //   - A call returns long after its timeout or cancellation, times out too
 //     early, or fails without a reason. Unlock takes longer than it may, or
 //     reports an existing node as gone.
-//   - With shared nodes: a node held by readers blocks a reader of the same
-//     client, or looks exclusive in the store while another client waits; or
-//     the actors pass the lock on among themselves more often than
-//     Retention.Turns allows, although they know that another client waits.
 //   - A lost lock can be re-entered, or a re-entry has another token.
 //   - A waiter without a time limit never gets the lock, so that the run
 //     exceeds its number of steps.

@@ -24,13 +24,10 @@ type holding struct {
 	units int  // of a semaphore; zero for a lock
 	fresh bool // the grant has not been checked yet
 
-	joined bool // another actor held the lock with the same node at the time of the grant
-
 	missing time.Time // when its node disappeared, or zero
 	// notDowngraded is when a lock, shared for its holder after a downgrade,
 	// was first seen with a node that is still exclusive in the store, or zero.
 	notDowngraded time.Time
-	blocking      time.Time // when it began to block a reader of the same client, or zero
 }
 
 // removal is the time at which an operator removed a node.
@@ -61,9 +58,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
 	_ = l.Lost() // create the channel now, so that the checks can see it close
-	h := &holding{lock: l, actor: a, queue: queue, units: units, fresh: true}
-	h.joined = r.isShared(h)
-	r.hold(h)
+	r.hold(&holding{lock: l, actor: a, queue: queue, units: units, fresh: true})
 }
 
 // entered records a re-entry.
@@ -103,16 +98,9 @@ func (r *run) judge() {
 		if h.fresh {
 			h.fresh = false
 			r.judgeGrant(h)
-			if r.retains() {
-				r.judgeTurns(h)
-			}
 		}
 		if r.gate.step%4 == 0 {
 			r.judgeLoss(h)
-			if r.retains() {
-				r.seeWaiters(h)
-				r.judgePeer(h)
-			}
 		}
 	}
 	for i, h := range all {
@@ -213,12 +201,10 @@ func (r *run) judgeLoss(h *holding) {
 
 // judgeDowngraded fails the run if the node of a downgraded lock stays
 // exclusive in the store for longer than learnLimit, so that it keeps out
-// readers of other clients. A retained node may stay exclusive while no other
-// client waits.
+// readers.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
-	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
-		r.retains() && r.waiterBehind(h) == 0:
+	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()):
 		h.notDowngraded = time.Time{}
 	case h.notDowngraded.IsZero():
 		h.notDowngraded = time.Now()
@@ -247,7 +233,7 @@ func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
 		switch p := r.passing; {
-		case p == nil || r.retains():
+		case p == nil:
 		case p.request.Stage == faults.StageReply && p.born >= at.step:
 			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Node())
 		case r.releasedAfter(p, at):
@@ -255,7 +241,7 @@ func (r *run) judgeGrant(h *holding) {
 		}
 		return
 	}
-	if token < r.highest[h.queue] || token == r.highest[h.queue] && !r.retains() {
+	if token <= r.highest[h.queue] {
 		r.fail("%v won %s with token %d after a writer's %d", h.actor, h.queue, token, r.highest[h.queue])
 	}
 	if exclusive {
@@ -263,7 +249,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() || h.units > 0 { // the store may have renamed it since
+	if h.units > 0 { // the store may have renamed it since
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })

@@ -35,7 +35,7 @@ func (r *run) excuse(queue string, n driver.Node) {
 	r.mu.Unlock()
 	owner := r.ownerOf(info)
 	r.count("node removed")
-	if call := owner.call(); call > 0 && !r.retains() && owner.contendsWith(info) {
+	if call := owner.call(); call > 0 && owner.contendsWith(info) {
 		r.count("node of a waiter removed")
 		r.nodeless[owner] = nodelessWaiter{call, info.Token, time.Now()}
 	}

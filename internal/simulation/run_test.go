@@ -39,15 +39,14 @@ type run struct {
 	closing sync.WaitGroup
 	heals   []func()
 
-	mu          sync.Mutex
-	held        map[*recipes.Lock]*holding
-	highest     map[string]int64          // highest exclusive token granted in each queue
-	removed     map[int64]removal         // nodes removed by an operator, by token
-	doubts      map[int64]bool            // nodes whose removal or rename may have been lost, by token
-	nodeless    map[*actor]nodelessWaiter // calls that wait although their node was removed
-	closers     map[*client]bool          // clients closed by a fault
-	sharedNodes map[int64]*sharedNode     // nodes shared by the actors of a client, by token
-	free        map[int64]time.Time       // since when the units are free that a node waits for, by token
+	mu       sync.Mutex
+	held     map[*recipes.Lock]*holding
+	highest  map[string]int64          // highest exclusive token granted in each queue
+	removed  map[int64]removal         // nodes removed by an operator, by token
+	doubts   map[int64]bool            // nodes whose removal or rename may have been lost, by token
+	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
+	closers  map[*client]bool          // clients closed by a fault
+	free     map[int64]time.Time       // since when the units are free that a node waits for, by token
 }
 
 // play runs one seed in a synctest bubble and returns its journal. If wrap is
@@ -56,19 +55,18 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
 		seed: seed, rand: rnd,
-		store:       memdriver.New(options(rnd)...),
-		armed:       make(map[watchKey]int),
-		wrap:        wrap,
-		gate:        &gate{},
-		queues:      []string{"p", "q"}[:1+rnd.IntN(2)],
-		faults:      rnd.IntN(20),
-		held:        map[*recipes.Lock]*holding{},
-		highest:     map[string]int64{},
-		removed:     map[int64]removal{},
-		doubts:      map[int64]bool{},
-		nodeless:    map[*actor]nodelessWaiter{},
-		closers:     map[*client]bool{},
-		sharedNodes: map[int64]*sharedNode{},
+		store:    memdriver.New(options(rnd)...),
+		armed:    make(map[watchKey]int),
+		wrap:     wrap,
+		gate:     &gate{},
+		queues:   []string{"p", "q"}[:1+rnd.IntN(2)],
+		faults:   rnd.IntN(20),
+		held:     map[*recipes.Lock]*holding{},
+		highest:  map[string]int64{},
+		removed:  map[int64]removal{},
+		doubts:   map[int64]bool{},
+		nodeless: map[*actor]nodelessWaiter{},
+		closers:  map[*client]bool{},
 	}
 	if rnd.IntN(6) == 0 && wrap == nil {
 		r.wrap = func(s driver.Session) driver.Session { return bare{s} }
@@ -124,9 +122,6 @@ func (r *run) perform() {
 // sharing returns the number of actors per client. Even seeds have one, which
 // makes their runs repeatable.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
-
-// retains reports whether the actors of a client share nodes (WithRetention).
-func (r *run) retains() bool { return r.seed%8 == 7 }
 
 // until takes steps until all goroutines of the group have ended. It fails the
 // run if that takes too many steps.

@@ -47,8 +47,8 @@ func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.Stri
 // reach the store late.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
-	want, calling := a.wanted()
-	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
+	began, calling := a.callsSince()
+	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(began)
 }
 
 func (r *run) ownerOf(info driver.NodeInfo) *actor {

@@ -44,11 +44,7 @@ func (a *actor) hold(ctx context.Context) {
 	if a.chance(30) {
 		limit = 2 * time.Second
 	}
-	long := 4
-	if a.run.retains() { // hold long enough for the client to notice other clients' waiters
-		long = 12
-	}
-	if a.chance(long) {
+	if a.chance(4) {
 		limit = time.Minute
 	}
 	t := time.NewTimer(a.span(limit))
@@ -64,7 +60,7 @@ func (a *actor) hold(ctx context.Context) {
 // deadlocks are impossible.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
-	a.begin("q", recipes.Shared)
+	a.begin()
 	l, err := m.RLock(ctx)
 	a.end()
 	switch {
@@ -157,7 +153,6 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: unlock of a lost lock: %v", a, err)
 	case err != nil:
 		a.run.fail("%v: unlock: %v", a, err)
-	case a.run.retains(): // with retention, the node stays for a while, and other actors may use it
 	case last && removed && !a.run.doubtful(l) && a.client.calmSince(began).Equal(began):
 		a.run.fail("Unlock of %v did not report that its node %s had been removed", a, l.Node())
 	case last:

@@ -14,10 +14,10 @@ var background = context.Background()
 
 // dlockWith returns this library with the given options. parameters, such as
 // "&handover=list", are appended to the data source name.
-func dlockWith(parameters string, options ...dlock.Option) library {
+func dlockWith(parameters string) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)
-		client, err := dlock.Open("zk", dsn, options...)
+		client, err := dlock.Open("zk", dsn)
 		if err != nil {
 			return nil, err
 		}

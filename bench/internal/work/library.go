@@ -1,10 +1,6 @@
 package work
 
-import (
-	"fmt"
-
-	"github.com/dlock-go/dlock"
-)
+import "fmt"
 
 // library opens a session in the way that the lock library's documentation
 // recommends.
@@ -34,12 +30,11 @@ type trier interface {
 }
 
 var libraries = map[string]library{
-	"dlock":           dlockWith(""),
-	"dlock-list":      dlockWith("&handover=list"),
-	"dlock-retention": dlockWith("", dlock.WithRetention(dlock.Retention{})),
-	"zk.Lock":         zkLock,
-	"etcd":            etcdMutex,
-	"bare":            bareRequests,
+	"dlock":      dlockWith(""),
+	"dlock-list": dlockWith("&handover=list"),
+	"zk.Lock":    zkLock,
+	"etcd":       etcdMutex,
+	"bare":       bareRequests,
 }
 
 func find(name string) (library, error) {

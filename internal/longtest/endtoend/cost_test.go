@@ -191,31 +191,6 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	})
 }
 
-func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
-	w := newFixture(t)
-	watches := w.server.Watches()
-	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))
-	m := c.RWMutex("q")
-	use := func() {
-		lock, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		w.unlock(lock)
-	}
-	use()
-	// While it retains a node, the client watches and lists the queue, both
-	// by GetChildren2.
-	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the client does not watch and list the queue" })
-	// After 300 ms a holder also watches its own node.
-	w.watched(watches, 2)
-	require.Empty(t, spent(t, proxy, func() {
-		for range 1000 {
-			use()
-		}
-	}))
-	require.NoError(t, c.Close())
-	w.listed("q")
-}
-
 func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")

@@ -15,7 +15,7 @@ import (
 
 // stores lists the stores that a complete set of records covers.
 var stores = []string{
-	"memory", "shared nodes", "semaphores", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
+	"memory", "semaphores", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",
 }
 

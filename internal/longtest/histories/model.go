@@ -56,9 +56,7 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	units        int   // of a semaphore; 0 for a read-write lock
-	token        int64 // of the grant; 0 for a re-entry
-	sharer       int   // number of the client if its actors share nodes; else 0, as for a re-entry
+	units        int // of a semaphore; 0 for a read-write lock
 }
 
 func (h holder) compare(o holder) int {
@@ -69,11 +67,8 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // sorted by contender and then by Lock
 	top     int64    // highest token granted
-	// sharer is the client that was granted top, if its actors share nodes
-	// and may therefore be granted the same token again; otherwise 0.
-	sharer  int
-	fence   int64 // highest token granted to a writer or with units
-	cleared int64 // highest token of a queue that was removed; later nodes have higher tokens
+	fence   int64    // highest token granted to a writer or with units
+	cleared int64    // highest token of a queue that was removed; later nodes have higher tokens
 }
 
 func (s state) String() string {
@@ -88,11 +83,11 @@ func (s state) String() string {
 }
 
 func (s state) equal(o state) bool {
-	return s.top == o.top && s.sharer == o.sharer && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
+	return s.top == o.top && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
 func (s state) hash() uint64 {
-	h := uint64(s.top)*31 + uint64(s.sharer)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
+	h := uint64(s.top)*31 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
 		h = h*1099511628211 + uint64(l.hold<<16+l.handle<<2+int(l.mode))
 	}
@@ -143,7 +138,7 @@ func (s state) find(o operation) (at int, found bool) {
 
 func (s state) add(o operation) state {
 	at, _ := s.find(o)
-	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.Hold, o.Handle, o.Mode, o.Units, o.Token, o.Sharer})
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.Hold, o.Handle, o.Mode, o.Units})
 	return s
 }
 
@@ -173,22 +168,8 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.Mode, s
 }
 
-// turn reports whether o may reuse the token of a shared node. It may if no
-// higher token was granted since, or if another goroutine of the client still
-// holds the lock with that node. In the second case, readers of other clients
-// may have higher tokens, because a downgrade let them in.
-func (s state) turn(o operation) bool {
-	if o.Sharer == 0 {
-		return false
-	}
-	return o.Sharer == s.sharer && o.Token == s.top ||
-		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.Sharer && h.token == o.Token })
-}
-
-// grant grants the lock with a new token or, on a shared node, with an old one.
 func (s state) grant(o operation) (bool, state) {
-	turn := s.turn(o)
-	if o.Token <= s.fence && !turn || o.Token <= s.cleared {
+	if o.Token <= s.fence || o.Token <= s.cleared {
 		return false, s
 	}
 	ok := s.readable()
@@ -196,15 +177,13 @@ func (s state) grant(o operation) (bool, state) {
 	case o.Units > 0:
 		ok = o.Units <= s.free() && o.Token > s.top
 	case o.Mode == dlock.Exclusive:
-		ok = len(s.holders) == 0 && (o.Token > s.top || turn)
+		ok = len(s.holders) == 0 && o.Token > s.top
 	}
 	return ok, s.granted(o).add(o)
 }
 
 func (s state) granted(o operation) state {
-	if o.Token > s.top {
-		s.top, s.sharer = o.Token, o.Sharer
-	}
+	s.top = max(s.top, o.Token)
 	if o.Mode == dlock.Exclusive || o.Units > 0 {
 		s.fence = max(s.fence, o.Token)
 	}

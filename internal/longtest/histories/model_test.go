@@ -33,11 +33,6 @@ func acquired(call, ret int64, hold, units int, token int64) porcupine.Operation
 	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: r, Units: units, Token: token})
 }
 
-// turn returns a grant on a node that goroutines of one client share.
-func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token, Sharer: client})
-}
-
 func gone(call, ret int64, hold int) porcupine.Operation {
 	return at(call, ret, histories.Operation{Kind: histories.Unlocking, Hold: hold})
 }
@@ -109,16 +104,12 @@ func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
 		"a reader within a writer":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), still(5, 6, 1, w), still2(5, 6, 1, 1, r)},
 		"the writer leaves, readers enter":  {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), won(7, 8, 2, r, 2), still2(9, 10, 1, 1, r), noUpgrade(9, 10, 1)},
 		"entered again while leaving":       {won(1, 2, 1, w, 1), gone(3, 9, 1), again(4, 8, 1, 1, w), gone2(10, 11, 1, 1), won(12, 13, 2, w, 2)},
-		"grants on one shared node":         {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
-		"a reader joins a downgraded shared node": {
-			turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 1), gone(9, 10, 2), gone(11, 12, 1), turn(13, 14, 4, r, 1, 1),
-		},
-		"all units held together":         {acquired(1, 2, 1, 1, 1), acquired(3, 4, 2, 3, 2), still(5, 6, 1, r), gone(7, 8, 1), gone(9, 10, 2)},
-		"one who waits for many units":    {acquired(1, 2, 1, 2, 1), acquired(3, 7, 2, 4, 2), gone(5, 6, 1), gone(8, 9, 2)},
-		"waiters for units enter at once": {acquired(1, 2, 1, 4, 1), acquired(3, 10, 2, 1, 2), acquired(4, 8, 3, 1, 3), gone(5, 6, 1)},
-		"units after they were lost":      {acquired(1, 2, 1, 4, 1), lost(3, 4, 1), acquired(5, 6, 2, 4, 2)},
-		"units and a lock in turn":        {acquired(1, 2, 1, 1, 1), gone(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), acquired(9, 10, 3, 4, 3)},
-		"all of it lost at once":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
+		"all units held together":           {acquired(1, 2, 1, 1, 1), acquired(3, 4, 2, 3, 2), still(5, 6, 1, r), gone(7, 8, 1), gone(9, 10, 2)},
+		"one who waits for many units":      {acquired(1, 2, 1, 2, 1), acquired(3, 7, 2, 4, 2), gone(5, 6, 1), gone(8, 9, 2)},
+		"waiters for units enter at once":   {acquired(1, 2, 1, 4, 1), acquired(3, 10, 2, 1, 2), acquired(4, 8, 3, 1, 3), gone(5, 6, 1)},
+		"units after they were lost":        {acquired(1, 2, 1, 4, 1), lost(3, 4, 1), acquired(5, 6, 2, 4, 2)},
+		"units and a lock in turn":          {acquired(1, 2, 1, 1, 1), gone(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), acquired(9, 10, 3, 4, 3)},
+		"all of it lost at once":            {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
 	} {
 		t.Run(name, func(t *testing.T) { require.True(t, porcupine.CheckOperations(model, ops)) })
 	}
@@ -152,14 +143,7 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 		"a writer after its own downgrade":               {won(1, 2, 1, w, 1), lowered(3, 4, 1), again(5, 6, 1, 1, w)},
 		"no upgrade for a writer":                        {won(1, 2, 1, w, 1), noUpgrade(3, 4, 1)},
 		"an upgrade refused to no holder":                {noUpgrade(1, 2, 1)},
-		"a grant on another client's node":               {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 2)},
 		"a grant with an old token on a node of its own": {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
-		"two turns at once":                              {turn(1, 2, 1, w, 1, 1), turn(3, 4, 2, r, 1, 1), gone(5, 6, 1)},
-		"a turn after another client's":                  {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
-		"a writer on a downgraded shared node":           {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 1)},
-		"a writer after a reader elsewhere":              {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
-		"a shared node that was released":                {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
-		"another client's downgraded node":               {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
 		"too many units":                                 {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 3, 2), gone(5, 6, 1)},
 		"too many units of three":                        {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 2, 2), acquired(5, 6, 3, 1, 3), gone(7, 8, 2)},
 		"more units than there are":                      {acquired(1, 2, 1, histories.Units+1, 1)},
@@ -188,7 +172,6 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
 	units := operations{acquired(26, 27, 5, 2, 7), acquired(28, 29, 6, 1, 8), gone(30, 31, 5)} // and here: hold 6 has a unit
-	shared := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
 	for name, c := range map[string]struct {
 		more operations
 		ok   bool
@@ -201,8 +184,6 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"more units than are free":             {slices.Concat(units, operations{acquired(32, 33, 7, 4, 9)}), false},
 		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
-		"a reader on a downgraded shared node": {slices.Concat(shared, operations{turn(32, 33, 7, r, 8, 1)}), true},
-		"a reader on another client's node":    {slices.Concat(shared, operations{turn(32, 33, 7, r, 8, 2)}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			history := append(slices.Clone(whole), c.more...)

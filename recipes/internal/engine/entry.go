@@ -52,7 +52,6 @@ type Entry struct {
 	inUse    bool                       // whether callers may still be using the lost lock
 	watching nodeWatch
 	rename   rename
-	keeps    int // requests to keep a value that may still take effect
 }
 
 type state int
@@ -203,7 +202,10 @@ func (e *Entry) beginRemoval() *Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.loss != nil {
-		e.markSeen()
+		if e.inUse {
+			e.inUse = false
+			e.session.lossEnds()
+		}
 		return e.loss
 	}
 	e.move(removing)
@@ -230,33 +232,12 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss records that the owner of a lost entry has stopped working under it;
-// see Session.AwaitLossesSeen.
-func (e *Entry) SeeLoss() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.markSeen()
-}
-
-func (e *Entry) markSeen() {
-	if e.inUse {
-		e.inUse = false
-		e.session.lossEnds()
-	}
-}
-
 // Check returns the loss if the entry is lost. It also detects a lease that has
 // expired unnoticed.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
 	}
-	return e.Loss()
-}
-
-// Loss returns the loss if the entry is known to be lost. Unlike Check, it does
-// not check whether the lease has expired.
-func (e *Entry) Loss() *Loss {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.loss

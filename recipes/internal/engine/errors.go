@@ -16,9 +16,6 @@ var (
 	// flight.
 	ErrCallOver = errors.New("the context of the call has ended")
 
-	// ErrInterrupted means that Call.Interrupt ended a wait.
-	ErrInterrupted = errors.New("the wait was interrupted")
-
 	// ErrTaken is the cause of a loss if another program removed the node.
 	ErrTaken = errors.New("its node was removed from the queue by another program")
 

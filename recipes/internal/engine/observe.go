@@ -8,21 +8,20 @@ import (
 )
 
 // Observe calls see with the nodes of the queue, at once and after each change.
-// It returns when see returns false, or when ctx or the session ends. If the
-// queue cannot be watched, Observe calls see with the error, and retries.
-func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node, err error) (more bool)) {
+// It returns when see returns false, or when ctx or the session ends. It retries
+// requests that fail.
+func (e *Entry) Observe(ctx context.Context, see func(nodes []driver.Node) (more bool)) {
 	pause := Retries{New: e.queue.BackOff}
 	idle := 0 // consecutive watches that ended early
 	for ctx.Err() == nil && !e.SessionOver() {
 		began := time.Now()
 		watch, nodes, err := e.session.WatchAndList(ctx, e.queue.Name)
 		if err != nil {
-			see(nil, err)
 			Sleep(pause.NextEndless(), ctx.Done())
 			continue
 		}
 		pause.Succeeded()
-		if !see(nodes, nil) {
+		if !see(nodes) {
 			watch.Stop()
 			return
 		}

@@ -74,23 +74,6 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
-// WaitAs renames a waiting entry's node, for example from a writer's to a
-// reader's. The entry keeps its position, but is no longer exclusive, and rule
-// decides which nodes it waits for. The rule must not let it pass entries
-// behind it that may already be granted. After an error, the node may have
-// either prefix, and the caller must remove the entry.
-func (e *Entry) WaitAs(ctx context.Context, prefix string, rule Rule) error {
-	e.dropFirst()
-	p, err := e.session.Replace(ctx, e.queue.Name, e.Place(), prefix)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.place, e.spec.Rule, e.spec.Exclusive = p, rule, false
-	return nil
-}
-
 func (e *Entry) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,7 +20,6 @@ type patient struct{}
 func (patient) Answered()                                  {}
 func (patient) Waits(context.Context, string, engine.View) {}
 func (patient) Pause(_ context.Context, err error) error   { return err }
-func (patient) Interrupt() <-chan struct{}                 { return nil }
 
 func all(ahead []driver.Node) []driver.Node { return ahead }
 

@@ -12,33 +12,12 @@ import (
 // ends, or the back-off gives up. If the node is gone, the entry is lost.
 func (e *Entry) SetValue(ctx context.Context, value []byte) error {
 	err := e.ask(ctx, func() error {
-		e.countKeeps(1)
-		err := driver.Inspect(e.session.Session).SetValue(ctx, e.queue.Name, e.Place(), value)
-		if !errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
-			e.countKeeps(-1)
-		}
-		return err
+		return driver.Inspect(e.session.Session).SetValue(ctx, e.queue.Name, e.Place(), value)
 	})
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
 	return err
-}
-
-func (e *Entry) countKeeps(n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.keeps += n
-}
-
-// Reusable reports whether another exclusive holder may take over the node. It
-// returns false if the node has been renamed. It also returns false while a
-// request to set a value may still reach the store, because that value would
-// overwrite the next holder's.
-func (e *Entry) Reusable() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.rename.prefix == "" && e.keeps == 0
 }
 
 // Value returns the value stored by the latest SetValue of any client. Like

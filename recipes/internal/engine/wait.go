@@ -26,9 +26,6 @@ type Call interface {
 	// Pause is called after a temporary error. It sleeps, or returns an error
 	// to end the call.
 	Pause(ctx context.Context, err error) error
-	// Interrupt returns a channel whose closing makes Wait return
-	// ErrInterrupted, with the node still in the queue. It may be nil.
-	Interrupt() <-chan struct{}
 }
 
 // waiter is the state of an entry's Wait.
@@ -219,8 +216,6 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 		return false, w.session.Err()
 	case <-ctx.Done():
 		return false, ErrCallOver
-	case <-w.call.Interrupt():
-		return false, ErrInterrupted
 	case <-w.session.client.Draining:
 		return false, errClosing
 	}
