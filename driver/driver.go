@@ -57,12 +57,6 @@ type Connector interface {
 // Rule 11, nothing outlives Close: Close ends the calls in flight and waits for
 // them. Once it has returned, the session sends no more requests and leaves no
 // goroutine, timer, connection or watch behind.
-//
-// A driver may rely on this: a contender with an open watch of its own node and
-// of nodes ahead does not act as a holder. If it stops that watch before the
-// watch has sent Released or ended, it calls List before it acts as a holder.
-// The open watches therefore tell a driver which of its session's nodes belong
-// to waiters. It must treat every other node as a holder's.
 type Session interface {
 	// Create appends a node to the queue and returns the node's place. It
 	// creates the queue if necessary.

@@ -14,17 +14,15 @@ var (
 
 func connect(ctx context.Context, settings *settings) (*session, error) {
 	s := &session{settings: settings, secret: settings.newSecret()}
-	s.watches.own = &s.own
 	config := settings.connConfig()
 	config.Logins = func() [][]byte { return settings.logins(s.secret) }
-	config.Duty = s.own.duty
-	config.LookAhead = s.lookAhead
+	config.HasNodes = s.own.any
 	config.Events = events{s}
 	conn, err := zkconn.Dial(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s.conn, s.watches.conn = conn, conn
+	s.conn = conn
 	return s, nil
 }
 

@@ -35,8 +35,6 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	made, err := zkconn.Await(ctx, s.conn,
 		func() (created, error) {
-			s.own.addCreating(1)
-			defer s.own.addCreating(-1)
 			made, err := s.createCurrent(ctx, queue, n)
 			if err == nil && s.settings.layout != nil {
 				err = s.checkLayout(&made, n.Data)
@@ -117,7 +115,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.drop(queue) // the queue was recreated, or its ACL was changed, after the session checked it
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
-			if err := s.conn.Hold(); err != nil {
+			if err := s.conn.CountFromWrite(); err != nil {
 				s.discard(queue, j.Place, n.Data)
 				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}

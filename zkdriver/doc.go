@@ -179,13 +179,8 @@
 // ping or to a read proves nothing, because a server that has lost its leader
 // goes on answering them.
 //
-// A session that may hold a lock sends a write now and then, because a deposed
-// leader goes on answering Syncs for a while. A session whose nodes all wait
-// sends no writes, unless one of its nodes is next in line: the node that it
-// waits for is the first of its queue. Before a contender learns that its wait
-// is over, a recent write must have been answered; if the latest write is old,
-// the driver first sends another one. The writes of the next in line make that
-// rare.
+// A session with nodes, of holders or of waiters, sends a write now and then,
+// because a deposed leader goes on answering Syncs for a while.
 //
 // internal/zkconn/keepalive.go has the rule and its proof. The rule assumes
 // that clocks run alike within the margin, and that the leader pings its
@@ -219,9 +214,9 @@
 //     prefetch.go sends a list behind a Create; prefetchpolicy.go decides when
 //     that is worthwhile.
 //   - session.go: the session, and what it remembers: its own nodes
-//     (ownnodes.go), which of them are next in line (lookahead.go), its
-//     requests in flight (inflight.go), its watches (watches.go), its orphans
-//     (orphans.go), and how nodes are made in each queue (queuecache.go).
+//     (ownnodes.go), its requests in flight (inflight.go), its watches
+//     (watches.go), its orphans (orphans.go), and how nodes are made in each
+//     queue (queuecache.go).
 //   - node.go reads a node; trailer.go has the last line of its data; names.go
 //     maps names to paths; layout.go has the names of other libraries; acl.go
 //     has ACLs and the session's secret; explain.go turns errors of requests

@@ -13,23 +13,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An answered Sync does not renew the lease of a session that may hold a lock,
-// so such a session must send writes as well.
+// An answered Sync does not renew the lease of a session that has a node, so
+// such a session must send writes as well.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
-	t.Parallel()
-	lives(t, 2*time.Second, func(timeout time.Duration) error {
-		b := newFixture(t, "session_timeout="+timeout.String())
-		if _, err := create(within(t), b, "q", "h-W-", []byte("x")); err != nil {
-			return err
-		}
-		syncs := b.proxy.Frames(zktest.OpSync)
-		heartbeats(t, b.session, 5, func() int { return b.proxy.Frames(zktest.OpMulti) }) // writes only
-		if b.Err() == nil {
-			require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
-			require.Zero(t, b.proxy.Frames(zktest.OpPing))
-		}
-		return b.Err()
-	})
+	for _, node := range []string{"holds", "waits"} {
+		t.Run(node, func(t *testing.T) {
+			t.Parallel()
+			lives(t, 2*time.Second, func(timeout time.Duration) error {
+				b := newFixture(t, "session_timeout="+timeout.String())
+				if node == "waits" {
+					holder := b.another("")
+					p, err := create(within(t), holder, "q", "h-W-", []byte("x"))
+					require.NoError(t, err)
+					if _, err := waitFor(within(t), b, "q", p.Name); err != nil {
+						return err
+					}
+				} else if _, err := create(within(t), b, "q", "h-W-", []byte("x")); err != nil {
+					return err
+				}
+				syncs := b.proxy.Frames(zktest.OpSync)
+				heartbeats(t, b.session, 5, func() int { return b.proxy.Frames(zktest.OpMulti) }) // writes only
+				if b.Err() == nil {
+					require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
+					require.Zero(t, b.proxy.Frames(zktest.OpPing))
+				}
+				return b.Err()
+			})
+		})
+	}
 }
 
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {

@@ -24,28 +24,9 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	return s.settings.layout.shownNodes(nodes), err
 }
 
-// listNodes lists a queue for a contender that may act as a holder because of
-// the result. Before it returns, listNodes therefore makes the lease count from
-// a recent write (see zkconn.Conn.Confirm), unless the session's nodes only
-// wait.
-func (s *session) listNodes(queue string) ([]driver.Node, error) {
-	nodes, err := s.listChildren(queue)
-	if err != nil {
-		return nil, err
-	}
-	// Nodes whose Create is still in flight need no Confirm here, because
-	// Create itself makes the lease count from a recent write.
-	if nodes != nil && s.own.anyHeld() {
-		if err := s.conn.Confirm(); err != nil {
-			return nil, explain(err, "list", s.settings.queuePath(queue), "")
-		}
-	}
-	return nodes, nil
-}
-
-// listChildren lists the children of the queue's node, or those of its
+// listNodes lists the children of the queue's node, or those of its
 // successor if the contenders have moved there.
-func (s *session) listChildren(queue string) ([]driver.Node, error) {
+func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()
 	names, stat, err := s.conn.Children(path)
@@ -54,7 +35,7 @@ func (s *session) listChildren(queue string) ([]driver.Node, error) {
 		s.own.queueGone(queue, asked)
 		if before, ok := predecessorOf(queue); ok {
 			s.queues.movedBack(before)
-			return s.listChildren(before)
+			return s.listNodes(before)
 		}
 		return nil, nil
 	}
@@ -64,12 +45,12 @@ func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	if before, ok := predecessorOf(queue); ok {
 		if _, epoch := s.queues.current(before); epoch != stat.Czxid {
 			s.queues.movedBack(before)
-			return s.listChildren(before)
+			return s.listNodes(before)
 		}
 	} else if moved, err := s.follow(queue, names, stat); err != nil {
 		return nil, explain(err, "list", path, "READ on it")
 	} else if moved {
-		return s.listChildren(successorOf(queue))
+		return s.listNodes(successorOf(queue))
 	}
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)

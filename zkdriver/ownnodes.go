@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // ownNodes records the nodes of this session. A node is doubtful if it may have
@@ -19,13 +18,6 @@ type ownNodes struct {
 	queues   map[string]*ownQueue
 	inFlight inFlight
 	created  uint64 // number of nodes ever added
-	creating int    // number of Creates in flight
-	waiting  int    // number of nodes whose contenders only wait: see beginWait
-
-	// The turns of this session's waiting nodes: see turn.
-	next   int // number of nodes that are next in line
-	unsure map[*turn]struct{}
-	behind map[string]map[*turn]struct{} // turns in the state behind, by the path that they watch (turn.v)
 }
 
 type ownQueue struct {
@@ -43,9 +35,6 @@ type ownNode struct {
 	doubtful   bool
 	number     uint64 // the value of ownNodes.created when the node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of the contender's open watches that have had no event; 0 if the node may hold a lock
-	round      int    // number of events that have ended the waits; tells old watches from new ones
-	turn       *turn  // nil unless the node only waits for nodes ahead
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -77,103 +66,17 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 		return
 	}
 	for _, n := range in.bySeq {
-		o.remove(n)
+		delete(o.byToken, n.token)
 	}
 	in.epoch = epoch
 	clear(in.bySeq)
 }
 
-// duty returns what the session's nodes require of its heartbeats. A Create in
-// flight counts as a node that may hold a lock.
-func (o *ownNodes) duty() zkconn.Duty {
+// any reports whether the session has nodes.
+func (o *ownNodes) any() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case o.creating > 0 || len(o.byToken) > o.waiting:
-		return zkconn.Holding
-	case o.next > 0:
-		return zkconn.Next
-	case len(o.unsure) > 0:
-		return zkconn.Unsure
-	case o.waiting > 0:
-		return zkconn.Waiting
-	}
-	return zkconn.Idle
-}
-
-// anyHeld reports whether a node may hold a lock, not counting those whose
-// Create is in flight.
-func (o *ownNodes) anyHeld() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.byToken) > o.waiting
-}
-
-// beginWait records that a node's contender has opened a watch, and so only
-// waits for the nodes ahead. The caller must call the returned function when
-// the watch ends, and say whether the watch had an event.
-//
-// The wait ends when the last open watch is stopped, or when any of them has an
-// event. After an event the contender may act as a holder even if other watches
-// are open, because it may already have received that event.
-func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (ended func(event bool)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := o.byToken[token]
-	if n == nil || n.queue != queue {
-		return func(bool) {}
-	}
-	if n.waits++; n.waits == 1 {
-		o.waiting++
-	}
-	o.beginTurn(n, ahead)
-	round := n.round
-	return func(event bool) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if n.round == round {
-			o.endWait(n, event)
-		}
-	}
-}
-
-// endWait records that a watch of a waiting node has had an event or was
-// stopped. After an event, the contender may act as a holder. After a stop, the
-// node goes on waiting as long as it has other open watches. The caller holds
-// o.mu.
-func (o *ownNodes) endWait(n *ownNode, event bool) {
-	if event {
-		n.round++
-		n.waits = 0
-	} else {
-		n.waits--
-	}
-	if n.waits == 0 && o.byToken[n.token] == n {
-		o.waiting--
-		o.endTurn(n)
-	}
-}
-
-// remove removes a node from byToken, and from the number of waiting nodes if
-// it was waiting. The caller holds o.mu.
-func (o *ownNodes) remove(n *ownNode) {
-	if o.byToken[n.token] != n {
-		return
-	}
-	delete(o.byToken, n.token)
-	if n.waits > 0 {
-		o.waiting--
-		o.endTurn(n)
-	}
-}
-
-// addCreating changes the number of Creates in flight. The node of a Create
-// must be in byToken before the Create is subtracted, so that duty always
-// counts it.
-func (o *ownNodes) addCreating(change int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.creating += change
+	return len(o.byToken) > 0
 }
 
 // createdSoFar returns the number of nodes added so far. Nodes added later have
@@ -193,7 +96,7 @@ func (o *ownNodes) forget(token int64) {
 }
 
 func (o *ownNodes) drop(n *ownNode) {
-	o.remove(n)
+	delete(o.byToken, n.token)
 	in := o.queues[n.queue]
 	if in != nil && in.bySeq[n.seq] == n {
 		delete(in.bySeq, n.seq)

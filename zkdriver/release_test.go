@@ -204,7 +204,7 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 // waiter may therefore learn of a release before it learns that its own node
 // was removed, so no release is trusted until all watches are set.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
-	ws := &watches{own: new(ownNodes)}
+	ws := new(watches)
 	armed := func(own, ahead string) <-chan driver.Cause {
 		l := &subscriber{c: make(chan driver.Cause, 1)}
 		for _, path := range []string{own, ahead} {
@@ -236,7 +236,7 @@ func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 
 func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
-		ws := &watches{own: new(ownNodes)}
+		ws := new(watches)
 		l := &subscriber{c: make(chan driver.Cause, 1)}
 		own, _ := ws.subscribe("/q/own", l, true)
 		ws.answered("/q/own", own, watchedNode{}, nil)

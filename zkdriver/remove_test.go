@@ -44,7 +44,7 @@ func TestANodeThatIsRemovedIsForgotten(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "own")
 	require.NoError(t, b.Remove(within(t), "q", p))
-	require.Zero(t, b.own.duty())
+	require.False(t, b.own.any())
 	b.own.mu.Lock()
 	defer b.own.mu.Unlock()
 	require.Empty(t, b.own.byToken)

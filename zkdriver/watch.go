@@ -29,12 +29,12 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 		}
 		paths = append(paths, path+"/"+n.Name)
 	}
-	sub := &subscriber{c: make(chan driver.Cause, 1), ahead: len(ahead) > 0}
+	sub := &subscriber{c: make(chan driver.Cause, 1)}
 	err := s.subscribeAll(ctx, sub, paths, true, func(path string) (watchedNode, error) { return s.watchNode(queue, path) })
 	if err != nil {
 		return driver.Watch{}, err
 	}
-	s.watches.start(sub, queue, p.Token, ahead)
+	s.watches.start(sub, p.Token)
 	return s.watchOf(sub), nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // watches holds the watches that the server has for a session. There is one per
@@ -13,9 +12,6 @@ import (
 // remove a watch, so a watch without callers stays until it fires, and the next
 // caller reuses it.
 type watches struct {
-	conn *zkconn.Conn // set before the first call of subscribe
-	own  *ownNodes
-
 	mu          sync.Mutex
 	closed      bool
 	setInClient bool // whether go-zookeeper still had watches when close was called
@@ -49,15 +45,11 @@ type watchedNode struct {
 // subscriber is the receiving side of one driver.Watch, on one or more paths.
 // All fields but c are guarded by watches.mu.
 type subscriber struct {
-	c          chan driver.Cause
-	own        *watch           // the watch of the contender's own node; nil for a queue
-	ahead      bool             // whether it also watches nodes ahead of its own: see notify
-	watches    []*watch         // watches that have not ended, including own
-	endOfWait  func(event bool) // tells ownNodes that the wait is over (see beginWait); nil unless the node only waits
-	confirming bool             // whether the event is held back until a write has been answered: see confirmLater
-	event      event
-	released   bool // whether Released was sent on c
-	over       bool // whether c is closed or no longer has a receiver
+	c       chan driver.Cause
+	own     *watch   // the watch of the contender's own node; nil for a queue
+	watches []*watch // watches that have not ended, including own
+	event   event
+	over    bool // whether c is closed or no longer has a receiver
 }
 
 // event is the state of a subscriber: no event yet, a node ahead was released,
@@ -100,7 +92,7 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	}
 	switch {
 	case w.over:
-		ws.notify(s, endEvent)
+		s.notify(endEvent)
 	case s.event != endEvent:
 		w.subscribers[s] = struct{}{}
 		s.watches = append(s.watches, w)
@@ -126,17 +118,13 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start completes a subscription after the server has set all of its watches.
-// If the own node is gone, start ends the driver.Watch. Otherwise, unless an
-// event has already arrived, it records that the node only waits.
-func (ws *watches) start(s *subscriber, queue string, token int64, ahead []driver.Node) {
+// start completes a subscription after the server has set all of its watches. If
+// the own node is gone, it ends the driver.Watch.
+func (ws *watches) start(s *subscriber, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	switch node := s.own.node; {
-	case token != 0 && (node.token != token || !node.mine):
-		ws.notify(s, endEvent)
-	case token != 0 && s.ahead && s.event == noEvent:
-		s.endOfWait = ws.own.beginWait(queue, token, ahead)
+	if node := s.own.node; token != 0 && (node.token != token || !node.mine) {
+		s.notify(endEvent)
 	}
 }
 
@@ -146,7 +134,6 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	defer ws.mu.Unlock()
 	s.keepOnly(nil)
 	s.over = true
-	s.endWait(false)
 }
 
 // answered records the server's answer to the request for a watch. After an
@@ -218,8 +205,7 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches for good. If an event is being held back from a
-// subscriber, the subscriber's channel is closed once the lease has ended.
+// close ends all watches for good.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -232,7 +218,7 @@ func (ws *watches) close() {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// The methods below require watches.mu, except confirmLater, which locks it.
+// The methods below require watches.mu.
 
 func (ws *watches) drop(path string, w *watch) {
 	delete(ws.paths, path)
@@ -247,85 +233,36 @@ func (ws *watches) drop(path string, w *watch) {
 // end removes a watch and notifies its subscribers of the cause.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
-	if ws.own.watchEnded(path, why) {
-		ws.conn.DutyChanged()
-	}
 	for s := range w.subscribers {
 		if why == driver.Released && s.own != w && s.own != nil {
-			ws.notify(s, releaseEvent)
+			s.notify(releaseEvent)
 		} else {
-			ws.notify(s, endEvent)
+			s.notify(endEvent)
 		}
 	}
 	clear(w.subscribers)
 }
 
-// notify records an event and delivers it to the caller. After an event the
-// contender may act as a holder, so delivery waits until the lease counts from
-// a recent write or has ended: see zkconn.Conn.Confirmed.
+// notify records an event and passes it to the caller. If the own node is gone
+// as well, the caller learns only that the watch has ended.
 //
-// The caller holds ws.mu, which confirmLater locks, so Work must not run
-// confirmLater on this goroutine. Work would do so only after the Conn has
-// closed its workers. Before that, the Conn ends the lease, after which
-// Confirmed returns true, and then waits for ws.mu in ws.close. So the workers
-// are still open if Confirmed has returned false here.
-func (ws *watches) notify(s *subscriber, e event) {
+// A release may be reported before the server has answered the request to watch
+// the own node. If that answer then shows that the own node exists, the node
+// also existed at the time of the release.
+func (s *subscriber) notify(e event) {
+	released := s.event == releaseEvent
 	s.event = max(s.event, e)
 	if s.event == endEvent {
 		s.keepOnly(nil)
 	} else {
 		s.keepOnly(s.own)
 	}
-	s.endWait(true)
-	if s.confirming {
-		return
-	}
-	if s.ahead && !ws.conn.Confirmed() {
-		s.confirming = true
-		ws.conn.Work(func() { ws.confirmLater(s) })
-		return
-	}
-	s.deliver()
-}
-
-// confirmLater waits until the lease counts from a recent write, and then
-// delivers the event that was held back. If the session has ended, it ends the
-// watch instead. It locks ws.mu.
-func (ws *watches) confirmLater(s *subscriber) {
-	ws.conn.ConfirmOrEnd()
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	s.confirming = false
-	if ws.conn.Lease().Err() != nil {
-		s.event = endEvent
-		s.keepOnly(nil)
-	}
-	s.deliver()
-}
-
-// endWait records that the subscriber's node no longer waits, because of an
-// event or because the watch was stopped.
-func (s *subscriber) endWait(event bool) {
-	if s.endOfWait != nil {
-		s.endOfWait(event)
-		s.endOfWait = nil
-	}
-}
-
-// deliver passes the event to the caller. If the own node is gone as well, the
-// caller learns only that the watch has ended.
-//
-// A release may be reported before the server has answered the request to watch
-// the own node. If that answer then shows that the own node exists, the node
-// also existed at the time of the release.
-func (s *subscriber) deliver() {
 	switch {
 	case s.over:
 	case s.event == endEvent:
 		s.over = true
 		close(s.c)
-	case s.event == releaseEvent && !s.released:
-		s.released = true
+	case !released:
 		s.c <- driver.Released
 	}
 }

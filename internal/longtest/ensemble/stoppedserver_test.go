@@ -1,13 +1,19 @@
 package ensemble
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // A server is stopped, as by a long garbage collection. Once it continues, it
@@ -59,4 +65,58 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	}
 	slow(0)
 	logMargins(t, "slow disks", margins(t, []*handover{h}))
+}
+
+// While the disks stall, the servers answer no writes, and the leases of all
+// sessions end, those of waiters as well. Then the waiters join the queue again,
+// each is granted the lock once, and there is never a second holder.
+func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
+	t.Parallel()
+	zktest.RequireSlowDisk(t)
+	const waiters, timeout = 100, 6 * time.Second
+	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk())
+	slow := func(d time.Duration) {
+		for _, s := range e.Servers {
+			s.SetDiskDelay(d)
+		}
+	}
+	at := dsn("/d?session_timeout="+timeout.String(), e.Addrs()...)
+	first, err := open(t, at).RWMutex("q").Lock(within(t))
+	require.NoError(t, err)
+
+	var crowd sync.WaitGroup
+	var joins, ends, inside, token, held atomic.Int64
+	ctx := within(t)
+	for range waiters {
+		var joined atomic.Bool
+		m := open(t, at, dlock.WithTrace(&recipes.Trace{
+			Waiting: func(context.Context, recipes.WaitingInfo) {
+				if joined.CompareAndSwap(false, true) {
+					joins.Add(1)
+				}
+			},
+			SessionEnded: func(context.Context, recipes.SessionEndedInfo) { ends.Add(1) },
+		})).RWMutex("q")
+		crowd.Go(func() {
+			l, err := m.Lock(ctx)
+			if !assert.NoError(t, err) {
+				return
+			}
+			assert.EqualValues(t, 1, inside.Add(1), "inside at once")
+			assert.Error(t, first.Err(), "the first holder")
+			assert.Less(t, token.Swap(l.Token()), l.Token())
+			held.Add(1)
+			inside.Add(-1)
+			assert.NoError(t, l.Unlock())
+		})
+	}
+	eventually(t, "all wait", func() bool { return joins.Load() == waiters })
+	slow(3 * timeout / 2)
+	eventually(t, "the leases of all waiters have ended", func() bool { return ends.Load() == waiters })
+	require.Zero(t, held.Load())
+	began := time.Now()
+	slow(0)
+	crowd.Wait()
+	t.Logf("%d waiters joined again and had the lock within %v", held.Load(), time.Since(began).Round(time.Millisecond))
+	require.EqualValues(t, waiters, held.Load())
 }

@@ -21,18 +21,11 @@ type Config struct {
 	// It is a function so that printing a Config reveals no password.
 	Logins func() [][]byte
 
-	// Duty returns what the session's nodes currently require of its
-	// heartbeats. While it returns Holding, only an answered write renews the
-	// lease; otherwise an answered Sync is enough. Duty is called often and
-	// from any goroutine. It must not block or call the Conn.
-	Duty func() Duty
-
-	// LookAhead determines which waiting nodes are next in line, which may
-	// change the result of Duty. It is called while Duty returns Unsure, as
-	// soon as the latest write is older than a quarter of the session timeout.
-	// After an error it is called again a quarter of the timeout later. It may
-	// block. Calls do not overlap.
-	LookAhead func() error
+	// HasNodes reports whether the session has nodes. While it has, only an
+	// answered write renews the lease; otherwise an answered Sync is enough.
+	// HasNodes is called often and from any goroutine. It must not block or
+	// call the Conn.
+	HasNodes func() bool
 
 	Events Events
 
@@ -80,18 +73,3 @@ const (
 	Written               // the node's data was written
 	Deleted
 )
-
-// Duty says what a session's nodes do, which determines the requests that renew
-// its lease: see Config.Duty.
-type Duty int
-
-const (
-	Idle    Duty = iota // the session has no node
-	Waiting             // all nodes wait for nodes ahead, and none of them is next in line
-	Unsure              // all nodes wait, and some may be next in line: see Config.LookAhead
-	Next                // all nodes wait, and one is next in line: it waits for the first node of its queue
-	Holding             // a node may hold a lock
-)
-
-// onlyWaits reports whether the session has nodes and all of them are waiting.
-func (d Duty) onlyWaits() bool { return d == Waiting || d == Unsure || d == Next }

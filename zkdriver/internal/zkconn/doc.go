@@ -2,7 +2,7 @@
 // about it: as long as the lease of a Conn has not ended, the store keeps the
 // session and its nodes. The package stands on the client library go-zookeeper.
 // It does not know what a queue is. Package zkdriver knows that, and says with
-// Config.Duty what the nodes of the session need.
+// Config.HasNodes whether the session has nodes.
 //
 // Error texts begin with "zkdriver:", because that is the name that users know.
 //
@@ -22,11 +22,7 @@
 //     server that has lost its leader goes on answering pings and reads. So the
 //     Conn keeps a driver.Lease, counts it from requests that the leader is
 //     known to have seen, and sends heartbeats of its own. keepalive.go has the
-//     rule and the proof, schedule.go the arithmetic. Config.Duty says how
-//     strong a proof the nodes of the session need at present: a Sync, or a
-//     write. Config.LookAhead is called when the duty depends on what is ahead
-//     of the nodes. Before a contender becomes a holder, Hold and Confirm make the
-//     lease count from a write (confirm.go).
+//     rule and the proof, schedule.go the arithmetic.
 //   - One session, never a second one. The dialer reads each connect reply and
 //     refuses any session but its own (dialer.go).
 //   - A handshake that takes a bounded time. go-zookeeper allows a handshake
@@ -63,7 +59,7 @@
 //     further connections and, unless the server has confirmed the end, ends
 //     the session on a new connection (close.go, endsession.go).
 //
-// The remaining files: config.go has Config, Events and Duty; conn.go the type
+// The remaining files: config.go has Config and Events; conn.go the type
 // Conn; open.go Dial, the events of go-zookeeper, and the goroutine that
 // supervises a Conn; protocol.go the numbers of the protocol; printable.go
 // texts from other programs, made safe to print.

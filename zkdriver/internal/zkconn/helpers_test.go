@@ -29,7 +29,7 @@ func (noEvents) Watching() bool         { return false }
 func testConfig(hosts ...string) Config {
 	return Config{
 		Hosts: hosts, SessionTimeout: 10 * time.Second, ConnectTimeout: bound,
-		Duty: func() Duty { return Idle }, Events: noEvents{},
+		HasNodes: func() bool { return false }, Events: noEvents{},
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -40,23 +38,11 @@ import (
 //	        answered write of the same connection as m
 //
 // Both instants only grow, and survive a reconnect. On a new connection, strong
-// does not change until a write has been answered on it. As long as a node of
-// the session may hold a lock, or a Create is in flight, the lease counts from
-// strong. Otherwise it counts from the later of the two instants. When the
-// session gets its first node that may hold a lock, the lease is set back to
-// strong before the caller learns of that node. The lease ends T - M after the
-// instant that it counts from.
-//
-// A node only waits as long as there is an open watch of it and of nodes ahead
-// of it: package driver requires that its contender does not act as a holder
-// during that time. So a session whose nodes all only wait needs no writes.
-// Before such a watch ends, or sends Released, the lease is set back to strong,
-// and enough of the lease must be left; if the latest write is too old for
-// that, confirm sends a write. To keep a grant from waiting for that write, the
-// session of a waiter that is next in line (see Next) sends it earlier, and
-// repeats it while the waiter is next in line. A contender that has stopped its
-// watch lists the queue before it acts as a holder, and the list waits for the
-// same write.
+// does not change until a write has been answered on it. While the session has
+// a node, the lease counts from strong, whether the node holds a lock or waits
+// for one. Otherwise it counts from the later of the two instants. Before Create
+// returns a node, the lease is set back to strong. The lease ends T - M after
+// the instant that it counts from.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -79,24 +65,10 @@ import (
 //
 // So while the lease counts from strong and has not ended, no leader has timed
 // the session out, and its nodes exist. And once all nodes ahead of a node have
-// gone, no other node gets ahead of it. So late reports of a deposed leader,
-// whether they are a list, an event, or a hand-over without a list, do no harm.
-//
-// A lease that counts from weak is not protected like that, because a deposed
-// leader goes on answering Syncs. It need not be: the session has no node, or
-// only nodes whose contenders were not granted a lock and will not be before a
-// write was answered. A deposed leader cannot answer a write, and every leader
-// refuses the write if the session is over. Without that write, a waiter that
-// learns of a release late, from a deposed leader, would hold the lock at the
-// same time as another contender.
-//
-// The proof does not depend on why or when the write was sent. So it does not
-// matter whether a session is right to believe that it is next in line, or that
-// it learns so from a server that may have been deposed. The test in confirmed
-// alone decides: either the lease counts from strong, which only an answered
-// write advances, or no waiter is granted a lock. A write that was answered
-// before its leader was deposed protects the session for T - M, because the
-// next leader gives the session its full T.
+// gone, no other node gets ahead of it. So a list or an event may come late,
+// from a deposed leader: if it comes before the lease ends, it is still true,
+// and if it comes later, it grants nothing, because package recipes reads the
+// lease at the grant.
 //
 // # Assumptions
 //
@@ -113,40 +85,27 @@ import (
 //
 // # The schedule
 //
-// A heartbeat is a Sync. In a session that may hold a lock, the first heartbeat
-// on a connection is a write, and so is every (n+1)-th after that. Heartbeats
-// are sent at intervals of p = (g + r) / n, where r is a round trip, without
-// waiting for the answer to the one before. Each heartbeat proves the n-th one
-// before it. So just before a renewal arrives, the lease counts from an instant
-// that is (n+1) * p + r ago. If an outage begins at that moment, the lease ends
+// A heartbeat is a Sync. In a session with nodes, the first heartbeat on a
+// connection is a write, and so is every (n+1)-th after that. Heartbeats are
+// sent at intervals of p = (g + r) / n, where r is a round trip, without waiting
+// for the answer to the one before. Each heartbeat proves the n-th one before
+// it. So just before a renewal arrives, the lease counts from an instant that is
+// (n+1) * p + r ago. If an outage begins at that moment, the lease ends
 // T - M - (n+1) * p - r later.
 //
-// n is 2 if the tick is not stated, and 1 if g is small. n grows with r. If all
-// nodes only wait, n is 1 and p is at least T/4, if the term T - M is long
-// enough for that.
-//
-// If a node is next in line, a heartbeat is a write when the latest write is
-// T/4 old, or always if p is at least T/4. So there are at most four writes in
-// T, and when p is T/4 and r, the latest write is recent enough for confirmed
-// at any time. A session whose latest write is older when it becomes next in
-// line writes at once. On a deposed leader it gets no answer, so it gives the
-// connection up and tries another server.
+// n is 2 if the tick is not stated, and 1 if g is small. n grows with r.
 type keepalive struct {
-	lease  *driver.Lease
-	duty   func() Duty
-	wake   chan struct{}      // wakes run when the next heartbeat may be due at another time; capacity 1
-	proofs singleflight.Group // concurrent calls of confirm share one write
+	lease    *driver.Lease
+	hasNodes func() bool
+	wake     chan struct{} // wakes run when the next heartbeat may be due at another time; capacity 1
 
-	mu               sync.Mutex
-	countsFromStrong bool // whether the end of the lease is computed from schedule.strong
-	schedule         *schedule
-	number           uint64        // number of the current connection
-	looking          bool          // whether LookAhead is running
-	writing          chan struct{} // closed when the latest write sent as a heartbeat has ended; nil if none is in flight
+	mu       sync.Mutex
+	schedule *schedule
+	number   uint64 // number of the current connection
 }
 
-func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
-	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
+func newKeepalive(s *schedule, lease *driver.Lease, hasNodes func() bool) *keepalive {
+	return &keepalive{schedule: s, lease: lease, hasNodes: hasNodes, wake: make(chan struct{}, 1)}
 }
 
 func (k *keepalive) outage() (kept, survived time.Duration) {
@@ -189,105 +148,22 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 	}
 	k.schedule.answered(r, sent, now, isHeartbeat)
 	if r != toServer {
-		d := k.duty()
-		k.countsFromStrong = k.countsFromStrong && d == Holding
-		k.lease.Renew(k.schedule.leaseStart(d))
+		k.lease.Renew(k.schedule.leaseStart(k.hasNodes()))
 	}
 }
 
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold makes the lease count from schedule.strong, because the session now has
-// a node that may hold a lock. k.duty must already return Holding. It fails if
-// too little of the lease is left.
-func (k *keepalive) hold() error {
+// countFromWrite makes the lease count from schedule.strong, because the session
+// now has a node. k.hasNodes must already return true. It fails if too little of
+// the lease would be left.
+func (k *keepalive) countFromWrite() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.holdAtLeast(k.schedule.timeout / 20)
-}
-
-func (k *keepalive) holdAtLeast(least time.Duration) error {
 	if k.schedule.written == never {
 		return errNoWrite
 	}
-	err := k.lease.CountFrom(k.schedule.strong, least)
-	k.countsFromStrong = err == nil
-	return err
-}
-
-// confirmed reports whether waiters may now be granted a lock, and if so makes
-// the lease count from the latest answered write. It returns false if that
-// write is too old; the caller must then call confirm. It returns true if no
-// node may hold a lock or the lease has ended.
-func (k *keepalive) confirmed() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.confirmedNow()
-}
-
-func (k *keepalive) confirmedNow() bool {
-	if k.countsFromStrong || k.duty() != Holding || k.lease.Err() != nil {
-		return true
-	}
-	fresh := k.schedule.written != never && k.lease.Now().Sub(k.schedule.written) <= k.schedule.timeout*3/8
-	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
-}
-
-// confirm makes the lease count from a recent answered write, so that waiters
-// may be granted a lock. If the latest write is too old, confirm waits for one
-// in flight or else calls write. Concurrent calls share one write.
-func (k *keepalive) confirm(write func() error) error {
-	if k.confirmed() {
-		return nil
-	}
-	_, err, _ := k.proofs.Do("", func() (any, error) {
-		for {
-			id, heartbeat, needed := k.beginProof()
-			if !needed {
-				return nil, nil
-			}
-			if heartbeat == nil {
-				defer k.heartbeatEnded(id)
-				return nil, k.proveAndHold(write)
-			}
-			select {
-			case <-heartbeat:
-			case <-k.lease.Done():
-			}
-		}
-	})
-	return err
-}
-
-// beginProof announces that confirm is about to send a write, so that run does
-// not send one as well. If needed is false, another write has been answered
-// meanwhile, and none is needed. If heartbeat is not nil, a write is already in
-// flight, and the caller should wait until that channel is closed, because a
-// second write would not be answered sooner.
-func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.confirmedNow():
-		return 0, nil, false
-	case k.writing != nil:
-		return 0, k.writing, true
-	}
-	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil, true
-}
-
-// proveAndHold calls write and then hold. It makes up to three attempts while
-// the lease lasts.
-func (k *keepalive) proveAndHold(write func() error) (err error) {
-	for range 3 {
-		if err = write(); err == nil {
-			err = k.hold()
-		}
-		if err == nil || k.lease.Err() != nil {
-			break
-		}
-	}
-	return err
+	return k.lease.CountFrom(k.schedule.strong, k.schedule.timeout/20)
 }
 
 func (k *keepalive) connection() uint64 {
@@ -303,21 +179,16 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends. It calls send for each heartbeat
-// and look when the session has to look ahead. Both must return at once, and
-// call ended when the request was answered or has failed. If a connection goes
-// silent, run calls giveUp to close it.
-func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(error)), giveUp func(connection uint64)) {
+// run sends heartbeats until the lease ends. It calls send for each heartbeat,
+// which must return at once, and call ended when the request was answered or has
+// failed. If a connection goes silent, run calls giveUp to close it.
+func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
 	for k.lease.Err() == nil {
 		next := k.next()
 		if next.giveUp {
 			giveUp(next.connection)
-		}
-		if next.look {
-			look(k.looked)
-			continue
 		}
 		if next.ended != nil {
 			send(next.reach, next.ended)
@@ -335,7 +206,6 @@ func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(e
 type step struct {
 	giveUp     bool // close the connection
 	connection uint64
-	look       bool  // look ahead
 	reach      reach // how far the heartbeat must travel; used only if ended is set
 	ended      func()
 	wait       time.Duration // until the next step
@@ -346,8 +216,7 @@ func (k *keepalive) next() step {
 	defer k.mu.Unlock()
 	now := k.lease.Now()
 	next := step{connection: k.number, wait: k.schedule.timeout} // an upper bound: wakeRun may end the wait earlier
-	d := k.duty()
-	if left, ok := k.schedule.giveUpIn(now, d); ok {
+	if left, ok := k.schedule.giveUpIn(now); ok {
 		if left <= 0 {
 			k.schedule.detached()
 			next.giveUp = true
@@ -355,75 +224,15 @@ func (k *keepalive) next() step {
 		}
 		next.wait = left
 	}
-	if due, ok := k.schedule.lookIn(now, d); ok && !k.looking {
-		if due <= 0 {
-			k.looking, next.look = true, true
-			return next
-		}
-		next.wait = min(next.wait, due)
-	}
-	r, due, ok := k.schedule.due(now, d)
+	r, due, ok := k.schedule.due(now, k.hasNodes())
 	switch {
 	case ok && due > 0:
 		next.wait = min(next.wait, due)
 	case ok:
-		next.reach, next.ended = r, k.beginHeartbeat(r, now)
+		id := k.schedule.noteSent(r, now)
+		next.reach, next.ended = r, func() { k.heartbeatEnded(id) }
 	}
 	return next
-}
-
-// beginHeartbeat records a heartbeat that the caller is about to send. The
-// caller must call ended when the heartbeat was answered or has failed. The
-// caller holds k.mu.
-func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
-	id := k.schedule.noteSent(r, now)
-	if r != toQuorum {
-		return func() { k.heartbeatEnded(id) }
-	}
-	writing := make(chan struct{})
-	k.writing = writing
-	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
-}
-
-// dutyChanged makes run recompute when the next heartbeat is due. If a node
-// that is next in line needs a write at once, dutyChanged sends it itself.
-func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
-	if ended := k.dueWrite(); ended != nil {
-		send(toQuorum, ended)
-	}
-	k.wakeRun()
-}
-
-// dueWrite begins a heartbeat if a node is next in line and therefore needs a
-// write now. Otherwise it returns nil.
-func (k *keepalive) dueWrite() (ended func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d, now := k.duty(), k.lease.Now()
-	if r, due, ok := k.schedule.due(now, d); d == Next && r == toQuorum && ok && due <= 0 {
-		return k.beginHeartbeat(r, now)
-	}
-	return nil
-}
-
-// writeEnded wakes the goroutines that wait for the write in flight.
-func (k *keepalive) writeEnded(writing chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.writing == writing {
-		k.writing = nil
-	}
-	close(writing)
-}
-
-func (k *keepalive) looked(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.looking = false
-	if err != nil {
-		k.schedule.lastLook = k.lease.Now()
-	}
-	k.wakeRun()
 }
 
 func (k *keepalive) heartbeatEnded(id uint64) {

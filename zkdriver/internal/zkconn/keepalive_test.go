@@ -23,7 +23,7 @@ func newLeaseFixture(t *testing.T) leaseFixture {
 	lease := driver.NewLease(hour, hour/4)
 	lease.Renew(asked)
 	t.Cleanup(func() { lease.End(nil) })
-	r := leaseFixture{newKeepalive(newSchedule(hour, hour/4, 0, 1), lease, func() Duty { return Idle }), t}
+	r := leaseFixture{newKeepalive(newSchedule(hour, hour/4, 0, 1), lease, func() bool { return false }), t}
 	r.connected(asked, lease.Now())
 	return r
 }
@@ -87,7 +87,7 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 	r.pass(hour / 2)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	_, wait, ok := r.schedule.due(r.lease.Now(), Idle)
+	_, wait, ok := r.schedule.due(r.lease.Now(), false)
 	require.True(t, ok)
 	require.Zero(t, wait, "a heartbeat is due at once")
 	r.answer(toServer)
@@ -98,10 +98,10 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
+func TestASyncRenewsTheLeaseOfASessionWithNodesUpToItsLatestWrite(t *testing.T) {
 	for _, p := range []reach{toLeader, toQuorum} {
 		r := newLeaseFixture(t)
-		r.duty = func() Duty { return Holding }
+		r.hasNodes = func() bool { return true }
 		r.pass(hour / 3)
 		r.answer(p)
 		r.pass(hour / 8)
@@ -117,14 +117,14 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 	}
 }
 
-func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
+func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfASessionWithNodes(t *testing.T) {
 	for _, p := range []reach{toLeader, toQuorum} {
 		r := newLeaseFixture(t)
-		r.duty = func() Duty { return Holding }
+		r.hasNodes = func() bool { return true }
 		r.pass(hour / 2)
 		asked := r.lease.Now()
 		r.connected(asked, asked)
-		what, _, _ := r.schedule.due(asked, Holding)
+		what, _, _ := r.schedule.due(asked, true)
 		require.Equal(t, toQuorum, what, "the first heartbeat is a write")
 		r.answer(p)
 		r.pass(hour / 3)
@@ -134,24 +134,24 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 
 // A session without nodes renews its lease by Syncs. Once it has created a
 // node, the lease counts from the latest write, which is older.
-func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
+func TestTheFirstNodeSetsTheLeaseBack(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}
 	require.NoError(t, r.lease.Err())
-	r.duty = func() Duty { return Holding }
-	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
-	r.duty = func() Duty { return Idle }
+	r.hasNodes = func() bool { return true }
+	require.ErrorIs(t, r.countFromWrite(), driver.ErrUnavailable, "the latest write was long ago")
+	r.hasNodes = func() bool { return false }
 	sent := r.lease.Now()
 	for range 4 { // these Syncs are sent after the write that is answered below
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}
-	r.duty = func() Duty { return Holding }
+	r.hasNodes = func() bool { return true }
 	r.answered(r.connection(), toQuorum, sent, r.lease.Now(), false)
-	require.NoError(t, r.hold())
+	require.NoError(t, r.countFromWrite())
 	r.pass(hour/4 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -159,33 +159,13 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 }
 
 // Answers on an earlier connection prove nothing, so after a reconnect the
-// session needs another write before it can hold a lock.
+// session needs another write before it may have a node.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	r.duty = func() Duty { return Holding }
-	require.ErrorIs(t, r.hold(), errNoWrite)
+	r.hasNodes = func() bool { return true }
+	require.ErrorIs(t, r.countFromWrite(), errNoWrite)
 	r.answer(toQuorum)
-	require.NoError(t, r.hold())
-}
-
-// If a heartbeat is answered just before a grant would send a write of its own,
-// that write is not needed.
-func TestAHeartbeatThatIsAnsweredInTimeSparesTheWriteOfAGrant(t *testing.T) {
-	r := newLeaseFixture(t)
-	r.duty = func() Duty { return Holding }
-	r.pass(hour * 2 / 5)
-	sent := r.lease.Now()
-	ended := r.beginHeartbeat(toQuorum, sent)
-	require.False(t, r.confirmed())
-	_, heartbeat, needed := r.beginProof()
-	require.True(t, needed)
-	require.NotNil(t, heartbeat)
-	r.answered(r.connection(), toQuorum, sent, r.lease.Now(), true)
-	ended()
-	closed(t, "the heartbeat", heartbeat)
-	_, _, needed = r.beginProof()
-	require.False(t, needed)
-	require.Empty(t, r.schedule.unanswered)
+	require.NoError(t, r.countFromWrite())
 }

@@ -90,7 +90,7 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	}
 	c.lease = driver.NewLease(r.timeout, margin)
 	c.lease.Renew(asked)
-	c.keepalive = newKeepalive(newSchedule(r.timeout, margin, c.config.Tick, int(c.dialer.round.Load())), c.lease, c.config.Duty)
+	c.keepalive = newKeepalive(newSchedule(r.timeout, margin, c.config.Tick, int(c.dialer.round.Load())), c.lease, c.config.HasNodes)
 	c.keepalive.connected(asked, driver.Now())
 	return c.lease.Err()
 }
@@ -142,7 +142,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 // down, even if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
-	c.keepalive.run(c.heartbeat, c.lookAhead, c.dialer.giveUp)
+	c.keepalive.run(c.heartbeat, c.dialer.giveUp)
 	c.config.Events.Ended()
 	c.shutDown()
 	c.workers.close()

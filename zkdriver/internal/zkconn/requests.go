@@ -45,10 +45,23 @@ func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// write sends a transaction that changes nothing, to prove that the store still
-// keeps the session.
-func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
+// CountFromWrite makes the lease count from an answered write. It must be called
+// when Create has made a node and HasNodes returns true, before the caller of
+// Create learns of the node: see keepalive. It sends a write only if the answer
+// to the Create does not count, because the session has moved to another
+// connection.
+func (c *Conn) CountFromWrite() error {
+	err := c.keepalive.countFromWrite()
+	if !errors.Is(err, errNoWrite) {
+		return err
+	}
+	if err := c.ask(toQuorum, c.checkRoot); err != nil {
+		return err
+	}
+	return c.keepalive.countFromWrite()
+}
 
+// checkRoot sends a transaction that changes nothing.
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
@@ -72,10 +85,6 @@ func (c *Conn) heartbeat(r reach, ended func()) {
 			return err
 		})
 	})
-}
-
-func (c *Conn) lookAhead(ended func(error)) {
-	c.Work(func() { ended(c.config.LookAhead()) })
 }
 
 func (c *Conn) Get(path string) (data []byte, stat *zk.Stat, err error) {

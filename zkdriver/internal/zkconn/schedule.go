@@ -15,9 +15,8 @@ type schedule struct {
 	gap     time.Duration // g: a proof proves the touches answered at least this long before it was sent
 	hosts   int           // number of addresses that the session may connect to, over all hosts
 
-	// The lease counts from strong while a node of the session may hold a
-	// lock, and otherwise from the later of the two. Both survive a
-	// reconnect.
+	// The lease counts from strong while the session has a node, and otherwise
+	// from the later of the two. Both survive a reconnect.
 	weak, strong driver.Instant
 
 	roundTrip time.Duration // estimated time from a request to its answer
@@ -30,7 +29,6 @@ type schedule struct {
 	written    driver.Instant // when the latest answered write was sent
 	lastProof  driver.Instant // when the latest write or Sync was sent, answered or not
 	lastWrite  driver.Instant // when the latest write was sent
-	lastLook   driver.Instant // when the latest look ahead failed
 	unanswered []heartbeat    // oldest first
 	heartbeats uint64         // number of heartbeats ever sent, on all connections
 }
@@ -74,8 +72,8 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 // answerTimeout returns how long a heartbeat may be unanswered before the
 // session gives up its connection. It is short enough that the session can
 // reconnect before the lease ends.
-func (s *schedule) answerTimeout(d Duty) time.Duration {
-	p, _ := s.interval(0, d)
+func (s *schedule) answerTimeout() time.Duration {
+	p, _ := s.interval(0)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
 	if s.hosts > 1 { // another server may answer
 		timeout = min(timeout, s.timeout/8)
@@ -91,7 +89,7 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
 	s.touches[0] = touch{sent: asked, answered: now, set: true, direct: true}
-	s.proven, s.written, s.lastProof, s.lastWrite, s.lastLook = never, never, never, never, never
+	s.proven, s.written, s.lastProof, s.lastWrite = never, never, never, never
 	s.unanswered = nil
 	s.attached = true
 	if first {
@@ -105,7 +103,7 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 // survive. The latter is shorter, because reconnecting takes a pause and three
 // round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
-	p, n := s.interval(s.roundTrip, Holding)
+	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
 	return kept, kept - s.timeout/40 - 3*s.roundTrip
 }
@@ -158,8 +156,8 @@ func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 }
 
 // leaseStart returns the instant from which the lease counts.
-func (s *schedule) leaseStart(d Duty) driver.Instant {
-	if d == Holding {
+func (s *schedule) leaseStart(hasNodes bool) driver.Instant {
+	if hasNodes {
 		return s.strong
 	}
 	return later(s.strong, s.weak)
@@ -170,18 +168,14 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 // cover the gap plus a round trip r.
 //
 // A renewed lease counts from an instant up to gap + 2r + p ago, so p shrinks
-// as r grows. Sessions that only wait can afford a longer p, because no caller
-// works under a lock yet.
-func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
+// as r grows.
+func (s *schedule) interval(r time.Duration) (p time.Duration, n int) {
 	most := s.term * 4 / 5
-	n, least := 1, s.timeout*2/17
-	switch rest := max(s.gap+r, s.timeout/4); {
-	case d.onlyWaits() && 2*rest+r <= most:
-		least = s.timeout / 4
-	case s.gap+r > s.timeout*3/16:
+	n = 1
+	if s.gap+r > s.timeout*3/16 {
 		n = 2
 	}
-	p = max((s.gap+r)/time.Duration(n), least)
+	p = max((s.gap+r)/time.Duration(n), s.timeout*2/17)
 	for max(s.gap+r, p)+p+r > most {
 		next := (s.gap + r) / time.Duration(n+1)
 		if next < s.timeout/40 {
@@ -195,41 +189,22 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 // due returns when to send the next heartbeat and how far it must travel. If ok
 // is false, no heartbeat may be sent until something else happens, such as an
 // answer.
-func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
-	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
+func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Duration, ok bool) {
+	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)))
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
 		return 0, 0, false
 	}
 	r = toLeader
-	if d == Holding && (s.lastWrite == never || now.Sub(s.lastWrite) >= time.Duration(n)*p+p/2) ||
-		d == Next && (p >= s.timeout/4 || s.untilOld(now) <= 0) {
+	if hasNodes && (s.lastWrite == never || now.Sub(s.lastWrite) >= time.Duration(n)*p+p/2) {
 		r = toQuorum
 	}
 	if s.lastProof == never {
 		return r, 0, true
 	}
 	wait = p - now.Sub(s.lastProof)
-	if d.onlyWaits() && n == 1 {
-		// A proof sent before the heartbeat was due proves less than that
-		// heartbeat would have, so it postpones the next heartbeat by less.
-		early := s.lastProof.Sub(later(s.weak, s.strong)) - p
-		wait -= min(max(early, 0), p/2)
-	}
-	if d == Holding && s.lastWrite != never {
+	if hasNodes && s.lastWrite != never {
 		// A Sync sent for another reason must not postpone the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
-	}
-	if d == Next && s.lastWrite != s.lastProof {
-		// If the latest write is old, for example because the session has only
-		// now become next in line, a write is due at once.
-		late := s.untilOld(now)
-		if p < s.timeout/4 {
-			late += p // the write may be the next heartbeat, at most p later
-		}
-		if late <= 0 {
-			return toQuorum, 0, true
-		}
-		wait = min(wait, late)
 	}
 	// A heartbeat sent slightly too early proves no further touch. Wait a
 	// little longer if the heartbeat then proves one.
@@ -239,27 +214,6 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		}
 	}
 	return r, wait, true
-}
-
-// untilOld returns how long it takes until the latest write is a quarter of the
-// timeout old. It returns zero if there was no write on this connection. A
-// session that is next in line sends a write that often.
-func (s *schedule) untilOld(now driver.Instant) time.Duration {
-	if s.lastWrite == never {
-		return 0
-	}
-	return s.timeout/4 - now.Sub(s.lastWrite)
-}
-
-// lookIn returns how long to wait before the session next checks the nodes ahead
-// of its own. If ok is false, there is nothing to check until the session is
-// attached and its duty is Unsure.
-func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
-	wait = s.untilOld(now)
-	if s.lastLook != never {
-		wait = max(wait, s.timeout/4-now.Sub(s.lastLook))
-	}
-	return wait, d == Unsure && s.attached
 }
 
 // unansweredFor returns the age of the oldest unanswered heartbeat, or 0 if
@@ -304,8 +258,8 @@ func (s *schedule) noteEnded(id uint64) {
 
 // giveUpIn returns how long to wait for an answer before the connection is
 // given up. If ok is false, there is no unanswered heartbeat.
-func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
-	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
+func (s *schedule) giveUpIn(now driver.Instant) (wait time.Duration, ok bool) {
+	return max(s.answerTimeout(), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
 // later returns the later of two instants, where never is earlier than all

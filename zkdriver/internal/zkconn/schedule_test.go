@@ -25,7 +25,7 @@ type world struct {
 	keepalive *keepalive
 	joined    chan struct{} // closed when keepalive.run has returned
 
-	does     atomic.Int32 // the session's Duty
+	hasNodes atomic.Bool
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the current connection, or nil
@@ -39,9 +39,6 @@ type world struct {
 	writes   int
 	requests int
 	cuts     int
-	looks    int
-	seen     Duty  // the duty that lookAhead will find
-	lookErr  error // the error that lookAhead will return
 }
 
 type worldConfig struct {
@@ -51,7 +48,7 @@ type worldConfig struct {
 	trip                  time.Duration
 	pingPhase             time.Duration
 	fault                 func(*world)
-	duty                  Duty // the initial duty
+	atRest                bool // the session has no nodes at first
 }
 
 // line is a simulated connection. Once it is closed, messages in flight are
@@ -64,7 +61,7 @@ type line struct {
 
 func newWorld(t *testing.T, c worldConfig) *world {
 	w := &world{worldConfig: c, t: t, joined: make(chan struct{}), trip: c.trip}
-	w.does.Store(int32(c.duty))
+	w.hasNodes.Store(!c.atRest)
 	stated := time.Duration(0)
 	if c.stated {
 		stated = c.tick
@@ -73,7 +70,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	time.Sleep(w.trip)
 	w.lease = driver.NewLease(c.timeout, c.margin)
 	w.lease.Renew(asked)
-	w.keepalive = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() Duty { return Duty(w.does.Load()) })
+	w.keepalive = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, w.hasNodes.Load)
 	if c.fault != nil {
 		c.fault(w)
 	}
@@ -83,7 +80,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	go w.pings()
 	go func() {
 		defer close(w.joined)
-		w.keepalive.run(w.send, w.lookAhead, w.giveUp)
+		w.keepalive.run(w.send, w.giveUp)
 	}()
 	return w
 }
@@ -175,26 +172,6 @@ func (w *world) heardOf() {
 
 func (w *world) send(what reach, ended func()) { go w.request(what, true, ended) }
 
-// lookAhead sets the duty to w.seen after a round trip.
-func (w *world) lookAhead(ended func(error)) {
-	go func() {
-		done := make(chan struct{})
-		go w.request(toServer, false, func() { close(done) })
-		select {
-		case <-done:
-		case <-w.lease.Done():
-		}
-		var err error
-		w.locked(func() {
-			w.looks++
-			if err = w.lookErr; err == nil {
-				w.does.Store(int32(w.seen))
-			}
-		})
-		ended(err)
-	}()
-}
-
 // giveUp closes the connection, after which the session reconnects.
 func (w *world) giveUp(uint64) {
 	w.locked(func() {
@@ -268,18 +245,11 @@ func TestHeartbeatsInManyPhases(t *testing.T) {
 	defer func(n int) { phases = n }(phases)
 	phases = 100
 	for _, test := range []func(*testing.T){
-		TestGrantAfterALongWaitLeavesEnoughOfTheLease,
-		TestWaiterThatIsCutOffNeverHolds,
-		TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession,
-		TestGrantOfTheNextInLineNeedsNoFurtherWrite,
-		TestSessionThatComesToBeNextInLineSendsOneWriteAtOnce,
-		TestReconnectedNextInLineWritesAtOnce,
-		TestNextInLineThatIsCutOffHoldsNoLongerThanItsSessionLives,
 		TestProofsBetweenHeartbeatsCostNoSession,
 		TestASessionThatIsCutOffEndsNoEarlier,
 		TestOutageThatEndsInTimeLosesNothing,
 		TestDocumentedOutagesAreSurvived,
-		TestLeaseOfANewHolder,
+		TestLeaseOfASessionWithItsFirstNode,
 		TestASuddenlyLongRoundTripIsSurvived,
 		TestLeaseEndsAMarginBeforeTheStoreEndsTheSession,
 		TestSimulatedStoreShowsFaultsOfTheRule,
@@ -290,7 +260,7 @@ func TestHeartbeatsInManyPhases(t *testing.T) {
 
 // each runs a scenario in several sessions. Each session first runs for 2 to 2.5
 // session timeouts, so that the scenarios begin at different times between two
-// writes of a holder.
+// writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	for i := range phases {
@@ -327,19 +297,13 @@ func (w *world) leaseLeft() time.Duration {
 const trip = time.Millisecond
 
 var (
-	notStated    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Holding}
-	tickStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Holding}
-	halfMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: Holding}
-	atRest       = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Idle}
-	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Idle}
-	waits        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Waiting}
-	waitsStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Waiting}
-	nextWaits    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Next}
-	nextStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Next}
-	nextMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: Next}
-	nextSlow     = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: time.Second, duty: Next}
-	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip, duty: Holding}
-	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip, duty: Holding}
+	notStated    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip}
+	tickStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip}
+	halfMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip}
+	atRest       = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, atRest: true}
+	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, atRest: true}
+	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip}
+	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip}
 )
 
 func part100(timeout time.Duration, hundredths float64) time.Duration {
@@ -350,7 +314,7 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		least float64
-	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}, {waits, .249}, {waitsStated, .249}, {nextWaits, .249}, {nextStated, .249}, {nextMargin, .12}} {
+	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
 			w.locked(func() { w.down = true })
@@ -373,9 +337,9 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		outage float64
-	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}, {waits, .21}, {waitsStated, .21}, {nextWaits, .21}, {nextStated, .21}} {
+	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}} {
 		for how, begin := range outages {
-			t.Run(fmt.Sprint(how, x.hosts, x.stated, x.duty), func(t *testing.T) {
+			t.Run(fmt.Sprint(how, x.hosts, x.stated), func(t *testing.T) {
 				each(t, x.worldConfig, func(w *world) {
 					w.locked(func() { w.down = true; begin(w) })
 					time.Sleep(part100(x.timeout, x.outage))
@@ -405,7 +369,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 				}
 			}
 			told, outage, most, next := d[4], d[5], d[6], d[7]
-			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip, duty: Holding}
+			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip}
 			shortest := time.Hour
 			each(t, c, func(w *world) {
 				w.locked(func() { w.down = true })
@@ -448,11 +412,11 @@ func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	return err
 }
 
-func TestLeaseOfANewHolder(t *testing.T) {
+func TestLeaseOfASessionWithItsFirstNode(t *testing.T) {
 	for _, c := range []worldConfig{atRest, atRestStated} {
 		shortest := time.Hour
 		each(t, c, func(w *world) {
-			w.grant()
+			w.create()
 			w.locked(func() { w.down = true })
 			shortest = min(shortest, w.leaseLeft())
 		})
@@ -461,13 +425,13 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that is granted a free lock at once.
-func (w *world) grant() {
-	w.does.Store(int32(Holding))
+// create makes the session's first node.
+func (w *world) create() {
 	done := make(chan struct{})
 	w.request(toQuorum, false, func() { close(done) })
 	<-done
-	require.NoError(w.t, w.keepalive.hold())
+	w.hasNodes.Store(true)
+	require.NoError(w.t, w.keepalive.countFromWrite())
 }
 
 func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
@@ -476,8 +440,8 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
-					for _, c.duty = range []Duty{Holding, Waiting, Next, Idle} {
-						if hundredths%7 > 0 && (c.duty != Holding || testing.Short()) {
+					for _, c.atRest = range []bool{false, true} {
+						if hundredths%7 > 0 && (c.atRest || testing.Short()) {
 							continue // test only every seventh margin
 						}
 						inBubble(t, c, func(w *world) {
@@ -495,7 +459,7 @@ func TestRoundTripsThatGrowAreSurvived(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		trip float64
-	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}, {waits, .2}, {waitsStated, .2}, {nextWaits, .2}, {nextStated, .2}} {
+	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}} {
 		require.NoError(t, grown(t, x.worldConfig, part100(x.timeout, x.trip)), "%+v", x)
 	}
 }
@@ -514,12 +478,11 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 	}
 }
 
-func TestCostOfAHolderAtRest(t *testing.T) {
+func TestCostOfASessionAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		writes, requests float64 // maximum numbers per session timeout; requests includes writes
-	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5},
-		{nextWaits, 4, 4.5}, {nextStated, 4, 4.5}, {nextMargin, 4, 9}, {nextSlow, 4, 12}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
+	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
 			defer w.end()
@@ -531,6 +494,23 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 			require.LessOrEqual(t, writes, x.writes)
 			require.LessOrEqual(t, requests, x.requests)
 		})
+	}
+}
+
+// A request sent for another reason, such as a Create, may be a proof. It proves
+// less than the next heartbeat would, so it must not postpone that heartbeat for
+// too long.
+func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
+	for _, c := range []worldConfig{notStated, tickStated, atRest, atRestStated} {
+		for _, c.trip = range []time.Duration{trip, 100 * trip} {
+			for _, p := range []reach{toLeader, toQuorum} {
+				each(t, c, func(w *world) {
+					go w.request(p, false, func() {})
+					time.Sleep(3 * c.timeout)
+					require.NoError(w.t, w.lease.Err(), "%v", p)
+				})
+			}
+		}
 	}
 }
 
@@ -589,7 +569,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		fault func(w *world)
 	}{
 		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
-			p, _ := w.keepalive.schedule.interval(0, Holding)
+			p, _ := w.keepalive.schedule.interval(0)
 			w.lease.End(nil)
 			w.lease = driver.NewLease(w.timeout, w.margin-p)
 			w.lease.Renew(w.lease.Now())
@@ -598,8 +578,8 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		"a proof proves what was answered just before": {"the server is cut off from its leader", func(w *world) {
 			w.keepalive.schedule.gap = 0
 		}},
-		"a sync renews the lease of a holder": {"the leader is deposed and does not know it", func(w *world) {
-			w.keepalive.duty = func() Duty { return Idle }
+		"a sync renews the lease of a session with nodes": {"the leader is deposed and does not know it", func(w *world) {
+			w.keepalive.hasNodes = func() bool { return false }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
