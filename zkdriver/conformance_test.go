@@ -23,11 +23,10 @@ import (
 // store is a connector whose sessions each have their own proxy, which injects
 // faults.
 type store struct {
-	t              *testing.T
-	server         *zktest.Server
-	chroot         string
-	params         string
-	alwaysPrefetch bool // see prefetchPolicy.always
+	t      *testing.T
+	server *zktest.Server
+	chroot string
+	params string
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
@@ -64,7 +63,6 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	made, err := c.Connect(ctx)
 	if err == nil {
-		made.(*session).prefetchPolicy.always = s.alwaysPrefetch
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
@@ -99,15 +97,13 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 }
 
 type conformance struct {
-	slow           sync.Map // keys are sessions whose replies are delayed
-	alwaysPrefetch bool
-	mu             sync.Mutex
-	stores         []*store
+	slow   sync.Map // keys are sessions whose replies are delayed
+	mu     sync.Mutex
+	stores []*store
 }
 
 func (c *conformance) open(t *testing.T, params string) driver.Connector {
 	s := newStore(t, params)
-	s.alwaysPrefetch = c.alwaysPrefetch
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = append(c.stores, s)
@@ -125,27 +121,20 @@ func (c *conformance) proxy(session driver.Session) *zktest.Proxy {
 	return nil
 }
 
-func TestConformance(t *testing.T) { conforms(t, "", false) }
-
-func TestConformanceWithAListBehindEveryCreate(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the kit again")
-	}
-	conforms(t, "", true)
-}
+func TestConformance(t *testing.T) { conforms(t, "") }
 
 func TestConformanceWithNamesOfOtherLibraries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again")
 	}
 	for _, names := range []string{"curator", "kazoo"} {
-		t.Run(names, func(t *testing.T) { conforms(t, "&names="+names, false) })
+		t.Run(names, func(t *testing.T) { conforms(t, "&names="+names) })
 	}
 }
 
-func conforms(t *testing.T, params string, alwaysPrefetch bool) {
+func conforms(t *testing.T, params string) {
 	server := zktest.Shared(t)
-	c := conformance{alwaysPrefetch: alwaysPrefetch}
+	var c conformance
 	const timeout = 1500 * time.Millisecond
 	config := dlocktest.Config{
 		SessionTimeout: timeout,
@@ -202,11 +191,6 @@ func conforms(t *testing.T, params string, alwaysPrefetch bool) {
 			_, err := conn.Create(full, data, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 		},
-	}
-	// The second run of the kit is only about prefetched lists, so it skips the
-	// slow cases that end sessions.
-	if alwaysPrefetch {
-		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
 }

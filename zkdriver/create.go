@@ -168,16 +168,9 @@ var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
-	var list *prefetch
-	if s.prefetchPolicy.worthwhile(queue) {
-		list = s.prefetch(queue, n.Data)
-	}
 	results, err := s.conn.Multi(
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
-	if list != nil && list.cancel() {
-		list = nil // the create was never sent, so neither was the list
-	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
 			return driver.Joined{}, 0, errMayNotWrite
@@ -190,16 +183,10 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		return driver.Joined{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
-	s.prefetchPolicy.created(queue, stat.NumChildren > 1)
 	j.Node, j.Token = nodeAt(results[0].String, len(path), stat.Czxid), stat.Mzxid
 	j.Created = time.UnixMilli(stat.Mtime)
 	s.orphans.created(queue, j.Node)
-	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
-		j.Ahead, j.Behind, j.Known = s.prefetched(queue, list, j.Node)
-	}
-	if j.Known && n.Predecessor != nil && n.Predecessor(j.Ahead) >= 0 {
-		s.prefetchPolicy.useless(queue)
-	}
+	j.Known = stat.NumChildren == 1
 	return j, stat.Aversion, nil
 }
 

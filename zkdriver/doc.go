@@ -211,8 +211,6 @@
 //     queueacl.go checks its ACL; writetrust.go decides whether a write to a
 //     contender is a release.
 //   - removeorphans.go looks for nodes whose Create was not answered.
-//     prefetch.go sends a list behind a Create; prefetchpolicy.go decides when
-//     that is worthwhile.
 //   - session.go: the session, and what it remembers: its own nodes
 //     (ownnodes.go), its requests in flight (inflight.go), its watches
 //     (watches.go), its orphans (orphans.go), and how nodes are made in each

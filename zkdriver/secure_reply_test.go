@@ -59,7 +59,6 @@ func use(dsn string) {
 	}
 	// End only the lease, because ending the session in the store takes time.
 	defer s.(*session).conn.Lease().End(errTestOver)
-	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
 		_, _ = s.List(ctx, "q")

@@ -14,12 +14,11 @@ type session struct {
 	secret   secret
 	conn     *zkconn.Conn
 
-	own            ownNodes
-	queues         queueCache
-	watches        watches
-	orphans        orphans
-	values         valueCache
-	prefetchPolicy prefetchPolicy
+	own     ownNodes
+	queues  queueCache
+	watches watches
+	orphans orphans
+	values  valueCache
 }
 
 func (s *session) Done() <-chan struct{} { return s.conn.Lease().Done() }

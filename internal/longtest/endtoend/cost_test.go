@@ -163,8 +163,6 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// A client that knows the queue sends the list right after the create, without
-// waiting for a reply, so that three requests take two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()

@@ -28,7 +28,6 @@ type dialer struct {
 	onFail   func(error)                                      // when an attempt to connect has failed
 	onEnd    func(error)                                      // when the session has ended, with the reason
 
-	sendHooks       sendHooks
 	maxRequestPause time.Duration
 
 	quit          chan struct{} // closed by close
@@ -326,13 +325,6 @@ func (d *dialer) connected() <-chan struct{} {
 }
 
 func (d *dialer) lastZxid() *atomic.Int64 { return &d.zxid }
-
-func (d *dialer) afterSend(frame []byte) func() {
-	if h := d.sendHooks.take(frame); h != nil {
-		return h.run
-	}
-	return nil
-}
 
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 

@@ -41,7 +41,6 @@ const maxRequestPause = 500 * time.Millisecond
 //     another may write it.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape: see replyshape.go.
-//   - It runs the hook of a transaction: see aftersend.go.
 //
 // A frameConn ignores the deadlines and pings of go-zookeeper, because the
 // heartbeats of the Conn detect a silent connection earlier.
@@ -97,10 +96,6 @@ type connOwner interface {
 	// session.
 	lastZxid() *atomic.Int64
 
-	// afterSend returns the function to call when the given transaction has
-	// been written, or nil if there is none.
-	afterSend(frame []byte) func()
-
 	// closeConfirmed reports that the server has answered the close
 	// request.
 	closeConfirmed()
@@ -154,10 +149,6 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	switch opcode {
 	case opClose:
 		c.closeXid.Store(int64(xid))
-	case opMulti:
-		if run := c.owner.afterSend(frame); run != nil {
-			defer run()
-		}
 	case opSetWatches:
 		// Without an earlier connection, since is zero. Any zxid will do then,
 		// because there are no watches to set again.

@@ -181,16 +181,3 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	err = c.ask(toQuorum, func() (err error) { results, err = c.client.Multi(ops...); return err })
 	return results, err
 }
-
-// AfterSend arranges for run to be called once, when the transaction that
-// contains these bytes has been written to a connection. A request that run
-// sends on that connection is answered after the transaction. run must not
-// block.
-//
-// The function cancel prevents the call of run. It returns false if it comes
-// too late.
-func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
-	h := &sendHook{contents, run}
-	c.dialer.sendHooks.add(h)
-	return func() bool { return c.dialer.sendHooks.cancel(h) }
-}
