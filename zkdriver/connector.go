@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
@@ -73,3 +74,5 @@ func (c *connector) certificateError(err error) error {
 	}
 	return err
 }
+
+func init() { dlock.Register("zk", Driver{}) }

@@ -141,3 +141,114 @@ func (s *session) readAndDelete(queue string, token int64, names []string) (done
 	}
 	return false, explain(err, "delete", n.path, "DELETE on the queue")
 }
+
+// Remove implements driver.Inspector. It reads the node, compares the token, and
+// deletes the node unless it has changed since. It could remove another node
+// only if an operator removed the queue between these two requests, and a
+// client on the host of the node recreated the queue and a node of that name.
+// Waiters do not take the removal for a release, because no write precedes it.
+func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	if err := s.settings.checkPlace(queue, p); err != nil {
+		return err
+	}
+	p.Name = s.settings.layout.stored(p.Name)
+	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.removeNode(s.queueOf(queue, p), p) })
+}
+
+func (s *session) removeNode(queue string, p driver.Place) error {
+	path := s.settings.queuePath(queue) + "/" + p.Name
+	for range 4 {
+		n, err := s.readStored(queue, p.Name)
+		switch {
+		case err != nil:
+			return explain(err, "look at", path, "READ on it")
+		case n.token() != p.Token:
+			return fmt.Errorf("zkdriver: remove %s: the node of that name has the token %d instead of %d: %w", zkconn.Printable(path), n.token(), p.Token, driver.ErrGone)
+		case n.mine:
+			return s.deleteNode(queue, p, s.removeAny)
+		}
+		r := s.own.beginRemoval(queue, p.Name)
+		err = s.conn.Delete(path, n.stat.Version)
+		s.own.endRemoval(queue, r)
+		switch {
+		case err == nil:
+			return s.removedOtherNode(queue, p.Token, p.Name, r)
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // the node has changed since it was read: read it again
+		default:
+			return explain(err, "remove", path, "DELETE on the queue")
+		}
+	}
+	return fmt.Errorf("zkdriver: remove %s: %w: the node keeps changing", zkconn.Printable(path), driver.ErrUnavailable)
+}
+
+// Replace implements driver.Session, with
+//
+//	multi(delete the old name; create the new name, ephemeral, with the same data)
+//
+// The new node has its own Czxid, so its trailer records the token.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if err := s.settings.checkPlace(queue, p); err != nil {
+		return driver.Place{}, err
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return driver.Place{}, err
+	}
+	prefix, err := s.settings.layout.prefix(prefix)
+	if err != nil {
+		return driver.Place{}, err
+	}
+	p.Name = s.settings.layout.stored(p.Name)
+	if seq, ok := sequenceOf(p.Name); !ok || seq != p.Seq {
+		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
+	}
+	name := driver.FormatName(prefix, p.Seq)
+	renamed, err := zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(s.queueOf(queue, p), p, name) }, nil)
+	renamed.Name = s.settings.layout.shown(renamed.Name)
+	return renamed, err
+}
+
+func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {
+	own := s.own.find(queue, p.Token)
+	if own == nil {
+		return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w", p.Name, s.settings.queuePath(queue), driver.ErrGone)
+	}
+	own.busy.Lock()
+	defer own.busy.Unlock()
+	r := s.own.beginRemoval(queue, s.own.possibleNames(own)...)
+	defer s.own.endRemoval(queue, r)
+	for range 4 {
+		n, err := s.findNode(queue, own.token, s.own.possibleNames(own))
+		if errors.Is(err, driver.ErrGone) {
+			s.own.forget(own.token)
+		}
+		if err != nil {
+			return driver.Place{}, err
+		}
+		if n.name != name {
+			err = s.swap(queue, own, n, name)
+		}
+		switch {
+		case err == nil:
+			s.own.seenAs(own, name, s.conn.Connection())
+			p.Name = name
+			return p, nil
+		// The node has changed since it was read; try again.
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		default:
+			return driver.Place{}, explain(err, "replace", n.path, "CREATE and DELETE on the queue")
+		}
+	}
+	return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w: the node keeps changing", p.Name, s.settings.queuePath(queue), driver.ErrUnavailable)
+}
+
+func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
+	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
+	s.own.doubt(own, name) // the node may have either name until this is answered
+	_, err := s.conn.Multi(
+		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
+		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
+	if err != nil && !zkconn.Unanswered(err) {
+		s.own.seenAs(own, n.name, s.conn.Connection()) // the server has refused the transaction, so the node has its old name
+	}
+	return err
+}

@@ -201,30 +201,26 @@
 // The driver has two layers. Package internal/zkconn is one ZooKeeper session
 // over the client library go-zookeeper; its documentation says what
 // go-zookeeper lacks. This package implements the interfaces of package driver
-// with znodes. From the top down:
+// with znodes:
 //
-//   - connector.go, connect.go: a Connector and its sessions. dsn.go and
-//     settings.go: the data source name.
-//   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go,
-//     remove.go, value.go: one operation of package driver each.
-//   - queue.go makes a queue's node; rollover.go starts its sequences over;
-//     queueacl.go checks its ACL; writetrust.go decides whether a write to a
-//     contender is a release.
-//   - removeorphans.go looks for nodes whose Create was not answered.
-//   - session.go: the session, and what it remembers: its own nodes
-//     (ownnodes.go), its requests in flight (inflight.go), its watches
-//     (watches.go), its orphans (orphans.go), and how nodes are made in each
-//     queue (queuecache.go).
-//   - node.go reads a node; trailer.go has the last line of its data; names.go
-//     maps names to paths; layout.go has the names of other libraries; acl.go
-//     has ACLs and the session's secret; explain.go turns errors of requests
-//     into errors for callers.
+//   - connector.go has the Driver and its Connector, dsn.go the data source
+//     name, session.go the session, how it begins, and its errors for callers.
+//   - create.go, delete.go, list.go, watch.go and value.go have the operations
+//     of a session: delete.go also Remove and Replace, list.go also Read and
+//     Walk. diagnose.go has the checks of the doctor.
+//   - queue.go makes the node of a queue, remembers how nodes are made in it, and
+//     starts its sequences over. acl.go has the secret of a session and all ACLs,
+//     and decides which queues may be used and which writes are releases.
+//   - ownnodes.go records the nodes of the session, and the requests in flight
+//     that make or remove nodes. orphans.go looks for nodes whose Create was not
+//     answered.
+//   - node.go reads a node and the last line of its data. names.go maps names to
+//     paths, and to the names of other libraries.
 //
-// A file uses only files below it in this list. Three properties of ZooKeeper
-// explain much of the code. It does not return the zxid of a create, so a
-// Create is a transaction with a write, whose answer has the zxid. It reuses
-// the names of nodes in a queue that was removed and made again, so the driver
-// compares tokens unless it is certain which node has a name. It cannot say
-// whether a request was carried out whose reply was lost, so the driver looks
-// for the node of such a Create until the store has answered.
+// Three properties of ZooKeeper explain much of the code. It does not return the
+// zxid of a create, so a Create is a transaction with a write, whose answer has
+// the zxid. It reuses the names of nodes in a queue that was removed and made
+// again, so the driver compares tokens unless it is certain which node has a
+// name. It cannot say whether a request was carried out whose reply was lost, so
+// the driver looks for the node of such a Create until the store has answered.
 package zkdriver

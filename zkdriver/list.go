@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -69,4 +71,121 @@ func sorted(children []string, epoch int64) []driver.Node {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Name, b.Name))
 	})
 	return nodes
+}
+
+// Read implements driver.Inspector, even for nodes whose names lack a
+// sequence. The owner is the session id, formatted as by ZooKeeper's own tools.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return driver.NodeInfo{}, err
+	}
+	if err := checkName(name); err != nil {
+		return driver.NodeInfo{}, err
+	}
+	queue, _ = s.queues.current(queue)
+	name = s.settings.layout.stored(name)
+	info, err := zkconn.Await(ctx, s.conn, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
+	info.Name = s.settings.layout.shown(info.Name)
+	return info, err
+}
+
+func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
+	path := s.settings.queuePath(queue)
+	for range 3 {
+		asked := s.own.createdSoFar()
+		n, err := s.readStored(queue, name)
+		if errors.Is(err, zk.ErrNoNode) {
+			s.own.nodeGone(queue, name, asked)
+		}
+		if err != nil {
+			return driver.NodeInfo{}, explain(err, "read", path+"/"+name, "READ on it")
+		}
+		parent, err := s.conn.Stat(path)
+		if err != nil {
+			return driver.NodeInfo{}, explain(err, "look at", path, "READ on it")
+		}
+		s.own.epochSeen(queue, parent.Czxid)
+		if parent.Czxid <= n.stat.Czxid {
+			return n.info(parent.Czxid), nil
+		} // the queue was recreated between the two requests
+	}
+	return driver.NodeInfo{}, s.vanished(queue)
+}
+
+func (n *storedNode) info(epoch int64) driver.NodeInfo {
+	seq, _ := sequenceOf(n.name)
+	info := driver.NodeInfo{
+		Node:    driver.Node{Name: n.name, Seq: seq, Epoch: epoch},
+		Token:   n.token(),
+		Data:    n.data,
+		Created: time.UnixMilli(n.created()),
+		Foreign: !n.mine,
+	}
+	if n.stat.EphemeralOwner != 0 {
+		info.Owner = zkconn.FormatID(n.stat.EphemeralOwner)
+	}
+	return info
+}
+
+// Walk implements driver.Inspector. It reads the nodes one by one and returns the
+// queues that have contenders. It skips nodes that this user may not read, but
+// returns an error if the node of prefix is one of them.
+func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	if prefix != "" {
+		if err := s.settings.checkQueue(prefix); err != nil {
+			return nil, err
+		}
+	}
+	return zkconn.Await(ctx, s.conn, func() ([]string, error) { return s.walk(ctx, prefix) }, nil)
+}
+
+func (s *session) walk(ctx context.Context, prefix string) (queues []string, err error) {
+	for left := []string{prefix}; len(left) > 0; {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("zkdriver: %w", err)
+		}
+		name := left[len(left)-1]
+		left = left[:len(left)-1]
+		children, _, err := s.conn.Children(s.walkPath(name))
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			continue
+		case errors.Is(err, zk.ErrNoAuth) && name != prefix:
+			continue
+		case err != nil:
+			return nil, explain(err, "list", s.walkPath(name), "READ on it")
+		}
+		found := false
+		for _, child := range children {
+			if _, contender := sequenceOf(child); contender {
+				found = true
+				continue
+			}
+			below := unescapeSegment(child)
+			if name != "" {
+				below = name + "/" + below
+			}
+			if child == successor && name != "" || s.settings.checkQueue(below) == nil {
+				left = append(left, below)
+			}
+		}
+		if before, ok := predecessorOf(name); ok {
+			name = before
+		}
+		if found && name != "" {
+			queues = append(queues, name)
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues), nil
+}
+
+func (s *session) walkPath(name string) string {
+	switch {
+	case name != "":
+		return s.settings.queuePath(name)
+	case s.settings.chroot != "":
+		return s.settings.chroot
+	}
+	return "/"
 }

@@ -124,7 +124,7 @@ func (s *session) writeValue(queue string, n *storedNode, known valueStat, token
 }
 
 // checkValueACL returns an error if another user may alter one of the nodes: see
-// queueacl.go. Every client may create nodes below the ancestors, so another
+// acl.go. Every client may create nodes below the ancestors, so another
 // user may have planted a value, or may own the node above it and remove the
 // value.
 func (s *session) checkValueACL(paths ...string) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -135,4 +137,278 @@ func (s *session) watchQueue(queue string) error {
 		}
 	}
 	return s.vanished(queue)
+}
+
+// watches holds the watches that the server has for a session. There is one per
+// path, shared by all callers that wait for the path. go-zookeeper cannot
+// remove a watch, so a watch without callers stays until it fires, and the next
+// caller reuses it.
+type watches struct {
+	mu          sync.Mutex
+	closed      bool
+	setInClient bool // whether go-zookeeper still had watches when close was called
+	paths       map[string]*watch
+	breaks      uint64         // number of broken connections
+	stale       map[string]int // number of watches set on an earlier connection, by queue path
+}
+
+// watch is a watch of one path in the server. It is removed from watches.paths
+// when it ends.
+type watch struct {
+	breaks      uint64        // value of watches.breaks when the watch was requested
+	armed       chan struct{} // closed when the server has answered
+	err         error         // why the request failed; like node, set before armed is closed
+	node        watchedNode
+	over        bool // whether the watch has fired, or all watches were closed
+	subscribers map[*subscriber]struct{}
+
+	// Set when the server reports a write to the node. fresh is false if the
+	// report may be due to a reconnect: see (*watches).written.
+	written, fresh bool
+}
+
+// watchedNode describes the watched node at the time when the watch was set.
+type watchedNode struct {
+	mine    bool // whether it belongs to this session
+	token   int64
+	trusted bool // whether only the owner can write to it, and does so only to release it: see trustsWrite
+}
+
+// subscriber is the receiving side of one driver.Watch, on one or more paths.
+// All fields but c are guarded by watches.mu.
+type subscriber struct {
+	c       chan driver.Cause
+	own     *watch   // the watch of the contender's own node; nil for a queue
+	watches []*watch // watches that have not ended, including own
+	event   event
+	over    bool // whether c is closed or no longer has a receiver
+}
+
+// event is the state of a subscriber: no event yet, a node ahead was released,
+// or a change that ends the driver.Watch.
+type event int
+
+const (
+	noEvent event = iota
+	releaseEvent
+	endEvent
+)
+
+// any reports whether the server may have watches of this session, including
+// those that no caller uses.
+func (ws *watches) any() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.setInClient || len(ws.paths) > 0
+}
+
+// subscribe adds a subscriber to the watch of a path. If first is true, the
+// watch is new and the caller must request it from the server (arm).
+func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.paths == nil {
+		ws.paths = make(map[string]*watch)
+	}
+	w = ws.paths[path]
+	if w == nil {
+		w = &watch{breaks: ws.breaks, armed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
+		w.over = ws.closed
+		if !ws.closed {
+			ws.paths[path] = w
+		}
+		first = true
+	}
+	if own {
+		s.own = w
+	}
+	switch {
+	case w.over:
+		s.notify(endEvent)
+	case s.event != endEvent:
+		w.subscribers[s] = struct{}{}
+		s.watches = append(s.watches, w)
+	}
+	return w, first
+}
+
+// covers reports whether the session watches the node with this path and token
+// on the current connection, so that it would know if the node had been
+// removed.
+func (ws *watches) covers(path string, token int64) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.paths[path]
+	if w == nil || w.breaks != ws.breaks {
+		return false
+	}
+	select {
+	case <-w.armed:
+		return w.err == nil && w.node.mine && w.node.token == token
+	default:
+		return false
+	}
+}
+
+// start completes a subscription after the server has set all of its watches. If
+// the own node is gone, it ends the driver.Watch.
+func (ws *watches) start(s *subscriber, token int64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if node := s.own.node; token != 0 && (node.token != token || !node.mine) {
+		s.notify(endEvent)
+	}
+}
+
+// unsubscribe removes a subscriber and leaves its channel open.
+func (ws *watches) unsubscribe(s *subscriber) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	s.keepOnly(nil)
+	s.over = true
+}
+
+// answered records the server's answer to the request for a watch. After an
+// error, the watch is dropped.
+func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w.node = node
+	if err != nil {
+		w.err = err
+		if ws.paths[path] == w {
+			ws.drop(path, w)
+		}
+	}
+	close(w.armed)
+	if w.written && !w.over {
+		ws.end(path, w, w.cause())
+	}
+}
+
+func (ws *watches) fire(path string, why driver.Cause) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w := ws.paths[path]; w != nil {
+		ws.drop(path, w)
+		ws.end(path, w, why)
+	}
+}
+
+// written handles the report of a write to a node, which ends its watch. If
+// writes to the node are trusted, it was released.
+//
+// Reports after a reconnect are not trusted, for two reasons. First, the server
+// also reports a write if the node was replaced by another of the same name.
+// Second, watches are set again in several requests, so a waiter may learn of a
+// write to its predecessor before it learns that its own node was removed.
+func (ws *watches) written(path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.paths[path]
+	if w == nil {
+		return
+	}
+	w.written, w.fresh = true, ws.stale[parent(path)] == 0
+	ws.drop(path, w)
+	select {
+	case <-w.armed:
+		ws.end(path, w, w.cause())
+	default: // not armed yet: (*watches).answered will end the watch
+	}
+}
+
+func (w *watch) cause() driver.Cause {
+	if w.node.trusted && w.fresh {
+		return driver.Released
+	}
+	return driver.Changed
+}
+
+// disconnected records that a connection has broken. It is called before any
+// event of the next connection.
+func (ws *watches) disconnected() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.breaks++
+	ws.stale = make(map[string]int)
+	for path := range ws.paths {
+		ws.stale[parent(path)]++
+	}
+}
+
+// close ends all watches for good.
+func (ws *watches) close() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.closed, ws.setInClient = true, ws.setInClient || len(ws.paths) > 0
+	for path, w := range ws.paths {
+		ws.end(path, w, driver.Changed)
+	}
+	clear(ws.paths)
+}
+
+func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
+
+// The methods below require watches.mu.
+
+func (ws *watches) drop(path string, w *watch) {
+	delete(ws.paths, path)
+	if w.breaks == ws.breaks {
+		return
+	}
+	if ws.stale[parent(path)]--; ws.stale[parent(path)] <= 0 {
+		delete(ws.stale, parent(path))
+	}
+}
+
+// end removes a watch and notifies its subscribers of the cause.
+func (ws *watches) end(path string, w *watch, why driver.Cause) {
+	w.over = true
+	for s := range w.subscribers {
+		if why == driver.Released && s.own != w && s.own != nil {
+			s.notify(releaseEvent)
+		} else {
+			s.notify(endEvent)
+		}
+	}
+	clear(w.subscribers)
+}
+
+// notify records an event and passes it to the caller. If the own node is gone
+// as well, the caller learns only that the watch has ended.
+//
+// A release may be reported before the server has answered the request to watch
+// the own node. If that answer then shows that the own node exists, the node
+// also existed at the time of the release.
+func (s *subscriber) notify(e event) {
+	released := s.event == releaseEvent
+	s.event = max(s.event, e)
+	if s.event == endEvent {
+		s.keepOnly(nil)
+	} else {
+		s.keepOnly(s.own)
+	}
+	switch {
+	case s.over:
+	case s.event == endEvent:
+		s.over = true
+		close(s.c)
+	case !released:
+		s.c <- driver.Released
+	}
+}
+
+// keepOnly unsubscribes s from all watches except the given one, which may be
+// nil.
+func (s *subscriber) keepOnly(only *watch) {
+	for _, w := range s.watches {
+		if w != only {
+			delete(w.subscribers, s)
+		}
+	}
+	s.watches = s.watches[:0]
+	if only != nil && !only.over {
+		s.watches = append(s.watches, only)
+	}
 }

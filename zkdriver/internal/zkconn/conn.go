@@ -1,7 +1,10 @@
 package zkconn
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +13,74 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
+)
+
+// Config configures a session for Dial. LeaseMargin, Tick, TLS and Logins are
+// optional.
+type Config struct {
+	Hosts          []string      // "host:port"; an IPv6 address in brackets
+	SessionTimeout time.Duration // requested; the server may grant another one
+	ConnectTimeout time.Duration // how long Dial tries
+	LeaseMargin    time.Duration // how much earlier than the store's session the lease ends; 0: a quarter of the granted timeout
+	Tick           time.Duration // the ensemble's tickTime; 0: unknown
+
+	TLS TLS
+
+	// Logins returns the session's digest logins, each as "user:password".
+	// It is a function so that printing a Config reveals no password.
+	Logins func() [][]byte
+
+	// HasNodes reports whether the session has nodes. While it has, only an
+	// answered write renews the lease; otherwise an answered Sync is enough.
+	// HasNodes is called often and from any goroutine. It must not block or
+	// call the Conn.
+	HasNodes func() bool
+
+	Events Events
+
+	// Dial makes the connections, without TLS. If nil, a net.Dialer dials.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
+}
+
+// resolve returns the addresses of a host name. An IP address resolves to
+// itself.
+func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
+	if c.lookUp != nil {
+		return c.lookUp(ctx, name)
+	}
+	return net.DefaultResolver.LookupHost(ctx, name)
+}
+
+// Events receives watch events and changes of the session. Its methods may be
+// called before Dial returns, and must not block.
+type Events interface {
+	// Changed reports that the watch of a path has fired. Calls of Changed
+	// and Disconnected are serialized, in the order of events.
+	Changed(path string, change Change)
+
+	// Disconnected reports that the connection has broken. It is called before
+	// any call of Changed for events of the next connection.
+	Disconnected()
+
+	// Ended reports that the session has ended and that no watch will fire
+	// any more. It may be called several times.
+	Ended()
+
+	// Watching reports whether the server may hold watches of the session. If
+	// so, requests sent after a reconnect are delayed until go-zookeeper has
+	// set the watches again.
+	Watching() bool
+}
+
+// Change says what has happened to a watched node.
+type Change int
+
+const (
+	Other   Change = iota // the node was created or its children changed
+	Written               // the node's data was written
+	Deleted
 )
 
 // Conn is one ZooKeeper session, on one zk.Conn. When either ends, so does the
@@ -72,4 +143,140 @@ func (c *Conn) end(cause error) {
 	if c.lease != nil {
 		c.lease.End(fmt.Errorf("zkdriver: %w: %w", driver.ErrSessionEnded, cause))
 	}
+}
+
+// Dial begins a session and waits for the server to confirm it, at most for
+// Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
+// other error matches driver.ErrUnavailable if another attempt may succeed.
+// After an error, Dial closes the session that it may have begun; if the server
+// does not answer that request, the server may keep the session until its
+// timeout.
+func Dial(ctx context.Context, config Config) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("zkdriver: connect: %w", err)
+	}
+	secure, err := config.TLS.load()
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{config: config, dialer: newDialer(config, secure), containers: semaphore.NewWeighted(maxContainers),
+		hasSession: make(chan struct{}), finished: make(chan struct{})}
+	c.dialer.onBegin, c.dialer.onResume, c.dialer.onFail, c.dialer.onEnd = c.begin, c.resume, c.failed, c.end
+	c.client, c.events, err = zk.Connect(config.Hosts, config.SessionTimeout,
+		zk.WithDialer(c.dialer.dial), zk.WithHostProvider(c.dialer), zk.WithEventCallback(c.event),
+		zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, fmt.Errorf("zkdriver: connect: %w", err)
+	}
+	if err := c.awaitSession(ctx); err != nil {
+		c.abandon()
+		return nil, err
+	}
+	go c.supervise()
+	return c, nil
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func (c *Conn) awaitSession(ctx context.Context) error {
+	timer := time.NewTimer(c.config.ConnectTimeout)
+	defer timer.Stop()
+	hosts := strings.Join(c.config.Hosts, ",")
+	select {
+	case <-c.hasSession:
+		if err := c.lease.Err(); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("zkdriver: connect: %w: no session with %s%s", ctx.Err(), hosts, c.lastAttempt())
+	case <-c.dialer.fatal:
+		return fmt.Errorf("zkdriver: connect: %w", c.dialer.lastError())
+	case <-timer.C:
+		return fmt.Errorf("zkdriver: connect: %w: no session with %s within %v%s",
+			driver.ErrUnavailable, hosts, c.config.ConnectTimeout, c.lastAttempt())
+	}
+}
+
+func (c *Conn) lastAttempt() string {
+	if err := c.dialer.lastError(); err != nil {
+		return fmt.Sprintf(" (last try: %v)", err)
+	}
+	return ""
+}
+
+// begin starts the lease of a new session. The dialer calls begin and resume
+// during the handshake, on a goroutine of go-zookeeper.
+
+func (c *Conn) begin(r connectReply, asked driver.Instant) error {
+	margin := c.config.LeaseMargin
+	if margin == 0 {
+		margin = r.timeout / 4
+	}
+	if margin > r.timeout/2 {
+		return fmt.Errorf("%w: half of %v", errMargin, r.timeout)
+	}
+	if c.config.Tick > r.timeout/2 {
+		return fmt.Errorf("%w: half of %v", errTick, r.timeout)
+	}
+	c.lease = driver.NewLease(r.timeout, margin)
+	c.lease.Renew(asked)
+	c.keepalive = newKeepalive(newSchedule(r.timeout, margin, c.config.Tick, int(c.dialer.round.Load())), c.lease, c.config.HasNodes)
+	c.keepalive.connected(asked, driver.Now())
+	return c.lease.Err()
+}
+
+func (c *Conn) resume(asked driver.Instant) error {
+	// Never resume a session after its lease has ended, not even for Close,
+	// which uses endInStore. go-zookeeper would set its watches again while
+	// shutting down, which is a data race in go-zookeeper.
+	if err := c.lease.Err(); err != nil {
+		return err
+	}
+	c.keepalive.hostsAre(int(c.dialer.round.Load()))
+	c.keepalive.connected(asked, c.lease.Now())
+	return nil
+}
+
+func (c *Conn) event(e zk.Event) {
+	switch e.Type {
+	case zk.EventSession:
+		c.sessionEvent(e.State)
+	case zk.EventNotWatching:
+		c.config.Events.Ended()
+	case zk.EventNodeDataChanged:
+		c.config.Events.Changed(e.Path, Written)
+	case zk.EventNodeDeleted:
+		c.config.Events.Changed(e.Path, Deleted)
+	default:
+		c.config.Events.Changed(e.Path, Other)
+	}
+}
+
+func (c *Conn) sessionEvent(state zk.State) {
+	switch state {
+	case zk.StateHasSession:
+		c.hasSessionOne.Do(func() { close(c.hasSession) })
+	case zk.StateDisconnected:
+		if c.keepalive != nil {
+			c.keepalive.disconnected()
+		}
+		c.config.Events.Disconnected()
+	case zk.StateExpired:
+		c.end(errExpired)
+	case zk.StateAuthFailed:
+		c.end(errLogin)
+	}
+}
+
+// supervise sends heartbeats until the session ends. Then it shuts the Conn
+// down, even if Close is never called.
+func (c *Conn) supervise() {
+	defer close(c.finished)
+	c.keepalive.run(c.heartbeat, c.dialer.giveUp)
+	c.config.Events.Ended()
+	c.shutDown()
+	c.workers.close()
 }

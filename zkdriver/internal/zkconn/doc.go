@@ -30,39 +30,37 @@
 //     the session. It can also block for good if a connection breaks while it
 //     logs in again. So frameConn, a net.Conn between go-zookeeper and the
 //     network, does the whole handshake, the logins included, within a short
-//     deadline (frameconn.go, handshake.go).
+//     deadline (frameconn.go).
 //   - Dialing. go-zookeeper resolves names once. With one server it pauses a
 //     second between attempts; with several it may dial a server that drops
 //     connections a thousand times a second. The dialer resolves a name for each
 //     attempt, goes through the addresses of a name as through the hosts, backs
 //     off, and starts a second dial if the first one gets no answer (dialer.go,
-//     dial.go). It adds TLS (tls.go).
+//     dial.go). It adds TLS (dial.go).
 //   - Watches that miss no change. go-zookeeper sets its watches again after a
 //     reconnect. If a request overtakes them, a change can be missed. So
 //     frameConn delays requests until the watches are set (frameconn.go).
 //   - Checked replies. A reply of the wrong shape makes go-zookeeper panic or
 //     allocate all memory. frameConn closes the connection instead
-//     (replyshape.go).
+//     (protocol.go).
 //   - Requests with a context. go-zookeeper takes no context: a request ends
 //     only when it was answered or the connection breaks. Await runs a request
-//     on a goroutine of its own and returns earlier if the context ends
-//     (await.go). A closing Conn waits for these goroutines (workers.go).
+//     on a goroutine of its own and returns earlier if the context ends. A
+//     closing Conn waits for these goroutines (requests.go).
 //   - Every answer counts. All requests go through one function, which renews
 //     the lease, and ends it when an answer says that the session is over
 //     (requests.go). Unanswered, Permanent and Unimplemented say what an error
-//     leaves open (errors.go).
+//     leaves open.
 //   - A close that is confirmed. go-zookeeper may lose the close request, and a
 //     handshake under way may even bring the session back. Close forbids
 //     further connections and, unless the server has confirmed the end, ends
-//     the session on a new connection (close.go, endsession.go).
+//     the session on a new connection (close.go).
 //
-// The remaining files: config.go has Config and Events; conn.go the type
-// Conn; open.go Dial, the events of go-zookeeper, and the goroutine that
-// supervises a Conn; protocol.go the numbers of the protocol; printable.go
-// texts from other programs, made safe to print.
+// conn.go has the Config, the Conn, Dial, and the goroutine that supervises a
+// Conn; protocol.go also the numbers of the protocol, and texts from other
+// programs made safe to print.
 //
-// References between the files point in one direction: open.go and close.go use
-// requests.go, which uses the dialer and keepalive, which use frameConn and the
-// schedule. frameConn calls back into the dialer through an interface of its
-// own.
+// A Conn uses its dialer and its keepalive, which know nothing of it. They use
+// frameConns and the schedule. A frameConn calls back into the dialer through an
+// interface of its own.
 package zkconn

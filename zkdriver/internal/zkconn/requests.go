@@ -3,6 +3,10 @@ package zkconn
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -180,4 +184,193 @@ func (c *Conn) Delete(path string, version int32) error {
 func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	err = c.ask(toQuorum, func() (err error) { results, err = c.client.Multi(ops...); return err })
 	return results, err
+}
+
+// Go starts job on a goroutine of the Conn. If the Conn has shut down, Go
+// returns false without running job.
+func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
+
+// Work is like Go, but if the Conn has shut down, Work runs job on the calling
+// goroutine, where all requests of the job fail.
+func (c *Conn) Work(job func()) {
+	if !c.workers.run(job) {
+		job()
+	}
+}
+
+// AwaitConnection waits until the session has a connection. It returns an error
+// if the session or ctx has ended.
+func (c *Conn) AwaitConnection(ctx context.Context) error {
+	if err := c.lease.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("zkdriver: %w", err)
+	}
+	select {
+	case <-c.dialer.connected():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("zkdriver: %w", ctx.Err())
+	case <-c.lease.Done():
+		return c.lease.Err()
+	}
+}
+
+// The states of a job run by Await.
+const (
+	running int32 = iota
+	finished
+	abandoned
+)
+
+// Await runs job on its own goroutine and returns the result, or an error as
+// soon as ctx or the session ends. Since go-zookeeper takes no context, the job
+// itself continues. If Await returns before the job, late receives the job's
+// result, unless late is nil.
+//
+// If the session has no connection, Await waits for one before it starts job,
+// because go-zookeeper would queue the request and send it even after the
+// caller has given up. A job whose ctx can never end runs on the calling
+// goroutine.
+func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
+	var none T
+	if err := c.AwaitConnection(ctx); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		v, err := job()
+		return unlessEnded(c, v, err)
+	}
+	var (
+		v     T
+		err   error
+		state atomic.Int32
+		done  = make(chan struct{})
+	)
+	c.Work(func() {
+		v, err = job()
+		if state.CompareAndSwap(running, finished) {
+			close(done)
+		} else if late != nil {
+			late(v, err)
+		}
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if state.CompareAndSwap(running, abandoned) {
+			return none, fmt.Errorf("zkdriver: %w", ctx.Err())
+		}
+		<-done
+	case <-c.lease.Done():
+		if state.CompareAndSwap(running, abandoned) {
+			return none, c.lease.Err()
+		}
+		<-done
+	}
+	return unlessEnded(c, v, err)
+}
+
+// unlessEnded returns v and err, or the session's error if the session has
+// ended.
+func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
+	if end := c.lease.Err(); end != nil {
+		var none T
+		return none, end
+	}
+	return v, err
+}
+
+// AwaitErr is [Await] for a job that returns only an error.
+func AwaitErr(ctx context.Context, c *Conn, job func() error) error {
+	_, err := Await(ctx, c, func() (struct{}, error) { return struct{}{}, job() }, nil)
+	return err
+}
+
+// workers runs jobs, each on a goroutine of its own, until close.
+type workers struct {
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// run starts job on a new goroutine. After close it returns false without
+// running job.
+func (w *workers) run(job func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.wg.Go(job)
+	return true
+}
+
+// close makes run refuse further jobs, and waits until all running ones are
+// done.
+func (w *workers) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.wg.Wait()
+}
+
+// refusals are the errors with which a server guarantees that it has not
+// carried out the request.
+var refusals = []error{
+	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
+	zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrReconfigDisabled,
+	zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrAuthFailed,
+}
+
+// Unanswered reports whether err means that no answer has arrived, so that the
+// server may or may not have carried out the request.
+//
+// zk.ErrNoServer, by which go-zookeeper reports that it never sent the request,
+// does not occur, because dialer.Next always returns a server.
+func Unanswered(err error) bool {
+	for _, r := range refusals {
+		if errors.Is(err, r) {
+			return false
+		}
+	}
+	return !isUnknownCode(err) && !errors.Is(err, zk.ErrInvalidPath)
+}
+
+// Server error codes that go-zookeeper does not name.
+const (
+	codeUnimplemented = "unknown error: -6"
+	codeQuota         = "unknown error: -125"
+	unknownCode       = "unknown error: -"
+)
+
+func isUnknownCode(err error) bool { return strings.HasPrefix(err.Error(), unknownCode) }
+
+// Unimplemented reports whether err means that the server is too old to know
+// the request.
+func Unimplemented(err error) bool { return err.Error() == codeUnimplemented }
+
+// Permanent reports whether the same request would fail with err again.
+func Permanent(err error) bool {
+	for _, p := range []error{
+		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
+		zk.ErrInvalidPath, zk.ErrAPIError, zk.ErrShortBuffer, zk.ErrInvalidFlags,
+	} {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return Unimplemented(err) || err.Error() == codeQuota
+}
+
+// TimeoutTooShort reports whether err means that the session timeout granted by
+// the server is too short for the lease margin or the tick of the Config.
+func TimeoutTooShort(err error) bool { return errors.Is(err, errMargin) || errors.Is(err, errTick) }
+
+// LoginRefused reports whether err means that the server has refused a digest
+// login.
+func LoginRefused(err error) bool {
+	return errors.Is(err, errLogin) || errors.Is(err, zk.ErrAuthFailed)
 }

@@ -1,5 +1,0 @@
-package zkdriver
-
-import "github.com/dlock-go/dlock"
-
-func init() { dlock.Register("zk", Driver{}) }
