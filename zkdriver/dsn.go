@@ -28,7 +28,7 @@ type settings struct {
 	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
 	layout         *layout // nil: dlock's own names of nodes
-	acl            aclMode
+	aclMode        aclMode
 
 	tls       bool
 	files     dsn.TLS
@@ -165,7 +165,7 @@ func (s *settings) parameters() dsn.Parameters {
 			if !known {
 				return errors.New("neither open nor creator nor digest")
 			}
-			s.acl = mode
+			s.aclMode = mode
 			return nil
 		},
 		"heartbeat": func(string) error {
@@ -194,9 +194,9 @@ func (s *settings) complete() error {
 // acl=creator a certificate from Driver.TLS can replace user and password.
 func (s *settings) checkACL() error {
 	switch {
-	case s.acl == aclDigest && !s.login:
+	case s.aclMode == aclDigest && !s.login:
 		return errors.New("zkdriver: dsn: parameter acl: digest needs a user and a password")
-	case s.acl == aclCreator && !s.login && !s.certified():
+	case s.aclMode == aclCreator && !s.login && !s.certified():
 		return errors.New("zkdriver: dsn: parameter acl: creator needs a user and a password, or a client certificate")
 	}
 	return nil

@@ -23,7 +23,7 @@ func TestDSNIsReadInFull(t *testing.T) {
 		hosts: []string{"h1:2182", "[::1]:2181", "h-2.example:2181"}, chroot: "/a/b",
 		user: "al@ce", login: true,
 		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second, tick: time.Second / 2,
-		acl: aclDigest, sequenceLimit: 77,
+		aclMode: aclDigest, sequenceLimit: 77,
 		tls: true, files: dsn.TLS{CA: "/c&a.pem", Cert: "/c.pem", Key: "/k.pem", ServerName: "zk"},
 	}, s)
 }
@@ -211,7 +211,7 @@ func (s *settings) format() string {
 	if s.login {
 		b.WriteString(escape(s.user) + ":" + strings.ReplaceAll(url.PathEscape(s.password()), "@", "%40") + "@")
 	}
-	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.acl]
+	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.aclMode]
 	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",
 		strings.Join(s.hosts, ","), s.chroot, s.sessionTimeout, s.connectTimeout, s.sequenceLimit, acl, s.tls)
 	if s.layout != nil {
