@@ -168,10 +168,6 @@ func (s *settings) parameters() dsn.Parameters {
 			s.aclMode = mode
 			return nil
 		},
-		"heartbeat": func(string) error {
-			return errors.New("has been removed: it is not needed, as two heartbeats of three are syncs now; " +
-				"the third one is a write, without which a deposed leader could let two sessions hold a lock")
-		},
 	}
 	s.files.AddTo(p)
 	return p

@@ -93,8 +93,6 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?lease_margin=6s":      "more than half",
 		"zk://h?tick_time=5001ms":     "tick_time is more than half",
 		"zk://h?tick_time=0s":         "tick_time: not a duration from",
-		"zk://h?heartbeat=sync":       `heartbeat: has been removed: it is not needed`,
-		"zk://h?heartbeat=write":      `heartbeat: has been removed: it is not needed`,
 		"zk://h?sequence_limit=0":     "not a number from 1",
 		"zk://h?names=":               "names: neither dlock nor curator nor curator-mutex nor kazoo",
 		"zk://h?names=Curator":        "names: neither dlock nor",

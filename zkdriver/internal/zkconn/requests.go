@@ -76,8 +76,8 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// sendHeartbeat sends a Sync or a write in the background. It calls ended when the
-// request was answered or has failed.
+// sendHeartbeat sends a Sync or a write in the background. It calls ended when
+// the request was answered or has failed.
 func (c *Conn) sendHeartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
