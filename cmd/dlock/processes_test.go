@@ -27,7 +27,7 @@ import (
 	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
 )
 
-// run is a running demo: three processes that share a store in a directory.
+// run is a running demo, whose processes share a store in a directory.
 type run struct {
 	*exec.Cmd
 	dir     string    // the store
@@ -36,13 +36,13 @@ type run struct {
 	lines   *bufio.Scanner
 	printed strings.Builder // what lines has read
 	stderr  safeBuffer
-	pids    map[string]int // of the child processes, by the number that the demo prints
+	pids    map[string]int // of the child processes, by the names of their workers
 }
 
 // start starts a demo with a session timeout of 5 s.
 func start(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
-	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-processes", "3"}, args...)...)
+	r.Cmd = program(t, append([]string{"demo", "-driver", "file"}, args...)...)
 	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
@@ -63,7 +63,7 @@ func start(t *testing.T, args ...string) *run {
 	return r
 }
 
-var startLine = regexp.MustCompile(`process (\d+)  starts    with the id (\d+)$`)
+var startLine = regexp.MustCompile(`  (worker-\d+) +starts    as process (\d+)$`)
 
 func (r *run) read(t *testing.T, done func(line string) bool) {
 	for r.lines.Scan() {
@@ -81,13 +81,14 @@ func (r *run) read(t *testing.T, done func(line string) bool) {
 	require.Failf(t, "the output ended early", "%s%s", &r.printed, &r.stderr)
 }
 
-func (r *run) readUntilAllWait(t *testing.T, workers int) {
-	waits := make(map[string]bool)
+// readUntilAllQueue reads until all six workers hold the lock or wait for it.
+func (r *run) readUntilAllQueue(t *testing.T) {
+	queued := make(map[string]bool)
 	r.read(t, func(line string) bool {
-		if m := waitLine.FindStringSubmatch(line); m != nil {
-			waits[m[1]] = true
+		if m := queuedLine.FindStringSubmatch(line); m != nil {
+			queued[m[1]] = true
 		}
-		return len(waits) == workers-1
+		return len(queued) == 6
 	})
 }
 
@@ -98,9 +99,9 @@ func (r *run) end(t *testing.T) error {
 		fmt.Fprintln(&r.printed, r.lines.Text())
 	}
 	err := r.Wait()
-	assert.Len(t, r.pids, 3)
+	assert.Len(t, r.pids, 6)
 	for number, pid := range r.pids {
-		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %s is left", number)
+		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the process of %s is left", number)
 	}
 	left, readErr := os.ReadDir(r.temp)
 	require.NoError(t, readErr)
@@ -118,34 +119,29 @@ func (r *run) requireNoNode(t *testing.T) {
 }
 
 func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
-	r := start(t, "-workers", "7", "-hold", "20ms", "-seed", "4")
+	r := startFault(t, "kill", "KILLED")
 	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT") })
-	require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+	require.NoError(t, r.Wait(), "%s%s", &r.printed, &r.stderr)
+	r.requireNoChild(t)
 	out := r.printed.String()
 	assert.Contains(t, out, "VERDICT: OK\n")
-	assert.Regexp(t, `process 2  KILLED    while \S+-p2-01 W held the lock\n`, out)
-	assert.Regexp(t, `Process 2 was killed while \S+-p2-01 held the lock\.\n`, out)
-	m := regexp.MustCompile(`The lock stayed with the dead process for (\S+)s\. Then its session had ended, and \S+-p[13]-01 got the lock\.`).FindStringSubmatch(out)
+	assert.Contains(t, out, "worker-1 W  REFUSED   0 + 1 = 1 with token")
+	m := regexp.MustCompile(`After (\S+s), worker-2 got the lock and wrote\.`).FindStringSubmatch(out)
 	require.NotNil(t, m, "%s", out)
-	stayed, err := time.ParseDuration(m[1] + "s")
+	stayed, err := time.ParseDuration(m[1])
 	require.NoError(t, err)
 	assert.Greater(t, stayed, time.Second, "the session has to end first")
-	_, after, _ := strings.Cut(out, "KILLED")
-	for _, worker := range []string{"p1-01", "p3-01"} {
-		assert.Contains(t, after, "-"+worker+" W  holds     exclusive")
-	}
 }
 
 func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
-			r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
-			r.readUntilAllWait(t, 6)
+			r := start(t, "-workers", "6", "-hold", "10m")
+			r.readUntilAllQueue(t)
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
 			require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
 			assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted\n")
-			assert.Contains(t, r.printed.String(), "Interrupted: 6.")
-			assert.NotContains(t, r.printed.String(), "KILLED")
+			assert.Equal(t, 6, strings.Count(r.printed.String(), "  leaves  ")+strings.Count(r.printed.String(), "  releases\n"))
 			assert.Empty(t, r.stderr.String())
 		})
 	}
@@ -156,8 +152,8 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
 	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
-			r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
-			r.readUntilAllWait(t, 6)
+			r := start(t, "-workers", "6", "-hold", "10m")
+			r.readUntilAllQueue(t)
 			require.NoError(t, r.Process.Signal(sent))
 			r.read(t, func(line string) bool { return strings.Contains(line, "  leaves  ") })
 			require.NoError(t, r.Process.Signal(sent))
@@ -169,7 +165,7 @@ func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
 }
 
 func TestTheProgramNohupKeepsTheRunGoing(t *testing.T) {
-	cmd := program(t, "demo", "-workers", "2", "-hold", "1s", "-shared-ratio", "0")
+	cmd := program(t, "demo", "-workers", "4", "-hold", "1s")
 	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, cmd.Args...)
 	sh, err := exec.LookPath("sh")
 	require.NoError(t, err)
@@ -181,19 +177,19 @@ func TestTheProgramNohupKeepsTheRunGoing(t *testing.T) {
 	lines, sent := bufio.NewScanner(out), false
 	for lines.Scan() {
 		fmt.Fprintln(&printed, lines.Text())
-		if waitLine.MatchString(lines.Text()) {
+		if queuedLine.MatchString(lines.Text()) {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 			sent = true
 		}
 	}
 	require.NoError(t, cmd.Wait())
-	assert.True(t, sent, "no worker has waited, so the signal was not sent")
+	assert.True(t, sent, "no worker has queued, so the signal was not sent")
 	assert.Contains(t, printed.String(), "VERDICT: OK\n")
 }
 
 func TestAnOutputWithoutReaderEndsTheRunInGoodOrder(t *testing.T) {
-	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "1s", "-timeout", "20m")
-	r.readUntilAllWait(t, 6)
+	r := start(t, "-workers", "6", "-hold", "1s")
+	r.readUntilAllQueue(t)
 	require.NoError(t, r.out.Close())
 	var exit *exec.ExitError
 	require.ErrorAs(t, r.end(t), &exit)
@@ -220,14 +216,13 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func TestAProcessThatFailsEndsTheRun(t *testing.T) {
-	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
-	r.readUntilAllWait(t, 6)
-	require.NoError(t, syscall.Kill(r.pids["3"], syscall.SIGKILL))
+	r := start(t, "-workers", "6", "-hold", "10m")
+	r.readUntilAllQueue(t)
+	require.NoError(t, syscall.Kill(r.pids["worker-3"], syscall.SIGKILL))
 	var exit *exec.ExitError
 	require.ErrorAs(t, r.end(t), &exit)
 	assert.Equal(t, 1, exit.ExitCode())
-	assert.Equal(t, "dlock demo: process 3: signal: killed\n", r.stderr.String())
-	assert.NotContains(t, r.printed.String(), "VERDICT")
+	assert.Contains(t, r.printed.String(), "Error: worker-3: signal: killed\nVERDICT: no rule was broken, but there was an error\n")
 }
 
 // startFault starts a demo of the fault and waits until the fault has begun.
@@ -256,13 +251,13 @@ func exists(name string) bool {
 
 func (r *run) requireNoChild(t *testing.T) {
 	for number, pid := range r.pids {
-		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, waitLimit, 10*time.Millisecond, "process %s is left", number)
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, waitLimit, 10*time.Millisecond, "the process of %s is left", number)
 	}
 }
 
 func TestAPausedProcessOutlivesNoKilledParent(t *testing.T) {
 	r := startFault(t, "pause", "PAUSED")
-	if stat := fmt.Sprintf("/proc/%d/stat", r.pids["1"]); exists(stat) { // this system has /proc
+	if stat := fmt.Sprintf("/proc/%d/stat", r.pids["worker-1"]); exists(stat) { // this system has /proc
 		require.Eventually(t, func() bool {
 			state, err := os.ReadFile(stat)
 			return err == nil && bytes.Contains(state, []byte(") T "))
@@ -283,8 +278,8 @@ func TestAnInterruptDuringAPauseEndsAllProcesses(t *testing.T) {
 }
 
 func TestNoProcessOutlivesItsParent(t *testing.T) {
-	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
-	r.readUntilAllWait(t, 6)
+	r := start(t, "-workers", "6", "-hold", "10m")
+	r.readUntilAllQueue(t)
 	require.NoError(t, r.Process.Kill())
 	_ = r.Wait()
 	left, err := os.ReadDir(r.temp)
@@ -292,7 +287,7 @@ func TestNoProcessOutlivesItsParent(t *testing.T) {
 	assert.Empty(t, left)
 	for number, pid := range r.pids {
 		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) },
-			waitLimit, 5*time.Millisecond, "process %s is left", number)
+			waitLimit, 5*time.Millisecond, "the process of %s is left", number)
 	}
 }
 
@@ -307,8 +302,8 @@ func TestAChildHasNoDataSourceNameInItsArgumentsOrEnvironment(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the test reads arguments and environments in /proc, as Linux shows them")
 	}
-	r := start(t, "-workers", "3", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
-	r.readUntilAllWait(t, 3)
+	r := start(t, "-workers", "6", "-hold", "10m")
+	r.readUntilAllQueue(t)
 	for _, pid := range r.pids {
 		for _, file := range []string{"cmdline", "environ"} {
 			text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,14 +22,14 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	const dsn = "zk://alice:ge=heim@127.0.0.1:1/x"
 	for _, args := range [][]string{
 		{dsn}, {"help", dsn}, {"help", "demo", dsn}, {"demo", dsn}, {"demo", "-" + dsn}, {"demo", "-dsn:" + dsn}, {"demo", "-dsn" + dsn},
-		{"demo", "-workers", dsn}, {"demo", "-workers=" + dsn}, {"demo", "-hold", dsn}, {"demo", "-seed", dsn}, {"demo", "-shared-ratio=" + dsn},
+		{"demo", "-workers", dsn}, {"demo", "-workers=" + dsn}, {"demo", "-hold", dsn}, {"demo", "-fault=" + dsn},
 		{"demo", "-driver", dsn}, {"demo", "-driver", dsn, "-dsn", dsn}, {"demo", "-driver", "mem", "-dsn", dsn},
 		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-lock", dsn},
 		{"demo", "-driver", "zk", "-dsn", dsn + "?acl=x"}, {"demo", "-driver", "zk", "-dsn", dsn + "@"}, {"demo", "-driver", "zk", "-dsn", "x" + dsn},
 		{"run", dsn}, {"run", "-" + dsn}, {"run", "-w", dsn, "l", "true"}, {"run", "l", "-" + dsn}, {"run", dsn, "--", "no-such-command"},
 		{"run", "-driver", dsn, "l", "true"}, {"run", "-dsn", dsn, "l", "true"}, {"run", "-driver", "zk", "-dsn", dsn + "?acl=x", "l", "true"},
 		{"run", "l", "--", dsn}, {"run", "-config", dsn, "l", "true"},
-		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms", "-connect-timeout", "100ms"},
+		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms"},
 	} {
 		var stdout, stderr bytes.Buffer
 		assert.NotZero(t, command.Run(t.Context(), args, &stdout, &stderr), "%q", args)
@@ -43,7 +44,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
-	cmd := program(t, "demo", "-driver", "zk", "-processes", "1", "-workers", "2", "-hold", "5s", "-timeout", "1m", "-shared-ratio", "1")
+	cmd := program(t, "demo", "-driver", "zk", "-workers", "2", "-hold", "5s")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
@@ -64,7 +65,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs no dsn: %s", &stderr)
 	stdout.Reset()
-	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-processes", "1", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
+	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VERDICT: OK")
 	assert.NotContains(t, stdout.String()+stderr.String(), "geheim")
 	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
@@ -82,14 +83,15 @@ func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 		_, err = raw.Create(chroot+"/demo/"+host+"-W-0000000000", []byte("\x1b[2J"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		said := ""
-		for limit := 500 * time.Millisecond; !strings.Contains(said, "in the queue behind"); limit *= 2 {
+		for limit := time.Second; !strings.Contains(said, "in the queue behind"); limit *= 2 {
 			require.Less(t, limit, time.Minute, "no worker gets into the queue in time: %s", said)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			var stdout, stderr bytes.Buffer
-			command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-processes", "1",
-				"-workers", "3", "-timeout", limit.String()}, &stdout, &stderr)
+			command.Run(ctx, []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-workers", "3"}, &stdout, &stderr)
+			cancel()
 			said = stdout.String() + stderr.String()
 		}
-		assert.Contains(t, said, "gives up")
+		assert.Contains(t, said, "leaves")
 		for _, bad := range []string{"\u202e", "\u200b", "\u2028", "\x1b", strings.Repeat("long", 2500)} {
 			assert.NotContains(t, said, bad)
 		}

@@ -88,7 +88,7 @@ func TestCompletionInBash(t *testing.T) {
 		"dlock ":                 strings.Join(names(), " ") + " help",
 		"dlock help ver":         "version",
 		"dlock completion ":      "bash zsh fish",
-		"dlock demo -s":          "-seed -shared-ratio -svg",
+		"dlock demo -d":          "-driver -dsn",
 		"dlock demo -driver ":    strings.Join(dlock.Drivers(), " "),
 		"dlock demo -driver me":  "mem",
 		"dlock demo -svg -":      "", // "-" may begin a file name, so no flags are listed
@@ -114,7 +114,7 @@ func TestCompletionInFish(t *testing.T) {
 	file := script(t, "fish")
 	for line, want := range map[string][]string{
 		"dlock dem":           {"demo"},
-		"dlock demo -s":       {"-seed", "-shared-ratio", "-svg"},
+		"dlock demo -d":       {"-driver", "-dsn"},
 		"dlock demo -driver ": dlock.Drivers(),
 		"dlock completion ":   {"bash", "fish", "zsh"},
 		"dlock help ver":      {"version"},

@@ -1,20 +1,27 @@
 // Package demo implements "dlock demo", the classic test of a read-write lock.
-// Workers, each with a session of its own, contend for one lock. Writers increment
-// a counter that only the lock protects. The program prints each event as it
-// happens, and at the end a time line and a verdict.
+// Workers contend for one lock, each with a session of its own, and on a store
+// that processes can share, each in a process of its own. Writers add to a
+// counter that only the lock protects. The program prints each event as it
+// happens, and at the end a time line and a verdict. With a fault, it shows how
+// the lock is lost, and how its token keeps a late write out.
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
@@ -25,148 +32,250 @@ const (
 	statusUsage = 2
 )
 
-const columns = 80 // width of the output, in characters
-
-var errInterrupted = errors.New("interrupted before it began")
-
 // Main runs the demo with these arguments and returns the exit status: 0 if all
 // rules were kept, 1 if a rule was violated or the store could not be used, 2
 // if the arguments are invalid. When ctx ends, the workers release their locks,
 // and the verdict covers the run up to then.
 //
-// With several processes, Main starts the program of this process again, with the
-// arguments "demo" and [childArgument].
+// For each worker with a process of its own, Main starts the program of this
+// process again, with the arguments "demo" and [childArgument].
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if slices.Equal(args, []string{childArgument}) {
 		return runChild(ctx, os.Stdin, os.Stdout)
 	}
 	s, err := parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
+	if errors.Is(err, flag.ErrHelp) {
 		writeHelp(stdout)
 		return statusOK
-	case err != nil:
-		fmt.Fprintf(stderr, "dlock demo: %s\nRun 'dlock demo -h' for help\n", clean(secret.Hide(err.Error(), args)))
-		return statusUsage
 	}
-	return run(ctx, s, s.open, stdout, stderr)
-}
-
-// run is Main with a replaceable lock, for tests. Child processes ignore open.
-func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
-	fail := func(status int, err error) int {
+	status := statusUsage
+	if err == nil {
+		status, err = s.run(ctx, stdout)
+	}
+	if err != nil {
 		// The error may repeat the data source name, which has a password if it
 		// comes from the environment.
-		text := secret.Hide(err.Error(), slices.Concat(s.args, []string{s.DSN}))
-		fmt.Fprintf(stderr, "dlock demo: %s\n", clean(text))
-		return status
-	}
-	probe, err := open(s.Host, nil) // no I/O; checks the data source name
-	if err != nil {
-		return fail(statusUsage, err)
-	}
-	_ = probe.Close()
-	if s.SVG != "" {
-		if err := checkPicture(s.SVG); err != nil {
-			return fail(statusUsage, fmt.Errorf("-svg: %w", err))
+		text := clean(secret.Hide(err.Error(), slices.Concat(args, []string{s.DSN})))
+		if status == statusUsage {
+			text += "\nRun 'dlock demo -h' for help"
 		}
+		fmt.Fprintf(stderr, "dlock demo: %s\n", text)
 	}
-	if s.Fault != "" {
-		return runFault(ctx, s, stdout, fail)
-	}
-	dir, err := os.MkdirTemp("", "dlock-demo-")
-	if err != nil {
-		return fail(statusBad, err)
-	}
-	// Remove the directory as soon as all processes have opened its files,
-	// so that even a kill leaves nothing behind. Some systems cannot remove
-	// open files, so it is removed at the end, too.
-	removeDir := func() { _ = os.RemoveAll(dir) }
-	defer removeDir()
-	s.CounterFile = filepath.Join(dir, "counter")
-	count, err := openCounter(s.CounterFile)
-	if err != nil {
-		return fail(statusBad, err)
-	}
-	defer count.close()
-
-	writeIntroduction(stdout, s)
-	log := newJournal(stdout)
-	g := &group{log: log, opened: removeDir}
-	if s.Processes > 1 {
-		err = g.run(ctx, s)
-	} else {
-		removeDir()
-		err = runWorkers(ctx, s, open, count, log)
-	}
-	if err != nil {
-		return fail(statusBad, err)
-	}
-	drawTimeline(stdout, log.attempts, columns)
-	v := judge(log.attempts, count)
-	v.interrupted = ctx.Err() != nil
-	if s.Processes > 1 {
-		g.report(v)
-	}
-	return s.finish(v, log, stdout, fail)
+	return status
 }
 
-// finish writes the verdict and the picture, and returns the exit status.
-func (s *settings) finish(v *verdict, log *journal, stdout io.Writer, fail func(int, error) int) int {
-	v.write(stdout)
+// run runs the demo. If it returns an error, there is no verdict.
+func (s *settings) run(ctx context.Context, stdout io.Writer) (status int, err error) {
+	r := newRun(ctx, s, stdout)
+	defer r.stop()
+	r.introduce()
+	if err := r.play(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted before it began: %w", err)
+		}
+		return statusBad, err
+	}
+	drawTimeline(stdout, r.attempts)
+	status = judge(r, ctx.Err() != nil).write(stdout)
 	if s.SVG != "" {
-		if err := writePicture(s.SVG, drawPicture(s, log.attempts)); err != nil {
-			return fail(statusBad, fmt.Errorf("-svg: %w", err))
+		if err := os.WriteFile(s.SVG, []byte(drawPicture(r)), 0o644); err != nil {
+			return statusBad, fmt.Errorf("-svg: %w", err)
 		}
 		fmt.Fprintf(stdout, "Picture: %s\n", clean(s.SVG))
 	}
-	return v.status()
+	return status, nil
 }
 
-func runFault(ctx context.Context, s *settings, stdout io.Writer, fail func(int, error) int) int {
-	introduceScene(stdout, s)
-	connecting(stdout, s)
-	log := newJournal(stdout)
-	sc, err := runScene(ctx, s, log)
-	if err != nil {
-		return fail(statusBad, err)
+// settings are the arguments of the demo. A child process gets them from its
+// parent.
+type settings struct {
+	Driver, DSN, Lock string
+	Workers           int
+	Hold              time.Duration
+	Fault             string // empty for none
+	SVG               string // file for the picture; empty for none
+
+	Child  int // number of the worker that runs in this process, or zero
+	Paused int // id of the process that the fault pauses, or zero
+}
+
+const (
+	inMemory    = "mem"
+	dsnVariable = "DLOCK_DSN"
+	maxWorkers  = 100
+)
+
+// The values of -fault.
+const (
+	faultPause = "pause"
+	faultCut   = "cut"
+	faultKill  = "kill"
+)
+
+// faults tells of each fault what it has done to the first worker, and with
+// which request of the worker it comes.
+var faults = map[string]struct{ done, at string }{
+	faultPause: {"paused", askPause},
+	faultCut:   {"cut off", askWrite},
+	faultKill:  {"killed", askWrite},
+}
+
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("dlock demo", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&s.Driver, "driver", inMemory, "kind of store: "+strings.Join(dlock.Drivers(), ", "))
+	f.StringVar(&s.DSN, "dsn", "", "where the store is\n(if not given: "+dsnVariable+" of the environment; put it there if it has a\npassword, because every user of this machine can see arguments)")
+	f.StringVar(&s.Lock, "lock", "demo", "`name` of the lock")
+	f.IntVar(&s.Workers, "workers", 0, "how many workers take the lock (0: 10, or 2 with -fault)")
+	f.DurationVar(&s.Hold, "hold", 0, "how long a worker holds the lock (0: 100ms, or 1s with -fault)")
+	f.StringVar(&s.Fault, "fault", "", "show how a lock is lost, and how its token keeps a late write out:\n`fault` is pause, cut or kill")
+	f.StringVar(&s.SVG, "svg", "", "write the time line as a picture to this `file`, too")
+	return f
+}
+
+// parse parses the command line. It returns flag.ErrHelp, or an error that says
+// which argument is wrong. It does no I/O.
+func parse(args []string) (*settings, error) {
+	s := new(settings)
+	f := s.flags()
+	if err := f.Parse(args); err != nil {
+		return s, err
 	}
-	drawTimeline(stdout, log.attempts, columns)
-	v := judgeLock(log.attempts)
-	v.interrupted = ctx.Err() != nil
-	sc.judge(v)
-	return s.finish(v, log, stdout, fail)
-}
-
-func writeIntroduction(w io.Writer, s *settings) {
-	fmt.Fprintf(w, `Processes: %d. Workers: %d, each with a session of its own. Lock: %s.
-R reads and may share the lock with readers, W writes and must be alone; first
-come, first served. Writers increment a counter that only the lock protects.
-`, s.Processes, s.Workers, clean(s.Lock))
-	if s.Processes > 1 {
-		fmt.Fprintf(w, "At the end process %d is killed while it holds the lock, and the others take it.\n", s.victim())
+	if f.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.Driver, s.Seed)
-	connecting(w, s)
-}
-
-func connecting(w io.Writer, s *settings) {
 	if s.Driver != inMemory {
-		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.ConnectTimeout)
+		s.DSN = cmp.Or(s.DSN, os.Getenv(dsnVariable))
 	}
-	fmt.Fprintln(w)
+	workers, hold := 10, 100*time.Millisecond
+	if s.Fault != "" {
+		workers, hold = 2, time.Second
+	}
+	s.Workers, s.Hold = cmp.Or(s.Workers, workers), cmp.Or(s.Hold, hold)
+	if err := s.check(); err != nil {
+		return s, err
+	}
+	return s, s.checkStore()
 }
 
-// list formats the first few texts, one per line, and says how many it leaves
-// out.
-func list(prefix string, texts []string) string {
-	const most = 3
-	var b strings.Builder
-	for _, text := range texts[:min(most, len(texts))] {
-		fmt.Fprintf(&b, "%s%s\n", prefix, clean(text))
+func (s *settings) check() error {
+	least := 1
+	if s.Fault != "" {
+		least = 2
 	}
-	if more := len(texts) - most; more > 0 {
-		fmt.Fprintf(&b, "%sand so on, %d more\n", prefix, more)
+	switch {
+	case s.Workers < least || s.Workers > maxWorkers:
+		return fmt.Errorf("-workers %d: must be from %d to %d", s.Workers, least, maxWorkers)
+	case s.Hold < 0:
+		return fmt.Errorf("-hold %v: must not be negative", s.Hold)
+	case s.Fault != "" && faults[s.Fault].done == "":
+		return fmt.Errorf("-fault %s: must be pause, cut or kill", s.Fault)
+	case s.Fault == faultKill && s.Driver == inMemory:
+		return errors.New("-fault kill: a store in memory dies with its process; choose another -driver")
+	case s.Fault == faultPause && s.Driver != inMemory && !canPause:
+		return errors.New("-fault pause: this system cannot pause a process; try -fault kill")
 	}
-	return b.String()
+	if err := driver.CheckQueue(s.Lock); err != nil {
+		return fmt.Errorf("-lock: %w", err)
+	}
+	return nil
+}
+
+func (s *settings) checkStore() error {
+	example := examples[s.Driver]
+	switch {
+	case s.Driver == inMemory && s.DSN != "":
+		return errors.New("-dsn needs the -driver of its store, such as -driver zk")
+	case s.DSN == "" && example.port != "":
+		return fmt.Errorf("-driver %s needs -dsn, such as -dsn '%s', or %s in the environment", s.Driver, example.dsn, dsnVariable)
+	case example.title != "" && !slices.Contains(dlock.Drivers(), s.Driver):
+		return fmt.Errorf("this program has the drivers %s, and %s has all", strings.Join(dlock.Drivers(), ", "), allDrivers)
+	}
+	client, err := dlock.Open(s.Driver, s.DSN)
+	if err != nil {
+		return err
+	}
+	_ = client.Close()
+	if s.Fault == faultCut && s.Driver != inMemory {
+		_, _, _, err = s.splitDSN()
+	}
+	return err
+}
+
+// examples describe the drivers of this repository, by name, for the help text.
+var examples = map[string]struct {
+	title, dsn string
+	port       string // the server's default port; empty if there is no server
+}{
+	inMemory:   {title: "a store within this process"},
+	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks", port: "2181"},
+	"redis":    {title: "Redis", dsn: "redis://localhost:6379", port: "6379"},
+	"postgres": {title: "PostgreSQL", dsn: "postgres://user@localhost/database", port: "5432"},
+	"mysql":    {title: "MySQL or MariaDB", dsn: "user@tcp(localhost:3306)/database", port: "3306"},
+	"sqlite":   {title: "a file that the processes of this machine share", dsn: "/tmp/locks.db"},
+	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379", port: "2379"},
+}
+
+// allDrivers is the import path of a dlock program that includes every driver.
+const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
+
+const helpText = `Usage: dlock demo [flags]
+
+Workers take one lock, shared (R) or exclusive (W), hold it for a moment and
+release it. Each is a process of its own, but in memory all share one. A writer
+reads a counter, waits, adds its own number and writes the sum, so that a number
+is lost if two writers hold the lock together. At the end come a time line and a
+verdict on four rules:
+
+  alone    no other worker held the lock together with a writer
+  counter  no number was lost, and the counter never changed under a reader
+  order    first come, first served, if two workers could not share the lock
+  tokens   every fencing token was above those of all earlier writers
+
+With -fault all workers write, and the first is hit before it writes:
+
+  pause    its process is stopped, as if its machine was suspended
+  cut      its connection to the store carries nothing any more
+  kill     its process is killed, while its write is still in the network
+
+The store ends its session, and another worker gets the lock and writes. Then the
+late write arrives, and the counter refuses it, because its token is smaller. In
+memory a paused worker sleeps while the store hears nothing from it, and nothing
+can be killed. Only a connection to a single server in -dsn can be cut.
+
+Ctrl-C ends the run early, releases all locks, and judges the run so far.
+
+Exit status: 0, no rule was broken; 1, a rule was broken, or the store failed, or
+no worker got the lock, or the output could not be written; 2, the arguments are
+not valid.
+
+Drivers of this program
+
+`
+
+func writeHelp(w io.Writer) {
+	fmt.Fprint(w, helpText)
+	for _, name := range dlock.Drivers() {
+		e := examples[name]
+		fmt.Fprintf(w, "  %-9s %s\n", name, e.title)
+		if e.dsn != "" {
+			fmt.Fprintf(w, "            -dsn '%s'\n", e.dsn)
+		}
+	}
+	fmt.Fprint(w, "\nFlags\n\n")
+	f := new(settings).flags()
+	f.SetOutput(w)
+	f.PrintDefaults()
+}
+
+// clean makes text from elsewhere, such as a node name, safe to print on one
+// line of a terminal.
+func clean(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.Join(strings.Fields(text), " "))
+	return fmt.Sprintf("%.2000s", printable)
 }

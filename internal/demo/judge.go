@@ -2,6 +2,7 @@ package demo
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,183 +11,143 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// verdict is the outcome of a run of the demo.
+// verdict is the outcome of a run.
 type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
-	counts      [killed + 1]int
-	checks      []check
-	anomalies   []string // signs, seen by workers, that the lock did not exclude others
-	errs        []string // errors of the store and of the demo itself
-	note        string
+	checks      []*check
+	err         error  // of the store or of the demo itself
+	story       string // of the fault
 	interrupted bool
 }
 
 // check is the outcome of checking one rule, such as mutual exclusion.
 type check struct {
 	name, fine string
-	faults     []string
+	violations []string
 }
 
-// judge checks the rules of the lock and that the counter lost no increment. It
-// also reports the errors of failed attempts.
-func judge(attempts []*attempt, count counter) *verdict {
-	v := judgeLock(attempts)
-	var made int64
-	for _, t := range attempts {
-		made += int64(t.Increments)
-	}
-	anomalies := v.anomalies
-	if value, _, err := count.read(); err != nil {
-		v.errs = append(v.errs, err.Error())
-	} else if value != made {
-		anomalies = append(anomalies, fmt.Sprintf("it is %d in the end, after %d increments", value, made))
-	}
-	v.checks = slices.Insert(v.checks, 1, check{"counter", fmt.Sprintf("none of %d increments was lost", made), anomalies})
-	return v
+func (c *check) violated(format string, args ...any) {
+	c.violations = append(c.violations, fmt.Sprintf(format, args...))
 }
 
-// judgeLock is judge without the check of the counter.
-func judgeLock(attempts []*attempt) *verdict {
-	v := new(verdict)
-	for _, t := range attempts {
-		v.counts[t.Outcome]++
-		if t.Outcome == failed {
-			v.errs = append(v.errs, t.Worker+": "+t.Err)
-		}
+// judge checks the rules of the lock, and that the counter has lost no number.
+// It trusts only the times, tokens and places that the run has recorded.
+func judge(r *run, interrupted bool) *verdict {
+	v := &verdict{interrupted: interrupted, err: r.err}
+	counter := &check{name: "counter", fine: fmt.Sprintf("it is %d, and no number was lost", r.counter.value)}
+	for _, t := range r.attempts {
 		if t.Held {
 			v.held = append(v.held, t)
 		}
 		if t.Anomaly != "" {
-			v.anomalies = append(v.anomalies, t.Anomaly)
+			counter.violated("%s", t.Anomaly)
 		}
+	}
+	if c := r.counter; c.value != c.sum {
+		counter.violated("it is %d in the end, but the numbers add up to %d", c.value, c.sum)
 	}
 	slices.SortStableFunc(v.held, func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.Granted, b.Granted), cmp.Compare(a.Token, b.Token))
 	})
-	v.checks = []check{
-		{"alone", "no other worker held the lock together with a writer", overlaps(v.held)},
-		{"order", "first come, first served, if two could not share the lock", queueJumps(v.held)},
-		{"tokens", "each above those of all earlier writers", staleTokens(v.held)},
+	v.checks = append(judgeLock(v.held), counter)
+	if r.Fault != "" {
+		v.judgeLateWrite(r)
 	}
 	return v
 }
 
-// conflicts compares each hold with one earlier hold that conflicts with it:
-// the one with the greatest key. It returns the faults that check finds. A
-// reader conflicts with writers only, a writer with every holder.
-func conflicts(order []*attempt, key func(*attempt) int64, check func(t, earlier *attempt) string) (faults []string) {
-	var writer, last *attempt
-	for _, t := range order {
-		earlier := writer
-		if t.Mode == dlock.Exclusive {
-			earlier = last
-		}
-		if earlier != nil {
-			if fault := check(t, earlier); fault != "" {
-				faults = append(faults, fault)
+// judgeLock compares every two holds that could not share the lock.
+func judgeLock(held []*attempt) []*check {
+	alone := &check{name: "alone", fine: "no other worker held the lock together with a writer"}
+	order := &check{name: "order", fine: "first come, first served, if two could not share the lock"}
+	tokens := &check{name: "tokens", fine: "each above those of all earlier writers"}
+	for i, t := range held {
+		for _, earlier := range held[:i] {
+			if t.Mode == dlock.Shared && earlier.Mode == dlock.Shared {
+				continue
+			}
+			if t.Granted < earlier.Ended {
+				alone.violated("%s held it from %s, together with %s, %s to %s",
+					t.label(), seconds(t.Granted), earlier.label(), seconds(earlier.Granted), seconds(earlier.Ended))
+			}
+			// Sequences of different epochs are not comparable.
+			if t.Place.Epoch == earlier.Place.Epoch && t.Place.Seq < earlier.Place.Seq {
+				order.violated("%s held it from %s although %s, from %s, was ahead",
+					earlier.Place.Name, seconds(earlier.Granted), t.Place.Name, seconds(t.Granted))
+			}
+			// With such a token, a resource could not tell a late write from a
+			// valid one.
+			if earlier.Mode == dlock.Exclusive && t.Token <= earlier.Token {
+				tokens.violated("%s got %d, after %s had got %d", t.label(), t.Token, earlier.label(), earlier.Token)
 			}
 		}
-		if last == nil || key(t) > key(last) {
-			last = t
-		}
-		if t.Mode == dlock.Exclusive && (writer == nil || key(t) > key(writer)) {
-			writer = t
-		}
 	}
-	return faults
+	return []*check{alone, order, tokens}
 }
 
-// overlaps describes each hold that began before a conflicting hold had ended.
-func overlaps(held []*attempt) []string {
-	return conflicts(held, func(t *attempt) int64 { return int64(t.Ended) }, func(t, earlier *attempt) string {
-		if t.Granted >= earlier.Ended {
-			return ""
+// judgeLateWrite checks that the counter has refused the write that the fault
+// has delayed, and tells in plain words what happened.
+func (v *verdict) judgeLateWrite(r *run) {
+	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > r.struck })
+	late := r.counter.late
+	if late == nil || next < 0 {
+		if v.err == nil && !v.interrupted {
+			v.err = errors.New("the fault was not shown to its end, because a worker lost the lock too early; try again")
 		}
-		return fmt.Sprintf("%s held it %s to %s, together with %s, %s to %s",
-			t.label(), seconds(t.Granted), seconds(t.Ended), earlier.label(), seconds(earlier.Granted), seconds(earlier.Ended))
-	})
-}
-
-// queueJumps describes each hold that began before a conflicting hold that was
-// ahead in the queue. Sequences of different epochs are not comparable.
-func queueJumps(held []*attempt) (faults []string) {
-	queues := make(map[int64][]*attempt)
-	for _, t := range held {
-		queues[t.Place.Epoch] = append(queues[t.Place.Epoch], t)
+		return
 	}
-	for _, queue := range queues {
-		slices.SortStableFunc(queue, func(a, b *attempt) int { return cmp.Compare(a.Place.Seq, b.Place.Seq) })
-		faults = append(faults, conflicts(queue, func(t *attempt) int64 { return int64(t.Granted) }, func(t, ahead *attempt) string {
-			if t.Granted >= ahead.Granted {
-				return ""
-			}
-			return fmt.Sprintf("%s held it from %s although %s, from %s, was ahead",
-				t.Place.Name, seconds(t.Granted), ahead.Place.Name, seconds(ahead.Granted))
-		})...)
+	c := &check{name: "late", fine: "the late write was refused"}
+	if !late.refused {
+		c.violated("the late write of %d was not refused", late.value)
 	}
-	return faults
-}
-
-// staleTokens describes each token that is not greater than those of all
-// earlier writers. With such a token, a resource could not tell a late write
-// from a valid one.
-func staleTokens(held []*attempt) (faults []string) {
-	var highest *attempt
-	for _, t := range held {
-		if highest != nil && t.Token <= highest.Token {
-			faults = append(faults, fmt.Sprintf("%s got %d, after %s had got %d", t.label(), t.Token, highest.label(), highest.Token))
-		}
-		if t.Mode == dlock.Exclusive && (highest == nil || t.Token > highest.Token) {
-			highest = t
-		}
-	}
-	return faults
+	v.checks = append(v.checks, c)
+	v.story = fmt.Sprintf(`
+%[1]s was %[2]s just before its write of %[3]d. The store heard nothing from
+it any more and ended its session. After %[4]s, %[5]s got the lock and wrote.
+Then the write of %[1]s arrived, with token %[6]d, and the counter had seen %[7]d. No
+lock can stop a late write. But the token tells the counter to refuse it.
+`, r.attempts[0].Worker, faults[r.Fault].done, late.value, seconds(v.held[next].Granted-r.struck),
+		v.held[next].Worker, r.attempts[0].Token, r.counter.seen)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
-func (v *verdict) violated() bool {
-	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
-}
-
-// status returns the exit status. A run in which no worker held the lock is
-// bad, because nothing was checked.
-func (v *verdict) status() int {
-	if v.violated() || len(v.errs) > 0 || len(v.held) == 0 {
-		return statusBad
-	}
-	return statusOK
-}
-
-func (v *verdict) write(w io.Writer) {
+// write prints the verdict and returns the exit status.
+func (v *verdict) write(w io.Writer) int {
+	const most = 3 // violations of a rule to print
 	for _, c := range v.checks {
-		if len(c.faults) == 0 {
+		n := len(c.violations)
+		if n == 0 {
 			fmt.Fprintf(w, "  ok        %-8s  %s\n", c.name, c.fine)
 		}
-		fmt.Fprint(w, list(fmt.Sprintf("  VIOLATED  %-8s  ", c.name), c.faults))
-	}
-	readers := 0
-	for _, t := range v.held {
-		if t.Mode == dlock.Shared {
-			readers++
+		for _, text := range c.violations[:min(most, n)] {
+			fmt.Fprintf(w, "  VIOLATED  %-8s  %s\n", c.name, clean(text))
+		}
+		if n > most {
+			fmt.Fprintf(w, "  VIOLATED  %-8s  and so on, %d more\n", c.name, n-most)
 		}
 	}
-	fmt.Fprintf(w, "\nGrants: %d shared, %d exclusive. Gave up: %d. Lost: %d. Interrupted: %d.\n",
-		readers, len(v.held)-readers, v.counts[timedOut], v.counts[lost], v.counts[interrupted])
-	fmt.Fprint(w, v.note, list("Error: ", v.errs))
-	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
+	fmt.Fprintln(w, v.story)
+	if v.err != nil {
+		fmt.Fprintf(w, "Error: %s\n", clean(v.err.Error()))
+	}
+	word, status := v.conclude()
+	fmt.Fprintf(w, "VERDICT: %s\n", word)
+	return status
 }
 
-func (v *verdict) word() string {
+// conclude returns the verdict in words, and the exit status. A run in which no
+// worker held the lock is bad, because nothing was checked.
+func (v *verdict) conclude() (string, int) {
 	switch {
-	case v.violated():
-		return "VIOLATED, this is no read-write lock"
-	case len(v.errs) > 0:
-		return "no rule was broken, but there were errors"
+	case slices.ContainsFunc(v.checks, func(c *check) bool { return len(c.violations) > 0 }):
+		return "VIOLATED, this is no read-write lock", statusBad
+	case v.err != nil:
+		return "no rule was broken, but there was an error", statusBad
 	case len(v.held) == 0:
-		return "nothing was checked, no worker got the lock"
+		return "nothing was checked, no worker got the lock", statusBad
 	case v.interrupted:
-		return "OK as far as it went, interrupted"
+		return "OK as far as it went, interrupted", statusOK
 	}
-	return "OK"
+	return "OK", statusOK
 }

@@ -1,0 +1,198 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// A worker with a process of its own and its run exchange JSON values, one per
+// line. The run first sends the settings, and then an order in reply to each
+// message.
+
+// childArgument is the argument of "dlock demo" that makes it the process of a
+// worker.
+const childArgument = "child-process"
+
+type order struct {
+	Reply reply
+	Stop  bool // not a reply: the run is stopped
+}
+
+// child is the process of a worker, as seen by the run.
+type child struct {
+	cmd    *exec.Cmd
+	out    io.Reader
+	killed bool // by the fault
+
+	mu     sync.Mutex
+	orders *json.Encoder // guarded by mu
+}
+
+// beginProcess starts the process of a worker.
+func (r *run) beginProcess(n int) (work func() error, err error) {
+	s := *r.settings
+	s.Child = n
+	closeProxy := func() {}
+	if n == 1 && s.Fault == faultCut {
+		p, err := s.connectThroughProxy()
+		if err != nil {
+			return nil, err
+		}
+		r.hit, closeProxy = p.cut, p.close
+	}
+	c, err := startChild(r.ctx, s)
+	if err != nil {
+		closeProxy()
+		return nil, err
+	}
+	process := c.cmd.Process
+	r.mu.Lock()
+	r.print(r.worker(n)+"  ", "starts", fmt.Sprintf("as process %d", process.Pid))
+	r.mu.Unlock()
+	switch {
+	case n == 1 && s.Fault == faultPause:
+		r.Paused = process.Pid
+		r.hit = func() func() {
+			pauseProcess(process)
+			return func() { continueProcess(process) }
+		}
+	case n == 1 && s.Fault == faultKill:
+		r.hit = func() func() {
+			c.killed = true
+			_ = process.Kill() // fails only if the process has exited
+			return func() {}
+		}
+	}
+	return func() error {
+		defer closeProxy()
+		return c.follow(r)
+	}, nil
+}
+
+// startChild starts a child process. Its settings go through a pipe, because
+// any user of the machine can see arguments.
+func startChild(ctx context.Context, s settings) (*child, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.CommandContext(ctx, program, "demo", childArgument)}
+	c.cmd.Cancel = func() error {
+		c.send(order{Stop: true})
+		return os.ErrProcessDone // so that Wait reports how the child itself exits
+	}
+	c.cmd.WaitDelay = 30 * time.Second // for the child to stop
+	c.cmd.Stderr = os.Stderr           // the child writes to it only when it panics
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if c.out, err = c.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	c.orders = json.NewEncoder(in)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.send(s)
+	return c, nil
+}
+
+// send sends a JSON value to the child. It ignores errors: they mean that the
+// child has exited, which follow reports.
+func (c *child) send(line any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.orders.Encode(line)
+}
+
+// follow answers the child's messages until it exits. It returns an error if
+// the child failed and was not killed by the fault.
+func (c *child) follow(r *run) error {
+	messages := json.NewDecoder(c.out)
+	for {
+		var m message
+		if messages.Decode(&m) != nil {
+			break
+		}
+		c.send(order{Reply: r.answer(m)})
+	}
+	if err := c.cmd.Wait(); !c.killed {
+		return err
+	}
+	return nil
+}
+
+// parent is the run as seen by a child process.
+type parent struct {
+	paused  int // as in settings
+	mu      sync.Mutex
+	out     *json.Encoder // guarded by mu
+	replies chan reply
+}
+
+// runChild is the main function of a child process.
+func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s := new(settings)
+	orders := json.NewDecoder(in)
+	if orders.Decode(s) != nil {
+		return statusBad
+	}
+	p := &parent{paused: s.Paused, out: json.NewEncoder(out), replies: make(chan reply, 1)}
+	go p.listen(orders, stop)
+	w := newWorker(s, s.Child, p.ask)
+	client, err := dlock.Open(s.Driver, s.DSN, w.options()...)
+	if err == nil {
+		err = w.run(ctx, client)
+	}
+	if err != nil {
+		w.tell(askFail, err.Error())
+		return statusBad
+	}
+	return statusOK
+}
+
+// listen receives the parent's orders. It ends this process when the parent has
+// died.
+func (p *parent) listen(orders *json.Decoder, stop func()) {
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			p.exit()
+		}
+		if o.Stop {
+			stop()
+		} else {
+			p.replies <- o.Reply
+		}
+	}
+}
+
+// ask sends a message and returns the parent's reply.
+func (p *parent) ask(m message) reply {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out.Encode(m) != nil {
+		p.exit()
+	}
+	return <-p.replies
+}
+
+// exit ends this process, because the parent has died. A process that the
+// parent has paused must end, too.
+func (p *parent) exit() {
+	if paused, err := os.FindProcess(p.paused); err == nil && p.paused != 0 {
+		continueProcess(paused)
+	}
+	os.Exit(statusBad)
+}

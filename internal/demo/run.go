@@ -1,0 +1,350 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/secret"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// run is the referee of one run. It prints what the workers do and records it,
+// keeps the counter, and hits the first worker with the fault. All times come
+// from its clock, so that holds in different processes are comparable.
+type run struct {
+	*settings
+	out   io.Writer
+	ctx   context.Context // ends when the run is interrupted or a worker fails
+	stop  func()
+	store *memdriver.Store     // nil unless the store is in memory
+	hit   func() (heal func()) // hits the first worker with the fault
+
+	// The channels of events, closed when they have happened.
+	begun   chan struct{} // every worker has a session
+	holding chan struct{} // the first worker has taken the lock, or has ended
+	written chan struct{} // another worker has written, or has ended
+
+	healed sync.WaitGroup // waits for the end of the fault
+
+	mu       sync.Mutex // guards what follows while workers run
+	start    time.Time  // when begun came
+	ready    int        // number of workers with a session
+	attempts []*attempt // by worker; nil for a worker that has not asked for the lock
+	err      error      // the first error, because later ones follow from it
+	counter  counter
+	struck   time.Duration // when the fault began; zero if it did not
+}
+
+// counter is the resource that the lock protects.
+type counter struct {
+	value int
+	sum   int        // of all numbers that were added; the value unless a number was lost
+	seen  int64      // the greatest token of a writer
+	late  *lateWrite // the write that the fault has delayed, or nil
+}
+
+type lateWrite struct {
+	at      time.Duration
+	value   int // what it would have set the counter to
+	refused bool
+}
+
+// attempt records how a worker takes and uses the lock.
+type attempt struct {
+	Worker  string
+	Number  int // of the worker, from 1; a writer adds it to the counter
+	Mode    dlock.Mode
+	Place   driver.Place  // of its last node; zero if it had none
+	Asked   time.Duration // since the run began
+	Granted time.Duration // after Lock has returned
+	Ended   time.Duration // when the lock was last known to be held, or the wait ended
+	Held    bool          // false if the lock was not granted, or was lost before it was used
+	Token   int64
+	Outcome outcome
+	Anomaly string // first sign in the counter that the lock did not exclude others
+}
+
+type outcome int
+
+const (
+	served outcome = iota // or interrupted
+	lost                  // the session ended or an operator removed the node
+	failed                // an error of the store
+	killed                // by the fault
+)
+
+func (t *attempt) label() string {
+	if t.Mode == dlock.Shared {
+		return t.Worker + " R"
+	}
+	return t.Worker + " W"
+}
+
+// message is what a worker tells the run. It has the attempt so far, so that
+// the run has it even if the worker is killed.
+type message struct {
+	Do      string // a verb to print, or one of the requests below
+	What    string // printed after the verb
+	Attempt attempt
+	Value   int // to be written
+}
+
+type reply struct {
+	OK    bool          // false if the run has been stopped
+	At    time.Duration // time of the event, or the current time
+	Value int           // of the counter
+}
+
+const (
+	verbHolds = "holds"
+
+	askReady = "?ready" // answered when the worker may begin
+	askTime  = "?time"
+	askRead  = "?read"  // read the counter
+	askWrite = "?write" // write it
+	askPause = "?pause" // pause this process; answered when it goes on
+	askEnd   = "?end"   // the attempt has ended
+	askFail  = "?fail"  // stop the run, because of the error in What
+)
+
+// announce closes the channel of an event, unless it is closed. r.mu must be
+// held.
+func announce(event chan struct{}) {
+	select {
+	case <-event:
+	default:
+		close(event)
+	}
+}
+
+// await waits for an event. It returns false if the run is stopped first.
+func (r *run) await(event chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+func newRun(ctx context.Context, s *settings, out io.Writer) *run {
+	r := &run{
+		settings: s, out: out, start: time.Now(), attempts: make([]*attempt, s.Workers),
+		begun: make(chan struct{}), holding: make(chan struct{}), written: make(chan struct{}),
+	}
+	r.ctx, r.stop = context.WithCancel(ctx)
+	if s.Driver == inMemory {
+		// A fault lasts until the session has ended.
+		r.store = memdriver.New(memdriver.WithSessionTimeout(2 * time.Second))
+	}
+	return r
+}
+
+func (r *run) introduce() {
+	fmt.Fprintf(r.out, `%d workers take the lock %s. Store: %s.
+R reads and may share the lock with readers, W writes and must be alone; first
+come, first served. A writer reads a counter, adds its own number, and writes it.
+`, r.Workers, clean(r.Lock), clean(r.Driver))
+	if r.Fault != "" {
+		fmt.Fprintf(r.out, `Before the first worker writes, it is %s. The counter remembers the greatest
+token that it has seen, and refuses smaller ones.
+`, faults[r.Fault].done)
+	}
+	if r.Driver != inMemory {
+		fmt.Fprintf(r.out, "Connecting, for %v at most ...\n", connectLimit)
+	}
+	fmt.Fprintln(r.out)
+}
+
+// play runs the workers until all have ended. An error means that the run has
+// not begun. Later errors are left to the verdict.
+func (r *run) play() error {
+	begin := r.beginProcess
+	if r.store != nil {
+		begin = r.beginGoroutine
+	}
+	var workers sync.WaitGroup
+	for n := 1; n <= r.Workers; n++ {
+		work, err := begin(n)
+		if err != nil {
+			r.fail(n, err)
+			break
+		}
+		workers.Go(func() {
+			if err := work(); err != nil {
+				r.fail(n, err)
+			}
+		})
+	}
+	workers.Wait()
+	r.healed.Wait()
+	r.attempts = slices.DeleteFunc(r.attempts, func(t *attempt) bool { return t == nil })
+	if r.ready == r.Workers {
+		return nil
+	}
+	return cmp.Or(r.err, r.ctx.Err())
+}
+
+// fail stops the run because of an error, which may repeat the password in the
+// data source name.
+func (r *run) fail(n int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: %s", r.worker(n), secret.Hide(err.Error(), []string{r.DSN}))
+	}
+	r.stop()
+}
+
+// beginGoroutine prepares a worker for the store in memory.
+func (r *run) beginGoroutine(n int) (work func() error, err error) {
+	w := newWorker(r.settings, n, r.answer)
+	store := &remembered{Store: r.store}
+	if n == 1 {
+		r.hit = func() func() { return r.store.Faults().CutOff(store.last) }
+	}
+	client := dlock.NewClient(store, w.options()...)
+	return func() error { return w.run(r.ctx, client) }, nil
+}
+
+// remembered is a store that keeps its last session, so that it can be cut off.
+type remembered struct {
+	*memdriver.Store
+	last driver.Session
+}
+
+func (s *remembered) Connect(ctx context.Context) (_ driver.Session, err error) {
+	s.last, err = s.Store.Connect(ctx)
+	return s.last, err
+}
+
+// answer receives a message of a worker and returns the reply.
+func (r *run) answer(m message) reply {
+	n := m.Attempt.Number
+	switch {
+	case m.Do == askReady:
+		return reply{OK: r.admit(n)}
+	case m.Do == askFail:
+		r.fail(n, errors.New(m.What))
+		return reply{}
+	case n == 1 && m.Do == faults[r.Fault].at:
+		return reply{OK: r.strike(m)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record(m.Attempt)
+	a := reply{At: time.Since(r.start)}
+	switch m.Do {
+	case askTime, askEnd:
+	case askRead:
+		a.Value = r.counter.read(m.Attempt)
+	case askWrite:
+		r.write(m)
+	default:
+		r.print(m.Attempt.label(), m.Do, m.What)
+	}
+	switch {
+	case n == 1 && (m.Do == verbHolds || m.Do == askEnd):
+		announce(r.holding)
+	case n > 1 && (m.Do == askWrite || m.Do == askEnd):
+		announce(r.written)
+	}
+	return a
+}
+
+// admit waits until a worker may begin. With a fault, the first worker must be
+// the first holder.
+func (r *run) admit(n int) bool {
+	r.mu.Lock()
+	if r.ready++; r.ready == r.Workers {
+		r.start = time.Now()
+		announce(r.begun)
+	}
+	r.mu.Unlock()
+	return r.await(r.begun) && (n == 1 || r.Fault == "" || r.await(r.holding))
+}
+
+// record keeps the latest state of an attempt. r.mu must be held.
+func (r *run) record(t attempt) { r.attempts[t.Number-1] = &t }
+
+// print prints an event. r.mu must be held.
+func (r *run) print(who, verb, what string) {
+	line := fmt.Sprintf("%7.3fs  %s  %-8s  %s", time.Since(r.start).Seconds(), who, verb, what)
+	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
+}
+
+// read returns the value. Once a writer has read it, no earlier writer may
+// change it.
+func (c *counter) read(t attempt) int {
+	if t.Mode == dlock.Exclusive {
+		c.seen = max(c.seen, t.Token)
+	}
+	return c.value
+}
+
+// write stores a value, or refuses it if its token is smaller than one that the
+// counter has seen. Like this method, a real resource must compare and store
+// atomically. r.mu must be held.
+func (r *run) write(m message) {
+	t, c := &m.Attempt, &r.counter
+	what := fmt.Sprintf("%d + %d = %d with token %d", m.Value-t.Number, t.Number, m.Value, t.Token)
+	refused := t.Token < c.seen
+	if r.struck > 0 && t.Number == 1 && c.sum > 0 {
+		c.late = &lateWrite{time.Since(r.start), m.Value, refused}
+	}
+	if refused {
+		r.print(t.label(), "REFUSED", fmt.Sprintf("%s: the counter has seen token %d", what, c.seen))
+	} else {
+		r.print(t.label(), "writes", what)
+		c.value, c.seen = m.Value, t.Token
+		c.sum += t.Number
+	}
+}
+
+// strike hits the first worker with the fault just before its write. The write
+// arrives late, after that of another worker: a paused worker sends it when it
+// wakes up, and otherwise the network has delayed it. strike returns false if
+// the run is stopped first.
+func (r *run) strike(m message) bool {
+	t := m.Attempt
+	r.mu.Lock()
+	r.struck = time.Since(r.start)
+	if r.Fault == faultKill {
+		t.Ended, t.Outcome = r.struck, killed
+	}
+	r.record(t)
+	r.print(t.label(), strings.ToUpper(faults[r.Fault].done), fmt.Sprintf("just before its write of %d", m.Value))
+	r.mu.Unlock()
+	heal := sync.OnceFunc(r.hit())
+	context.AfterFunc(r.ctx, heal) // so that the worker can release the lock
+	if r.Fault == faultCut {       // the worker goes on, and learns that it has lost the lock
+		r.healed.Go(func() { r.deliver(m, heal) })
+		return true
+	}
+	return r.deliver(m, heal)
+}
+
+// deliver ends the fault when another worker has written.
+func (r *run) deliver(m message, heal func()) bool {
+	if !r.await(r.written) {
+		return false
+	}
+	heal()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Fault == faultPause {
+		r.print(m.Attempt.label(), "wakes up", "and goes on where it was")
+	} else {
+		r.write(m)
+	}
+	return true
+}
