@@ -30,7 +30,6 @@ type Store struct {
 	opened   int64
 	sessions []*session // sessions not yet dropped
 	requests map[faults.Op]int64
-	parts    map[string]*Store // see Isolate
 
 	cuts   int           // number of calls of Faults.Down that have not healed yet
 	healed chan struct{} // closed and replaced whenever a cut heals

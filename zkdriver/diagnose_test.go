@@ -172,12 +172,3 @@ func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
 	server.SetClock(time.Hour)
 	doctortest.Run(t, open(t, "zk://"+server.Addr()+"/locks")).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
 }
-
-func TestIsolate(t *testing.T) {
-	server := zktest.Shared(t)
-	root := server.Chroot(t)
-	doctortest.Isolation(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"?acl=creator"))
-	left, _, err := server.Raw(t).Children(root)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-}

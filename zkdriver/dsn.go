@@ -1,11 +1,9 @@
 package zkdriver
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -33,8 +31,6 @@ type settings struct {
 	tls       bool
 	files     dsn.TLS
 	tlsConfig *tls.Config // from Driver.TLS
-
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer dials
 }
 
 const (
@@ -68,7 +64,7 @@ func (m aclMode) String() string { return [...]string{"open", "creator", "digest
 func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,
-		LeaseMargin: s.leaseMargin, Tick: s.tick, Dial: s.dial,
+		LeaseMargin: s.leaseMargin, Tick: s.tick,
 		TLS: zkconn.TLS{On: s.tls, Files: s.files, Config: s.tlsConfig},
 	}
 }

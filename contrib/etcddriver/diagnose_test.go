@@ -124,12 +124,3 @@ func TestReleasesThatMayKeepLostLeases(t *testing.T) {
 		assert.Equal(t, faulty, mayKeepLostLeases(version), version)
 	}
 }
-
-func TestIsolate(t *testing.T) {
-	server := etcdtest.Start(t)
-	server.EnableAuth("root", "shop", "geheim", "locks/")
-	c, err := Driver{}.OpenConnector("etcd://shop:geheim@" + server.Addr() + "/locks")
-	require.NoError(t, err)
-	doctortest.Isolation(t, c)
-	assert.Empty(t, server.Etcdctl("--user", "root:root", "get", "--prefix", "locks/certify", "--keys-only"))
-}

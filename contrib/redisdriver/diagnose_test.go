@@ -124,13 +124,3 @@ func TestDiagnoseOfANewServerWaitsForItsGrace(t *testing.T) {
 	found.Healthy(t)
 	found.Has(t, driver.CheckLogin, driver.OK, "after a grace of 12", "")
 }
-
-func TestIsolate(t *testing.T) {
-	server := redistest.Start(t, redistest.With("user app on >geheim ~{dlock}:* &{dlock}:* +@all"))
-	c, err := Driver{}.OpenConnector("redis://app:geheim@" + server.Addr() + "?empty_is_new=true")
-	require.NoError(t, err)
-	doctortest.Isolation(t, c)
-	for _, key := range server.Do("KEYS", "*").([]any) {
-		require.NotContains(t, key, "certify")
-	}
-}

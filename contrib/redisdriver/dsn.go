@@ -34,10 +34,6 @@ type settings struct {
 	// dialer is the dialer of the client passed to NewConnector, or nil. It
 	// does TLS, and it finds the master if the client uses Sentinel.
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-
-	// Set only by Isolate.
-	part string // follows the namespace in all keys; ends in a colon
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 type sentinel struct {
@@ -60,7 +56,7 @@ func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
 
 // key returns the Redis key for name. The braces are a hash tag: they make a
 // cluster keep all keys of a namespace on the same server.
-func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + s.part + name }
+func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 // parseDSN parses a data source name. Unlike those of url.Parse and go-redis,
 // its errors never quote a password.

@@ -387,11 +387,7 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	if l.settings.dialer != nil {
 		return l.dialByClient(ctx, network, addr)
 	}
-	dial := l.settings.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	conn, err := dial(ctx, network, addr)
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil || l.settings.tls == nil {
 		return conn, err
 	}

@@ -158,15 +158,3 @@ func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
 	server.SetClock(time.Hour)
 	diagnosed(t, server.DSN(server.Database(), "session_timeout=10s")).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
 }
-
-func TestIsolate(t *testing.T) {
-	server := mysqltest.Shared(t)
-	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=10s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doctortest.Isolation(t, c)
-	if left := server.SQL(t, "", "SHOW DATABASES LIKE 'dlock_certify%'"); left != "" {
-		t.Errorf("%s stays", left)
-	}
-}

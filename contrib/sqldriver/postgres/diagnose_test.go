@@ -165,15 +165,3 @@ func TestDiagnoseOfAProxyThatPoolsTransactions(t *testing.T) {
 	found.Has(t, driver.CheckRights, driver.OK, "took and released", "")
 	found.Has(t, driver.CheckSettings, driver.Warning, "notices do not arrive", "notify=false")
 }
-
-func TestIsolate(t *testing.T) {
-	server := pgtest.Shared(t)
-	c, err := Driver{}.OpenConnector(server.DSN("schema=" + server.Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doctortest.Isolation(t, c)
-	if left := server.SQL(t, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dlock_certify%'"); left != "0" {
-		t.Errorf("%s schemas stay", left)
-	}
-}

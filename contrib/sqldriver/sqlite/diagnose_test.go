@@ -100,13 +100,3 @@ func TestDiagnoseOfAFullDisk(t *testing.T) {
 	require.Equal(t, driver.OK, inspectFile(path, 0, false)[0].Level)
 	doctortest.Findings(inspectFile(path+"x", 0, false)).Has(t, driver.CheckSettings, driver.Unknown, "no such file", "")
 }
-
-func TestIsolate(t *testing.T) {
-	path := filepath.Join(directory(t), "locks.db")
-	c, err := Driver{}.OpenConnector(path)
-	require.NoError(t, err)
-	doctortest.Isolation(t, c)
-	left, err := filepath.Glob(path + "-certify*")
-	require.NoError(t, err)
-	require.Empty(t, left)
-}

@@ -38,9 +38,6 @@ type Config struct {
 
 	Events Events
 
-	// Dial makes the connections, without TLS. If nil, a net.Dialer dials.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 

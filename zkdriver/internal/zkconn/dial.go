@@ -40,15 +40,11 @@ func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	dial := d.config.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
 	var first error
 	for _, address := range addresses {
 		d.dialled(host, address)
 		conn, err := dialAgain(ctx, d.redialInterval(), func(ctx context.Context) (net.Conn, error) {
-			return dial(ctx, "tcp", address)
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		})
 		if err == nil {
 			return conn, nil
