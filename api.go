@@ -71,6 +71,7 @@ var (
 //	func (c *Client) Election(name string, opts ...Option) *Election
 //	func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore
 //	func (c *Client) Ping(ctx context.Context) error
+//	func (c *Client) Connected() error
 //	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
 //	func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error
 //	func (c *Client) Shutdown(ctx context.Context) error
@@ -148,7 +149,7 @@ func TryLockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 // [recipes.Locker].
 type Locker = recipes.Locker
 
-// Locks are the locks that LockAll or a Majority has taken: see [recipes.Locks].
+// Locks are the locks that LockAll has taken: see [recipes.Locks].
 //
 //	func (l *Locks) All() []*Lock
 //	func (l *Locks) Tokens() []int64
@@ -159,22 +160,6 @@ type Locker = recipes.Locker
 //	func (l *Locks) String() string
 //	func (l *Locks) GoString() string
 type Locks = recipes.Locks
-
-// Majority is an exclusive lock in several independent stores, held while it is
-// held in more than half of them: see [recipes.Majority].
-//
-//	func (m *Majority) Lock(ctx context.Context) (*Locks, error)
-//	func (m *Majority) TryLock(ctx context.Context) (*Locks, error)
-//	func (m *Majority) Name() string
-//	func (m *Majority) String() string
-//	func (m *Majority) GoString() string
-type Majority = recipes.Majority
-
-// NewMajority returns the lock of that name in the stores of the clients: see
-// [recipes.NewMajority].
-func NewMajority(name string, clients []*Client, opts ...Option) *Majority {
-	return recipes.NewMajority(name, clients, opts...)
-}
 
 // Election chooses one leader among all processes that campaign under one name:
 // see [recipes.Election].

@@ -43,7 +43,7 @@
 //   - Check the store at the start: [recipes.Client.Ping]; find out why it fails:
 //     [recipes.Client.Diagnose]; end: [recipes.Client.Shutdown]
 //   - Lock: the methods of [RWMutex]; several locks at once: [LockAll]; in most
-//     of several stores: [NewMajority]
+//     of several stores: package [github.com/dlock-go/dlock/majority]
 //   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]
 //   - Elect a leader: [Election]; take units of a number: [Semaphore]; divide
 //     work among processes: package [github.com/dlock-go/dlock/shards]

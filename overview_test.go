@@ -96,7 +96,7 @@ func methodsOf(root *types.Package, t types.Type) map[string]string {
 
 // mainTypes are the aliases whose comments list their methods, because go doc
 // shows no methods for an alias.
-var mainTypes = []string{"Client", "RWMutex", "Semaphore", "Lock", "Locks", "Majority", "Election"}
+var mainTypes = []string{"Client", "RWMutex", "Semaphore", "Lock", "Locks", "Election"}
 
 func TestTheOverviewNamesOnlyMethodsThatExist(t *testing.T) {
 	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)

@@ -47,7 +47,6 @@ type Client struct {
 	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
 	done     chan struct{} // closed when Close begins
 	calls    *calls
-	reports  *calls // reports of losses
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
 	warned sync.Map // names of semaphores that warnOfUnits has logged
@@ -71,7 +70,6 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		draining:  make(chan struct{}),
 		done:      make(chan struct{}),
 		calls:     newCalls(),
-		reports:   newCalls(),
 		holds:     newCalls(),
 		sessions:  make(map[*session]struct{}),
 		begun:     make(chan struct{}),
@@ -102,7 +100,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	defer c.endCall()
 	if c.live.Load() == nil {
-		defer c.watchSilence().Stop()
+		defer c.watchSilence()()
 	}
 	err := c.onSession(ctx, func(s *session) error {
 		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
@@ -113,6 +111,29 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Connected returns nil while the client has a session with the store. Otherwise
+// the error says why it has none: it matches [ErrClosed] once Shutdown or Close has
+// begun, the error of the last attempt to connect if that failed, and
+// driver.ErrSessionEnded if a session has ended and no attempt was made since.
+// Before the first attempt it matches none of these. Connected does no I/O;
+// [Client.Ping] asks the store, and connects.
+func (c *Client) Connected() error {
+	err, last := c.unreached(), c.live.Load()
+	switch {
+	case c.drains():
+		err = ErrClosed
+	case c.current() != nil:
+		return nil
+	case err == nil && last != nil:
+		err = last.Err()
+	case err == nil:
+		err = errNotYet
+	}
+	return fmt.Errorf("dlock: not connected: %w", err)
+}
+
+var errNotYet = errors.New("no call has connected yet")
 
 // requestError returns the error to report for a failed call such as Ping or
 // Queue. If the deadline passed or the session ended, the result matches
@@ -184,11 +205,8 @@ func (c *Client) beginClose() bool {
 
 func (c *Client) closeSessions() error {
 	all := c.endSessions()
-	c.reports.close()
-	limit := time.NewTimer(closeTimeout)
-	defer limit.Stop()
-	if !c.calls.await(limit.C) || !c.reports.await(limit.C) {
-		all = append(all, fmt.Errorf("dlock: close: some calls or hooks are still in flight after %v", closeTimeout))
+	if !c.calls.await(closeTimeout) {
+		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
 }
@@ -267,20 +285,6 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// report runs f, which reports a loss to the log and to hooks, on a goroutine
-// that Close waits for, so that a slow hook does not delay who has to learn of
-// the loss. After Close, report calls f itself.
-func (c *Client) report(f func()) {
-	if !c.reports.begin() {
-		f()
-		return
-	}
-	go func() {
-		defer c.reports.end()
-		f()
-	}()
-}
-
 // closedOr returns ErrClosed if the client is closed, and otherwise err. After
 // Close, any other error is only a consequence of closing.
 func (c *Client) closedOr(err error) error {
@@ -344,11 +348,13 @@ func (c *calls) count() int {
 	return c.active
 }
 
-func (c *calls) await(limit <-chan time.Time) bool {
+func (c *calls) await(limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
 	select {
 	case <-c.ended:
 		return true
-	case <-limit:
+	case <-t.C:
 		return false
 	}
 }

@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -177,5 +178,29 @@ func TestALockWonWhileClosingIsGivenBack(t *testing.T) {
 			}
 			assert.Empty(w, w.names())
 		}
+	})
+}
+
+func TestConnectedSaysWhyThereIsNoSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.connecting(w.store)
+		before := w.store.Stats()
+		err := c.Connected()
+		require.EqualError(w, err, "dlock: not connected: no call has connected yet")
+		require.NotErrorIs(w, err, driver.ErrUnavailable)
+		assert.Empty(w, w.spent(before))
+		require.NoError(w, c.Ping(bg))
+		require.NoError(w, c.Connected())
+		w.store.Faults().Expire(c.session())
+		synctest.Wait()
+		require.ErrorIs(w, c.Connected(), driver.ErrSessionEnded)
+		up := w.store.Faults().Down()
+		require.Error(w, c.Ping(bg))
+		require.ErrorIs(w, c.Connected(), driver.ErrUnavailable)
+		up()
+		require.NoError(w, c.Ping(bg))
+		require.NoError(w, c.Connected())
+		require.NoError(w, c.Close())
+		require.ErrorIs(w, c.Connected(), recipes.ErrClosed)
 	})
 }

@@ -174,20 +174,3 @@ func TestEachOfLocksThatAreDroppedIsLogged(t *testing.T) {
 	}
 	assert.Equal(t, 3, strings.Count(l.log.String(), " taken="+taken+"\n"))
 }
-
-func TestContextsOfDroppedLocksOfAMajorityDoNotHideThem(t *testing.T) {
-	l := newLeaks(t)
-	clients := []*recipes.Client{l.Client}
-	for range 2 {
-		c := recipes.NewClient(memdriver.New())
-		defer c.Close()
-		clients = append(clients, c)
-	}
-	on(func() {
-		locks, err := recipes.NewMajority("q", clients).Lock(context.Background())
-		require.NoError(t, err)
-		locks.Context(context.Background())
-		locks.Lost()
-	})
-	l.awaitLog(stays + " lock=q ")
-}

@@ -1,14 +1,12 @@
 package recipes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -31,20 +29,15 @@ type rlocker struct{ *RWMutex }
 func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ctx) }
 func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
 
-// Locks are locks that [LockAll], [TryLockAll] or a [Majority] has taken
-// together. They count as held while all of them are held, or for a Majority,
-// while more than half of them are. The zero value and nil hold no lock: errors
+// Locks are locks that [LockAll] or [TryLockAll] has taken together. They count
+// as held while all of them are held. The zero value and nil hold no lock: errors
 // match [ErrNotHeld], and other results are zero. Locks are safe for concurrent
 // use.
 type Locks struct {
 	_    noCopy
-	all  []*Lock // nil where a Majority does not hold the lock
-	need int     // how many have to be held
-	last *Lock   // unlocked after the others; may be nil
-
+	all  []*Lock   // in the order of the arguments
 	once sync.Once // creates lost
 	lost chan struct{}
-	ends *sync.Map // cancel functions of the live contexts of a Majority; nil for LockAll
 }
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
@@ -76,7 +69,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	if err := checkLockers(ctx, lockers); err != nil {
 		return nil, err
 	}
-	held := &Locks{all: make([]*Lock, len(lockers)), need: len(lockers)} // in the order of the arguments
+	held := &Locks{all: make([]*Lock, len(lockers))}
 	var taken []*Lock
 	defer func() {
 		if locks == nil { // also after a panic of a hook
@@ -198,9 +191,7 @@ func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	return err == nil && c.Record.ID != "" && c.Record.ID == parseRecord(l.hold.entry.Data()).ID
 }
 
-// All returns the Locks in the order of the arguments of LockAll, or in the
-// order of the clients of a [Majority]. An element is nil if a Majority does
-// not hold the lock in that client's store.
+// All returns the Locks in the order of the arguments of LockAll.
 func (l *Locks) All() []*Lock {
 	if l == nil {
 		return nil
@@ -208,7 +199,7 @@ func (l *Locks) All() []*Lock {
 	return slices.Clone(l.all)
 }
 
-// Tokens returns the fencing tokens in the order of All, with 0 for a nil Lock.
+// Tokens returns the fencing tokens in the order of All.
 func (l *Locks) Tokens() []int64 {
 	var tokens []int64
 	for _, held := range l.All() {
@@ -217,57 +208,14 @@ func (l *Locks) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock unlocks all locks at the same time, except that a [Majority] unlocks
-// last the one that other callers wait for. The error matches those of each
-// [Lock.Unlock] that failed. A Majority does not report a lost lock if it has
-// held enough others to the end. Hooks run on goroutines of Unlock, where a
-// panic ends the program.
+// Unlock unlocks all locks at the same time. The error matches those of each
+// [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a panic
+// ends the program.
 func (l *Locks) Unlock() error {
 	if l.none() {
 		return errNoLocks
 	}
-	l.endContexts()
-	locks := l.taken()
-	var errs []error
-	var last error
-	others := make(chan struct{})
-	go func() {
-		defer close(others)
-		errs = unlockAll(slices.DeleteFunc(slices.Clone(locks), func(held *Lock) bool { return held == l.last }))
-	}()
-	if l.last != nil {
-		awaitBriefly(others) // wait only briefly, so that a silent store does not delay the next holder
-		last = l.last.Unlock()
-	}
-	<-others
-	return l.unlocked(append(errs, last))
-}
-
-// endContexts cancels the contexts of a Majority before others can hold it.
-func (l *Locks) endContexts() {
-	if l.ends == nil {
-		return
-	}
-	cause := cmp.Or(l.Err(), ErrNotHeld)
-	l.ends.Range(func(_, cancel any) bool {
-		cancel.(context.CancelCauseFunc)(cause)
-		return true
-	})
-}
-
-// unlocked returns the error of Unlock. The argument errs holds the errors of
-// Unlock of all locks that were taken.
-func (l *Locks) unlocked(errs []error) error {
-	ended := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) }
-	kept := slices.DeleteFunc(slices.Clone(errs), ended)
-	if len(l.taken())-(len(errs)-len(kept)) >= l.need {
-		return join(kept...)
-	}
-	return join(errs...)
-}
-
-func (l *Locks) taken() []*Lock {
-	return slices.DeleteFunc(l.All(), func(held *Lock) bool { return held == nil })
+	return join(unlockAll(l.all)...)
 }
 
 // unlockAll returns the errors in the order of the locks.
@@ -284,32 +232,21 @@ func unlockAll(locks []*Lock) []error {
 	return errs
 }
 
-// Err returns nil while enough locks are held. Otherwise the error matches the
+// Err returns nil while all locks are held. Otherwise the error matches the
 // errors of [Lock.Err] of all locks that are not held.
 func (l *Locks) Err() error {
 	if l.none() {
 		return errNoLocks
 	}
-	held := 0
 	var errs []error
-	for _, one := range l.taken() {
-		if err := one.Err(); err != nil {
-			errs = append(errs, err)
-		} else {
-			held++
-		}
-	}
-	switch {
-	case held >= l.need:
-		return nil
-	case len(errs) == 0: // a Locker has returned neither a Lock nor an error
-		return errNoLocks
+	for _, held := range l.all {
+		errs = append(errs, held.Err())
 	}
 	return join(errs...)
 }
 
-// Lost returns a channel that closes when so many locks are lost that too few
-// are still held. After Unlock it never closes.
+// Lost returns a channel that closes when the first of the locks is lost. After
+// Unlock it never closes.
 func (l *Locks) Lost() <-chan struct{} {
 	if l.none() {
 		return nil
@@ -317,15 +254,12 @@ func (l *Locks) Lost() <-chan struct{} {
 	l.once.Do(func() {
 		lost := make(chan struct{})
 		l.lost = lost
-		locks := l.taken()
-		var left atomic.Int64
-		left.Store(int64(len(locks)))
-		need := int64(l.need)
-		for _, held := range locks {
+		var first sync.Once
+		for _, held := range l.all {
 			// The closure must not refer to a *Lock: see afterEnd.
 			held.afterEnd(func(cause error) {
-				if errors.Is(cause, ErrLost) && left.Add(-1) == need-1 {
-					close(lost)
+				if errors.Is(cause, ErrLost) {
+					first.Do(func() { close(lost) })
 				}
 			})
 		}
@@ -333,46 +267,17 @@ func (l *Locks) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Context returns a child of parent that is cancelled when too few locks are
-// held, because of a loss or of Unlock. If all locks have to be held, calls with
-// it re-enter each of them, as with [Lock.Context], and [FromContext] returns one
-// of them.
+// Context returns a child of parent that is cancelled when the first of the locks
+// is lost or unlocked. Calls with it re-enter each of them, as with
+// [Lock.Context], and [FromContext] returns one of them.
 func (l *Locks) Context(parent context.Context) context.Context {
-	locks := l.taken()
-	switch {
-	case len(locks) == 0:
+	if l.none() {
 		return (*Lock)(nil).Context(parent)
-	case l.need < len(l.all):
-		return l.majorityContext(parent)
 	}
-	for _, held := range locks {
+	for _, held := range l.all {
 		parent = held.Context(parent)
 	}
 	return parent
-}
-
-// majorityContext returns a child of parent that is cancelled when fewer locks
-// are held than are needed.
-func (l *Locks) majorityContext(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(orBackground(parent))
-	locks, need, ends := l.taken(), int64(l.need), l.ends
-	var held atomic.Int64
-	held.Store(int64(len(locks)))
-	// fewer must not refer to a *Lock: see afterEnd.
-	fewer := func(cause error) {
-		if held.Add(-1) < need {
-			cancel(cause)
-		}
-	}
-	for _, one := range locks {
-		context.AfterFunc(ctx, one.afterEnd(fewer))
-	}
-	ends.Store(ctx, cancel)
-	context.AfterFunc(ctx, func() { ends.Delete(ctx) })
-	if err := l.Err(); err != nil {
-		cancel(err)
-	}
-	return ctx
 }
 
 // String describes the locks on one line, as [Lock.String] does.
@@ -381,7 +286,7 @@ func (l *Locks) String() string {
 		return "no locks"
 	}
 	var lines []string
-	for _, held := range l.taken() {
+	for _, held := range l.all {
 		lines = append(lines, held.String())
 	}
 	return strings.Join(lines, "; ")
@@ -393,4 +298,4 @@ func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }
 func (l *Locks) none() bool { return l == nil || len(l.all) == 0 }
 
 // errNoLocks is returned by methods of a nil or zero Locks.
-var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll or a Majority (look at the call's error first): %w", ErrNotHeld)
+var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll (look at the call's error first): %w", ErrNotHeld)

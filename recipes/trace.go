@@ -16,10 +16,8 @@ import (
 // If a hook panics, the same hook of other traces is still called, and the
 // panic ends the call on whose goroutine it runs. A call of Lock, RLock,
 // TryLock or TryRLock then holds nothing, and its node is removed. Connected,
-// Heartbeat, SessionEnded, Reaped and Downgraded may run on goroutines of the
-// client, where a panic ends the program. Lost always does, one goroutine for
-// each loss: it may run just after the Unlock that found the loss, and after
-// SessionEnded. [Client.Close] waits for it.
+// Heartbeat, SessionEnded, Lost, Reaped and Downgraded may run on goroutines of
+// the client, where a panic ends the program.
 //
 // The first argument of a hook is the context of the call that it reports on,
 // or one derived from it, so that a tracing span finds its parent. The comment
@@ -35,8 +33,8 @@ import (
 // without an error is followed by one SessionEnded.
 //
 // In every hook about a lock, the field Recipe says what the lock is used for:
-// "lock" for an [RWMutex], "semaphore" for a [Semaphore], "election" for an
-// [Election], and "majority" for the lock of a [Majority] in one of its stores.
+// "lock" for an [RWMutex], "semaphore" for a [Semaphore], and "election" for an
+// [Election].
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/majority"
 )
 
 // majorityLockers take a lock in more than half of several servers.
@@ -32,14 +33,14 @@ var majorityLockers = []struct {
 			require.NoError(b, client.Ping(b.Context()))
 			clients = append(clients, client)
 		}
-		majority := dlock.NewMajority("stock/42", clients)
+		mutex := &majority.Mutex{Name: "stock/42", Clients: clients}
 		return func(ctx context.Context, hold func()) error {
-			locks, err := majority.Lock(ctx)
+			lock, err := mutex.Lock(ctx)
 			if err != nil {
 				return err
 			}
 			hold()
-			return locks.Unlock()
+			return lock.Unlock()
 		}
 	}},
 	{"redsync", func(b *testing.B, addrs []string) func(context.Context, func()) error {

@@ -29,7 +29,7 @@
 //	                                                             the term
 //
 // The first eight also have the attribute recipe, which says what was taken:
-// lock for a read-write lock, semaphore, election or majority.
+// lock for a read-write lock, semaphore or election.
 //
 // The keys of the attributes are dlock.mode, dlock.recipe, dlock.outcome and
 // dlock.reason.

@@ -31,7 +31,7 @@
 //	                                                         heartbeats
 //
 // The first eight also have the label recipe, which says what was taken: lock
-// for a read-write lock, semaphore, election or majority.
+// for a read-write lock, semaphore or election.
 //
 // The mode is exclusive or shared. A lock that was downgraded counts with the
 // mode in which it was granted. The outcome of a wait is one of:

@@ -134,7 +134,7 @@ func (m *metrics) begin() {
 	for _, of := range []struct {
 		recipe string
 		mode   dlock.Mode
-	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}, {"majority", dlock.Exclusive}} {
+	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}} {
 		m.retries.WithLabelValues(of.recipe)
 		for _, v := range []*prometheus.CounterVec{m.timeouts, m.losses, m.unlocks} {
 			v.WithLabelValues(of.mode.String(), of.recipe)

@@ -164,12 +164,10 @@ func wantGauges(t *testing.T, g prometheus.Gatherer, message, text string) {
 const idle = `
 dlock_held{mode="exclusive",recipe="election"} 0
 dlock_held{mode="exclusive",recipe="lock"} 0
-dlock_held{mode="exclusive",recipe="majority"} 0
 dlock_held{mode="shared",recipe="lock"} 0
 dlock_held{mode="shared",recipe="semaphore"} 0
 dlock_waiting{mode="exclusive",recipe="election"} 0
 dlock_waiting{mode="exclusive",recipe="lock"} 0
-dlock_waiting{mode="exclusive",recipe="majority"} 0
 dlock_waiting{mode="shared",recipe="lock"} 0
 dlock_waiting{mode="shared",recipe="semaphore"} 0
 `
@@ -264,7 +262,6 @@ func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
 # TYPE dlock_retries_total counter
 dlock_retries_total{client="c",recipe="election"} 0
 dlock_retries_total{client="c",recipe="lock"} 2
-dlock_retries_total{client="c",recipe="majority"} 0
 dlock_retries_total{client="c",recipe="semaphore"} 0
 `), "dlock_retries_total"))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/majority"
 )
 
 const bound = 2 * time.Minute
@@ -32,6 +33,10 @@ func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock
 		clients = append(clients, c)
 	}
 	return clients
+}
+
+func mutex(clients []*dlock.Client) *majority.Mutex {
+	return &majority.Mutex{Name: "stock/42", Clients: clients}
 }
 
 // server is implemented by the test servers of all stores.
@@ -55,9 +60,9 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	a, b := dlock.NewMajority("stock/42", open(t, stores)), dlock.NewMajority("stock/42", open(t, stores))
+	a, b := mutex(open(t, stores)), mutex(open(t, stores))
 	var marks fence.Marks
-	write := func(l *dlock.Locks) error { return marks.DoAll("stock/42", l.Tokens(), func() error { return nil }) }
+	write := func(l *majority.Lock) error { return marks.DoAll("stock/42", l.Tokens(), func() error { return nil }) }
 	require.NoError(t, lockInAllStores(ctx, t, b).Unlock())
 	for _, killed := range [][]int{{0, 3}, {1, 4}, {2, 0}} {
 		servers := []server{first, second, pg, etcd, zk}
@@ -91,7 +96,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 
 // lockInAllStores retries until m has taken its lock in every store. Lock alone
 // may return without a store that is slow or has just restarted.
-func lockInAllStores(ctx context.Context, t *testing.T, m *dlock.Majority) *dlock.Locks {
+func lockInAllStores(ctx context.Context, t *testing.T, m *majority.Mutex) *majority.Lock {
 	t.Helper()
 	for {
 		l, err := m.Lock(ctx)
@@ -132,7 +137,7 @@ func TestRequestsOfAMajority(t *testing.T) {
 				}
 				return n
 			}
-			m := dlock.NewMajority("stock/42", open(t, stores))
+			m := mutex(open(t, stores))
 			for range 2 { // connect, and create the queue
 				l, err := m.Lock(t.Context())
 				require.NoError(t, err)

@@ -12,13 +12,14 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
+	"github.com/dlock-go/dlock/majority"
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// majority is dlock's lock in a majority of independent servers.
-type majority struct {
-	mutex *dlock.Majority
-	held  *dlock.Locks
+// inMajority is dlock's lock in a majority of independent servers.
+type inMajority struct {
+	mutex *majority.Mutex
+	held  *majority.Lock
 }
 
 func newMajority(s setting, p *points) (locker, error) {
@@ -37,22 +38,22 @@ func newMajority(s setting, p *points) (locker, error) {
 		_ = client.Ping(context.Background()) // a minority may be away
 		clients = append(clients, client)
 	}
-	return &majority{mutex: dlock.NewMajority(name, clients)}, nil
+	return &inMajority{mutex: &majority.Mutex{Name: name, Clients: clients}}, nil
 }
 
-func (l *majority) lock(ctx context.Context) (int64, error) {
+func (l *inMajority) lock(ctx context.Context) (int64, error) {
 	held, err := l.mutex.Lock(ctx)
 	l.held = held
 	return 0, err
 }
 
-func (l *majority) check() error                 { return l.held.Err() }
-func (l *majority) unlock(context.Context) error { return l.held.Unlock() }
+func (l *inMajority) check() error                 { return l.held.Err() }
+func (l *inMajority) unlock(context.Context) error { return l.held.Unlock() }
 
 // tokens returns the list of tokens in JSON, or null if the lock has no such
 // list.
 func tokens(l locker) string {
-	m, ok := l.(*majority)
+	m, ok := l.(*inMajority)
 	if !ok {
 		return "null"
 	}

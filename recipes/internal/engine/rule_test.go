@@ -43,7 +43,7 @@ func queueOf(t *testing.T) func(engine.Rule) *engine.Entry {
 
 func hold(t *testing.T, e *engine.Entry) {
 	t.Helper()
-	require.NoError(t, e.Grant(func(engine.Loss) {}))
+	require.NoError(t, e.Grant(func(engine.Loss) func() { return func() {} }))
 }
 
 func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/majority"
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
@@ -43,7 +44,7 @@ func (a *account) add(tokens []int64, amount int) error {
 }
 
 // deposit adds to the account under the lock.
-func deposit(ctx context.Context, m *dlock.Majority, a *account, amount int) (err error) {
+func deposit(ctx context.Context, m *majority.Mutex, a *account, amount int) (err error) {
 	locks, err := m.Lock(ctx)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func main() {
 		log.Fatal(err)
 	}
 	var a account
-	if err := deposit(ctx, dlock.NewMajority("account/7", clients), &a, 50); err != nil {
+	if err := deposit(ctx, &majority.Mutex{Name: "account/7", Clients: clients}, &a, 50); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("balance", a.balance)

@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/majority"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
@@ -22,16 +23,16 @@ func Example() {
 
 func TestALateHolderIsRefused(t *testing.T) {
 	stores := []*memdriver.Store{memdriver.New(), memdriver.New(), memdriver.New()}
-	majority := func() *dlock.Majority {
+	newMutex := func() *majority.Mutex {
 		var clients []*dlock.Client
 		for _, s := range stores {
 			c := dlock.NewClient(s)
 			t.Cleanup(func() { _ = c.Close() })
 			clients = append(clients, c)
 		}
-		return dlock.NewMajority("account/7", clients)
+		return &majority.Mutex{Name: "account/7", Clients: clients}
 	}
-	one, two := majority(), majority()
+	one, two := newMutex(), newMutex()
 	late, err := one.Lock(t.Context())
 	require.NoError(t, err)
 	var a account

@@ -1,4 +1,4 @@
-package recipes_test
+package majority_test
 
 import (
 	"context"
@@ -12,16 +12,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/majority"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
+
+var bg = context.Background()
+
+var errRefused = errors.New("no permission")
+
+// soon is longer, in virtual time, than any background work takes.
+const soon = time.Second
 
 // stores are independent stores in virtual time.
 type stores struct {
@@ -64,7 +72,7 @@ func inStores(t *testing.T, n int, f func(w *stores)) {
 }
 
 // clients returns one client per store, all with the same host name.
-func (w *stores) clients(host string) (clients []*recipes.Client) {
+func (w *stores) clients(host string, opts ...dlock.Option) (clients []*dlock.Client) {
 	for i, s := range w.all {
 		recorded := recorder{s, func(s driver.Session) { w.sessions.Store(fmt.Sprint(host, " ", i), s) }}
 		counting := faults.New(recorded, func(_ context.Context, r faults.Request) faults.Fault {
@@ -73,15 +81,17 @@ func (w *stores) clients(host string) (clients []*recipes.Client) {
 			}
 			return faults.Fault{}
 		})
-		c := recipes.NewClient(counting, recipes.WithHostname(host))
+		c := dlock.NewClient(counting, append(opts, dlock.WithHostname(host))...)
 		w.Cleanup(func() { _ = c.Close() })
 		clients = append(clients, c)
 	}
 	return clients
 }
 
-func (w *stores) majority(host string, opts ...recipes.Option) *recipes.Majority {
-	return recipes.NewMajority("q", w.clients(host), opts...)
+func (w *stores) majority(host string) *majority.Mutex { return mutex(w.clients(host)...) }
+
+func mutex(clients ...*dlock.Client) *majority.Mutex {
+	return &majority.Mutex{Name: "q", Clients: clients}
 }
 
 // drop ends the host's session in a store without telling the host.
@@ -105,13 +115,13 @@ func TestMajorityTakesAllStoresThatCanBeReached(t *testing.T) {
 		require.NoError(t, l.Err())
 		assert.Equal(t, []int64{1, 1, 1}, l.Tokens())
 		require.NoError(t, l.Unlock())
-		require.ErrorIs(t, l.Unlock(), recipes.ErrNotHeld)
-		require.ErrorIs(t, l.Err(), recipes.ErrNotHeld)
-		assert.EqualValues(t, 6+1, w.requests.Load(), "a Create and a Delete in each store, and a Ping of the first")
+		require.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
+		require.ErrorIs(t, l.Err(), dlock.ErrNotHeld)
+		assert.EqualValues(t, 6, w.requests.Load(), "a Create and a Delete in each store")
 		l, err = m.Lock(bg)
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock())
-		assert.EqualValues(t, 7+6, w.requests.Load(), "a session is known to be reachable")
+		assert.EqualValues(t, 6+6, w.requests.Load())
 	})
 }
 
@@ -124,7 +134,7 @@ func TestMajorityWorksWithTwoOfFiveStoresAway(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []int64{0, 1, 1, 0, 1}, l.Tokens())
 		_, err = w.majority("web2").TryLock(bg)
-		require.ErrorIs(t, err, recipes.ErrLocked)
+		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, l.Unlock())
 	})
 }
@@ -137,17 +147,13 @@ func TestMajorityWithThreeOfFiveStoresAwayIsUnavailable(t *testing.T) {
 		m := w.majority("web1")
 		_, err := m.TryLock(bg)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		require.NotErrorIs(t, err, recipes.ErrTimeout)
-		require.NotErrorIs(t, err, recipes.ErrLocked)
-		began := time.Now()
-		_, err = m.Lock(bg)
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.Greater(t, time.Since(began), 30*time.Second, "as long as the back-off allows")
+		require.NotErrorIs(t, err, dlock.ErrTimeout)
+		require.NotErrorIs(t, err, dlock.ErrLocked)
 		limited, cancel := context.WithTimeout(bg, 10*time.Second)
 		defer cancel()
 		_, err = m.Lock(limited)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		require.ErrorIs(t, err, recipes.ErrTimeout)
+		require.ErrorIs(t, err, dlock.ErrTimeout)
 		assert.ErrorContains(t, err, "3 are needed")
 	})
 }
@@ -161,12 +167,10 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 		w.expire(0)
 		require.NoError(t, l.Err())
 		require.NoError(t, ctx.Err())
-		require.False(t, isClosed(l.Lost()))
 		_, err = w.majority("web2").TryLock(bg)
-		require.ErrorIs(t, err, recipes.ErrLocked)
+		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, l.Unlock(), "it was held to the end")
 		require.Error(t, ctx.Err())
-		require.False(t, isClosed(l.Lost()))
 	})
 }
 
@@ -177,10 +181,9 @@ func TestMajorityIsLostWithTheMajority(t *testing.T) {
 		ctx := l.Context(bg)
 		w.expire(2)
 		w.expire(1)
-		require.ErrorIs(t, l.Err(), recipes.ErrLost)
-		require.True(t, isClosed(l.Lost()))
-		require.ErrorIs(t, context.Cause(ctx), recipes.ErrLost)
-		require.ErrorIs(t, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(t, l.Err(), dlock.ErrLost)
+		require.ErrorIs(t, context.Cause(ctx), dlock.ErrLost)
+		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
 	})
 }
 
@@ -189,7 +192,7 @@ func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 		var order []string
 		var mu sync.Mutex
 		clients := w.clients("web1")
-		trace := func(c *recipes.Client) *recipes.Trace {
+		trace := func(c *dlock.Client) *recipes.Trace {
 			return &recipes.Trace{Released: func(context.Context, recipes.ReleasedInfo) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -197,15 +200,15 @@ func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 			}}
 		}
 		for i, s := range w.all {
-			clients[i] = recipes.NewClient(s)
+			clients[i] = dlock.NewClient(s)
 			w.Cleanup(func() { _ = clients[i].Close() })
 		}
-		locked := make([]*recipes.Client, 3)
+		locked := make([]*dlock.Client, 3)
 		for i, s := range w.all {
-			locked[i] = recipes.NewClient(s, recipes.WithTrace(trace(clients[i])))
+			locked[i] = dlock.NewClient(s, dlock.WithTrace(trace(clients[i])))
 			w.Cleanup(func() { _ = locked[i].Close() })
 		}
-		l, err := recipes.NewMajority("q", locked).Lock(bg)
+		l, err := mutex(locked...).Lock(bg)
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock())
 		require.Len(t, order, 3)
@@ -216,23 +219,23 @@ func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 func TestMajorityRefusesWrongClients(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		c := w.clients("web1")
-		closed := recipes.NewClient(w.all[2])
+		closed := dlock.NewClient(w.all[2])
 		require.NoError(t, closed.Close())
 		twin := w.clients("web2")[0]
 		for name, test := range map[string]struct {
-			clients []*recipes.Client
+			clients []*dlock.Client
 			text    string
 			is      error
 		}{
-			"none":               {nil, "at least 3, not 0", nil},
-			"an even number":     {append(w.clients("web3"), c[0]), "odd number of clients, at least 3, not 4", nil},
-			"one client twice":   {[]*recipes.Client{c[0], c[1], c[0]}, "given twice", nil},
-			"one store twice":    {[]*recipes.Client{c[0], c[1], twin}, "two clients use one store", nil},
-			"a closed client":    {[]*recipes.Client{c[0], c[1], closed}, "closed", recipes.ErrClosed},
-			"a client never had": {[]*recipes.Client{c[0], nil, c[2]}, "closed", recipes.ErrClosed},
+			"none":               {nil, "0 clients, want an odd number, at least 3", nil},
+			"an even number":     {append(w.clients("web3"), c[0]), "4 clients, want an odd number, at least 3", nil},
+			"one client twice":   {[]*dlock.Client{c[0], c[1], c[0]}, "client 3 is nil or given twice", nil},
+			"one store twice":    {[]*dlock.Client{c[0], c[1], twin}, "two clients use one store", nil},
+			"a closed client":    {[]*dlock.Client{c[0], c[1], closed}, "closed", dlock.ErrClosed},
+			"a client never had": {[]*dlock.Client{c[0], nil, c[2]}, "client 2 is nil or given twice", nil},
 		} {
-			m := recipes.NewMajority("q", test.clients)
-			for call, lock := range map[string]func(context.Context) (*recipes.Locks, error){"Lock": m.Lock, "TryLock": m.TryLock} {
+			m := mutex(test.clients...)
+			for call, lock := range map[string]func(context.Context) (*majority.Lock, error){"Lock": m.Lock, "TryLock": m.TryLock} {
 				l, err := lock(bg)
 				require.Nil(t, l, "%s, %s", name, call)
 				require.ErrorContains(t, err, test.text, "%s, %s", name, call)
@@ -241,13 +244,8 @@ func TestMajorityRefusesWrongClients(t *testing.T) {
 				}
 			}
 		}
-		var zero recipes.Majority
-		_, err := zero.Lock(bg)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		_, err = (*recipes.Majority)(nil).TryLock(bg)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		_, err = recipes.NewMajority("a//b", c).Lock(bg)
-		require.ErrorIs(t, err, recipes.ErrBadName)
+		_, err := (&majority.Mutex{Name: "a//b", Clients: c}).Lock(bg)
+		require.ErrorIs(t, err, dlock.ErrBadName)
 	})
 }
 
@@ -255,8 +253,10 @@ func TestMajorityEndsWithItsContext(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		holder, err := w.majority("web1").Lock(bg)
 		require.NoError(t, err)
-		_, err = w.majority("web2", recipes.WithTimeout(3*time.Second)).Lock(bg)
-		require.ErrorIs(t, err, recipes.ErrTimeout)
+		limited, stop := context.WithTimeout(bg, 3*time.Second)
+		defer stop()
+		_, err = w.majority("web2").Lock(limited)
+		require.ErrorIs(t, err, dlock.ErrTimeout)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "held by web1-W-")
 		ctx, cancel := context.WithCancelCause(bg)
@@ -309,7 +309,7 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 				clients := w.clients(fmt.Sprint("web", i))
 				all.Go(func() {
 					for range turns {
-						l, err := recipes.NewMajority("q", clients).Lock(bg)
+						l, err := mutex(clients...).Lock(bg)
 						if !assert.NoError(t, err) {
 							return
 						}
@@ -324,7 +324,7 @@ func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
 						if lost == nil {
 							_ = l.Unlock() // fails if the lock has been lost since
 						} else {
-							assert.ErrorIs(t, l.Unlock(), recipes.ErrLost)
+							assert.ErrorIs(t, l.Unlock(), dlock.ErrLost)
 						}
 					}
 				})
@@ -365,7 +365,7 @@ func TestMarksRefuseHoldersThatWereCutOff(t *testing.T) {
 				clients := w.clients(fmt.Sprint("web", i))
 				all.Go(func() {
 					for range turns {
-						l, err := recipes.NewMajority("q", clients).Lock(bg)
+						l, err := mutex(clients...).Lock(bg)
 						if !assert.NoError(t, err) {
 							return
 						}
@@ -408,7 +408,7 @@ func TestMajoritiesInAnotherOrderDoNotKeepEachOtherOut(t *testing.T) {
 			order := rand.Perm(3)
 			all.Go(func() {
 				for range 20 {
-					m := recipes.NewMajority("q", []*recipes.Client{clients[order[0]], clients[order[1]], clients[order[2]]})
+					m := mutex(clients[order[0]], clients[order[1]], clients[order[2]])
 					l, err := m.Lock(bg)
 					if !assert.NoError(t, err) {
 						return
@@ -448,7 +448,7 @@ func TestAStoreThatFallsSilentDuringAHoldDoesNotDelayTheNextHolder(t *testing.T)
 		l, err := w.majority("web1").Lock(bg)
 		require.NoError(t, err)
 		second := w.majority("web2")
-		granted := make(chan *recipes.Locks)
+		granted := make(chan *majority.Lock)
 		go func() {
 			next, err := second.Lock(bg)
 			assert.NoError(t, err)
@@ -462,8 +462,8 @@ func TestAStoreThatFallsSilentDuringAHoldDoesNotDelayTheNextHolder(t *testing.T)
 		next := <-granted
 		assert.Less(t, time.Since(began), time.Second)
 		err = <-unlocked
-		require.ErrorIs(t, err, recipes.ErrUnlock, "a node stays for a while")
-		require.NotErrorIs(t, err, recipes.ErrLost)
+		require.ErrorIs(t, err, dlock.ErrUnlock, "a node stays for a while")
+		require.NotErrorIs(t, err, dlock.ErrLost)
 		_ = next.Unlock()
 	})
 }
@@ -488,11 +488,11 @@ func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		clients := w.clients("web2")
 		first := &hanging{Connector: w.all[0]}
-		clients[0] = recipes.NewClient(first)
+		clients[0] = dlock.NewClient(first)
 		defer clients[0].Close()
-		granted := make(chan *recipes.Locks)
+		granted := make(chan *majority.Lock)
 		go func() {
-			l, err := recipes.NewMajority("q", clients).Lock(bg)
+			l, err := mutex(clients...).Lock(bg)
 			assert.NoError(t, err)
 			granted <- l
 		}()
@@ -514,13 +514,13 @@ func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
 func TestALockThatWasLostBeforeTheGrantHasNoToken(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		others := w.clients("web1")
-		var blocking []*recipes.Lock
+		var blocking []*dlock.Lock
 		for i := 2; i < 5; i++ {
 			l, err := others[i].RWMutex("q").Lock(bg)
 			require.NoError(t, err)
 			blocking = append(blocking, l)
 		}
-		granted := make(chan *recipes.Locks)
+		granted := make(chan *majority.Lock)
 		go func() {
 			l, err := w.majority("web2").Lock(bg)
 			assert.NoError(t, err)
@@ -547,11 +547,11 @@ func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
 			w.all[0].Faults().ExpireAll()
 			w.all[1].Faults().ExpireAll()
 		}}
-		clients[2] = recipes.NewClient(w.all[2], recipes.WithTrace(granted))
+		clients[2] = dlock.NewClient(w.all[2], dlock.WithTrace(granted))
 		defer clients[2].Close()
-		_, err := recipes.NewMajority("q", clients).TryLock(bg)
+		_, err := mutex(clients...).TryLock(bg)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		require.NotErrorIs(t, err, recipes.ErrLost, "the caller never had it")
+		require.NotErrorIs(t, err, dlock.ErrLost, "the caller never had it")
 		require.ErrorContains(t, err, "held in 1 of 3 stores, and 2 are needed: store 1: ")
 		require.NotContains(t, err.Error(), "%!")
 	})
@@ -566,12 +566,12 @@ func TestContextsOfAMajority(t *testing.T) {
 		ctx := l.Context(none)
 		require.NoError(t, ctx.Err())
 		_, err = m.TryLock(ctx)
-		require.ErrorIs(t, err, recipes.ErrLocked, "no re-entry")
+		require.ErrorIs(t, err, dlock.ErrLocked, "no re-entry")
 		_, err = m.TryLock(l.All()[0].Context(bg))
-		require.ErrorIs(t, err, recipes.ErrLocked, "no re-entry")
+		require.ErrorIs(t, err, dlock.ErrLocked, "no re-entry")
 		require.NoError(t, l.Unlock())
-		require.ErrorIs(t, context.Cause(ctx), recipes.ErrNotHeld, "at once")
-		require.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrNotHeld, "at once")
+		require.ErrorIs(t, context.Cause(ctx), dlock.ErrNotHeld, "at once")
+		require.ErrorIs(t, context.Cause(l.Context(bg)), dlock.ErrNotHeld, "at once")
 		for range 50 {
 			l, err = m.Lock(bg)
 			require.NoError(t, err)
@@ -583,18 +583,19 @@ func TestContextsOfAMajority(t *testing.T) {
 		require.NoError(t, err)
 		w.expire(0)
 		w.expire(1)
-		require.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrLost, "at once")
-		require.ErrorIs(t, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(t, context.Cause(l.Context(bg)), dlock.ErrLost, "at once")
+		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
 	})
 }
 
-func TestAMajorityIsPrinted(t *testing.T) {
-	var zero recipes.Majority
-	assert.Equal(t, "no lock", zero.String())
-	assert.Empty(t, zero.Name())
-	m := recipes.NewMajority("stock/\n", nil)
-	assert.Equal(t, `dlock.Majority("stock/\n")`, m.GoString())
-	assert.Equal(t, "stock/\n", m.Name())
+func TestALockOfAMajorityIsPrinted(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		defer w.all[1].Faults().Down()()
+		l, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		assert.Equal(t, "majority.Lock(q: exclusive, web1-W-0000000000, token 1, held; no lock; q: exclusive, web1-W-0000000000, token 1, held)", l.GoString())
+		require.NoError(t, l.Unlock())
+	})
 }
 
 // Two calls block each other: each holds the lock in one store, and a third
@@ -607,7 +608,7 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 		var released, firsts atomic.Int32
 		var both sync.WaitGroup // done once each call holds a store
 		both.Add(2)
-		counts := recipes.WithTrace(&recipes.Trace{
+		counts := dlock.WithTrace(&recipes.Trace{
 			Granted: func(context.Context, recipes.GrantedInfo) {
 				if firsts.Add(1) <= 2 {
 					both.Done()
@@ -616,12 +617,12 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 			},
 			Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) },
 		})
-		granted := make(chan *recipes.Locks)
+		granted := make(chan *majority.Lock)
 		for i := range 2 {
-			clients := w.clients(fmt.Sprint("web", i+1))
+			clients := w.clients(fmt.Sprint("web", i+1), counts)
 			clients[0], clients[i] = clients[i], clients[0]
 			go func() {
-				l, err := recipes.NewMajority("q", clients, counts).Lock(bg)
+				l, err := mutex(clients...).Lock(bg)
 				assert.NoError(t, err)
 				granted <- l
 			}()
@@ -643,9 +644,9 @@ func (denied) Connect(context.Context) (driver.Session, error) { return nil, err
 func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		clients := w.clients("web1")
-		clients[0] = recipes.NewClient(denied{})
+		clients[0] = dlock.NewClient(denied{})
 		defer clients[0].Close()
-		m := recipes.NewMajority("q", clients)
+		m := mutex(clients...)
 		for range 20 { // often enough that the client pauses between Connects for longer than a call lasts
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
@@ -661,13 +662,13 @@ func TestTheErrorOfACancelledMajorityIsNoTimeout(t *testing.T) {
 		clients := w.clients("web2")
 		first := &hanging{Connector: w.all[0]}
 		first.down.Store(true)
-		clients[0] = recipes.NewClient(first)
+		clients[0] = dlock.NewClient(first)
 		defer clients[0].Close()
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(3*time.Second, cancel)
-		_, err = recipes.NewMajority("q", clients).Lock(ctx)
+		_, err = mutex(clients...).Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, recipes.ErrTimeout)
+		require.NotErrorIs(t, err, dlock.ErrTimeout)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, holder.Unlock())
 		first.down.Store(false)
@@ -677,19 +678,21 @@ func TestTheErrorOfACancelledMajorityIsNoTimeout(t *testing.T) {
 func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		holder := w.clients("web1")
-		var others []*recipes.Lock
+		var others []*dlock.Lock
 		for _, c := range holder[1:] {
 			l, err := c.RWMutex("q").Lock(bg)
 			require.NoError(t, err)
 			others = append(others, l)
 		}
 		const limit = 400 * time.Millisecond
-		m := w.majority("web2", recipes.WithTimeout(limit))
+		m := w.majority("web2")
+		ctx, cancel := context.WithTimeout(bg, limit)
+		defer cancel()
 		up := make(chan func(), 1)
 		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store that the call holds
 		began := time.Now()
-		_, err := m.Lock(bg)
-		require.ErrorIs(t, err, recipes.ErrTimeout)
+		_, err := m.Lock(ctx)
+		require.ErrorIs(t, err, dlock.ErrTimeout)
 		assert.Less(t, time.Since(began), limit+100*time.Millisecond)
 		(<-up)()
 		for _, l := range others {
@@ -702,21 +705,16 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 	})
 }
 
-func TestCloseEndsThePauseOfAMajority(t *testing.T) {
+func TestCloseEndsACallThatRetries(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		for _, s := range w.all {
 			defer s.Faults().Down()()
 		}
 		clients := w.clients("web1")
-		time.AfterFunc(10*time.Second, func() {
-			for _, c := range clients {
-				_ = c.Close()
-			}
-		})
-		patient := recipes.WithBackOff(func() recipes.BackOff { return backoff.NewConstantBackOff(time.Hour) })
+		time.AfterFunc(time.Hour, func() { _ = clients[1].Close() })
 		began := time.Now()
-		_, err := recipes.NewMajority("q", clients, patient).Lock(bg)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		assert.Less(t, time.Since(began), time.Minute)
+		_, err := mutex(clients...).Lock(bg)
+		require.ErrorIs(t, err, dlock.ErrClosed)
+		assert.Less(t, time.Since(began), time.Hour+time.Minute)
 	})
 }

@@ -1,0 +1,129 @@
+package majority
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+const (
+	// reachWithin is how long a call waits for a store without a session
+	// before it tries the next store.
+	reachWithin = time.Second
+	// joinFor is how long, on average, a call that holds the lock in one store
+	// waits for a majority of the stores.
+	joinFor = time.Second
+	// lingerFor is how long a call that already holds a majority waits for the
+	// remaining stores.
+	lingerFor = 50 * time.Millisecond
+)
+
+// Mutex is an exclusive lock in several independent stores. A caller holds it
+// while it holds the lock in more than half of the stores.
+//
+// All calls wait in the queue of the first store that they can reach, and then
+// take the lock in the other stores at the same time. So the Mutex is granted in
+// order of arrival, unless stores fail.
+//
+// A Mutex is safe for concurrent use. Its fields must not be changed after the
+// first call.
+type Mutex struct {
+	// Name is the name of the lock in each store.
+	Name string
+	// Clients are an odd number of clients, at least three, each of a different
+	// store. All programs should list the stores in the same order, with the most
+	// reliable one first. WithTimeout and WithMaxQueue of a client have no effect
+	// here.
+	Clients []*dlock.Client
+}
+
+// Lock waits until it holds the lock in more than half of the stores. While a
+// client connects, its store may be left out, so call [dlock.Client.Ping] for
+// each client first.
+//
+// If too few stores can be reached, Lock retries until ctx ends. If the session
+// with the store in whose queue Lock waits ends, and no other begins within a
+// second, Lock tries the next store.
+//
+// The error matches those of the stores. It matches dlock.ErrTimeout after the
+// deadline of ctx, dlock.ErrUnavailable if some stores were unavailable that could
+// have made a majority, and dlock.ErrClosed if one of the clients is closed. On
+// error no node stays, as after an error of [dlock.RWMutex.Lock].
+//
+// Contexts of other locks, and of [Lock.Context], re-enter none of the locks. Hooks
+// report on the lock in each store, and run on goroutines of Lock, where a panic
+// ends the program.
+func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
+	stores, err := m.stores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = dlock.WithoutReentry(ctx)
+	for {
+		r := newRound(m.Clients, stores, (*dlock.RWMutex).Lock)
+		if l := r.run(ctx); l != nil {
+			return l, nil
+		}
+		if ctx.Err() != nil || r.isHopeless() {
+			return nil, r.failed(ctx)
+		}
+		await(ctx.Done(), rand.N(joinFor/4))
+	}
+}
+
+// TryLock is like Lock, but uses [dlock.RWMutex.TryLock] and does not try again.
+// The error matches dlock.ErrLocked if another contender holds or waits for the
+// lock in some store. Concurrent calls seldom prevent each other from getting the
+// lock, because all of them begin with the same store.
+func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
+	stores, err := m.stores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = dlock.WithoutReentry(ctx)
+	r := newRound(m.Clients, stores, (*dlock.RWMutex).TryLock)
+	if l := r.run(ctx); l != nil {
+		return l, nil
+	}
+	return nil, r.failed(ctx)
+}
+
+// stores returns the lock in each store, or an error for a mistake of the caller.
+func (m *Mutex) stores(ctx context.Context) (stores []*dlock.RWMutex, err error) {
+	n := len(m.Clients)
+	switch {
+	case ctx == nil:
+		return nil, errors.New("dlock: majority: nil context")
+	case n < 3 || n%2 == 0:
+		return nil, fmt.Errorf("dlock: majority: %d clients, want an odd number, at least 3", n)
+	}
+	seen := make(map[*dlock.Client]bool)
+	for i, c := range m.Clients {
+		if c == nil || seen[c] {
+			return nil, fmt.Errorf("dlock: majority: client %d is nil or given twice", i+1)
+		}
+		seen[c] = true
+		if err := c.Connected(); errors.Is(err, dlock.ErrClosed) {
+			return nil, fmt.Errorf("dlock: majority: client %d: %w", i+1, err)
+		}
+		stores = append(stores, c.RWMutex(m.Name, dlock.WithTimeout(0), dlock.WithMaxQueue(0)))
+	}
+	return stores, nil
+}
+
+// majorityOf returns how many of n stores are a majority.
+func majorityOf(n int) int { return n/2 + 1 }
+
+// await waits for done to close, for at most d.
+func await(done <-chan struct{}, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
