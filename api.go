@@ -228,10 +228,6 @@ func WithHostname(name string) Option { return recipes.WithHostname(name) }
 // [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
-// WithLeakLog logs locks that were dropped without Unlock: see
-// [recipes.WithLeakLog].
-func WithLeakLog() Option { return recipes.WithLeakLog() }
-
 // WithData adds data to the [Record] of each node: see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 

@@ -45,9 +45,6 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 		}
 		c.reportFailed(ctx, err)
 	}
-	if err == nil && q.options.leakLog {
-		l = l.logDropped()
-	}
 	return l, err
 }
 

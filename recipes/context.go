@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"weak"
 )
 
 // Context returns a child of parent that is cancelled when the lock is lost or
@@ -51,26 +50,11 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	if c == nil || h.lost != nil {
 		c = l.newContext(key, parent)
 	}
-	if ctx := c.handedOut(); ctx != nil {
-		return ctx
+	if c.held == nil {
+		outer, _ := parent.Value(h.queue.key).(*heldIn)
+		c.held = &heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}}
 	}
-	outer, _ := parent.Value(h.queue.key).(*heldIn)
-	return c.handOut(&heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}})
-}
-
-// afterEnd calls f on its own goroutine when the Lock is lost or unlocked, unless
-// stop is called before. Unlike a child of Lock.Context, it does not keep a
-// dropped Lock from being collected.
-func (l *lockState) afterEnd(f func(cause error)) (stop func()) {
-	key := new(byte)
-	l.hold.mu.Lock()
-	c := l.newContext(key, context.Background())
-	l.hold.mu.Unlock()
-	off := context.AfterFunc(c.Context, func() { f(context.Cause(c.Context)) })
-	return func() {
-		off()
-		l.forget(key)
-	}
+	return c.held
 }
 
 // FromContext returns the Lock whose [Lock.Context] is ctx or its nearest
@@ -145,26 +129,7 @@ type lockContext struct {
 	cancel          context.CancelCauseFunc
 	stop            func() bool // unregisters from the parent
 
-	held *heldContext              // nil with WithLeakLog
-	weak weak.Pointer[heldContext] // instead of held with WithLeakLog
-}
-
-// handedOut returns the context that was returned to the user, or nil if there
-// is none, or if it was garbage-collected.
-func (c *lockContext) handedOut() *heldContext {
-	if c.held != nil {
-		return c.held
-	}
-	return c.weak.Value()
-}
-
-func (c *lockContext) handOut(ctx *heldContext) *heldContext {
-	if ctx.in.lock.handle == nil {
-		c.held = ctx
-	} else {
-		c.weak = weak.Make(ctx)
-	}
-	return ctx
+	held *heldContext // what Lock.Context returns; nil before its first call
 }
 
 func (c *lockContext) cancelWith(cause error) {

@@ -18,7 +18,6 @@ import (
 type Lock struct {
 	_ noCopy
 	*lockState
-	handle *handle // nil without WithLeakLog
 }
 
 // noCopy makes go vet report copies of the struct that embeds it.
@@ -27,8 +26,7 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// lockState is the state that a Lock shares with its copies. The hold refers to
-// it and not to a Lock, so that a dropped Lock can be garbage-collected.
+// lockState is the state that a Lock shares with its copies.
 type lockState struct {
 	hold *hold
 

@@ -256,9 +256,9 @@ func (l *Locks) Lost() <-chan struct{} {
 		l.lost = lost
 		var first sync.Once
 		for _, held := range l.all {
-			// The closure must not refer to a *Lock: see afterEnd.
-			held.afterEnd(func(cause error) {
-				if errors.Is(cause, ErrLost) {
+			ctx := held.Context(context.Background())
+			context.AfterFunc(ctx, func() {
+				if errors.Is(context.Cause(ctx), ErrLost) {
 					first.Do(func() { close(lost) })
 				}
 			})

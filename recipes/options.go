@@ -24,9 +24,8 @@ type options struct {
 	wait      Wait
 	maxQueue  int           // zero or less: no limit
 	maxHold   time.Duration // zero or less: no limit
-	leakLog   bool
-	record    []byte // the part of the record shared by all nodes
-	recordErr error  // the error for data that WithData rejected
+	record    []byte        // the part of the record shared by all nodes
+	recordErr error         // the error for data that WithData rejected
 }
 
 func (o options) with(opts []Option) options {
@@ -139,10 +138,9 @@ func WithHostname(name string) Option {
 // WithLogger sets the logger for events of interest to operators: sessions that
 // begin and end, retries, losses, and nodes that could not be removed at once.
 //
-// With a nil l nothing is logged. Without this option, the client logs only two
-// warnings, to slog.Default. One is logged once per client if a call has waited
-// for 5 s and the store has never answered, because the address may be wrong.
-// The other is that of [WithLeakLog].
+// With a nil l nothing is logged. Without this option, the client logs only one
+// warning, once, to slog.Default: that a call has waited for 5 s and the store has
+// never answered, because the address may be wrong.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)

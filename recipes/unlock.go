@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -51,7 +50,6 @@ func (l *Lock) Unlock() error {
 	}
 	lost, before := h.lost, h.exclusive()
 	l.unlocked = true
-	runtime.KeepAlive(l) // otherwise WithLeakLog could take it for dropped
 	l.end = h.queue.notHeld
 	if lost != nil {
 		l.end = lost
