@@ -73,7 +73,7 @@ var (
 //	func (c *Client) Ping(ctx context.Context) error
 //	func (c *Client) Connected() error
 //	func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error)
-//	func (c *Client) Diagnose(ctx context.Context, report func(driver.Finding)) error
+//	func (c *Client) Check(ctx context.Context) ([]driver.Finding, error)
 //	func (c *Client) Shutdown(ctx context.Context) error
 //	func (c *Client) Close() error
 //	func (c *Client) String() string

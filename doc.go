@@ -41,7 +41,7 @@
 // # Calls by task
 //
 //   - Check the store at the start: [recipes.Client.Ping]; find out why it fails:
-//     [recipes.Client.Diagnose]; end: [recipes.Client.Shutdown]
+//     [recipes.Client.Check]; end: [recipes.Client.Shutdown]
 //   - Lock: the methods of [RWMutex]; several locks at once: [LockAll]; in most
 //     of several stores: package [github.com/dlock-go/dlock/majority]
 //   - Run once: [recipes.RWMutex.Once], [recipes.RWMutex.OncePer]

@@ -1,7 +1,6 @@
 package dlocktest
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -77,10 +76,13 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 		_, _, err := driver.Inspect(a).Value(c.ctx, "abilities")
 		return !errors.Is(err, errors.ErrUnsupported)
 	},
-	needDiagnose: func(c *check, _, _ driver.Session) bool {
-		over, cancel := context.WithCancel(c.ctx)
-		cancel()
-		return !errors.Is(driver.Diagnose(over, c.connector(), func(driver.Finding) {}), errors.ErrUnsupported)
+	needCheck: func(c *check, _, _ driver.Session) bool {
+		checker, can := c.connector().(driver.Checker)
+		if can {
+			_, err := checker.Check(c.ctx)
+			can = !errors.Is(err, errors.ErrUnsupported)
+		}
+		return can
 	},
 	needAhead: func(c *check, a, b driver.Session) bool {
 		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known

@@ -26,7 +26,7 @@ const (
 	needAhead
 	needArmed
 	needReleased
-	needDiagnose
+	needCheck
 	needValue
 )
 
@@ -52,7 +52,7 @@ var needs = []requirement{
 	{needAhead, string(AbilityAhead), true},
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},
-	{needDiagnose, string(AbilityDiagnose), true},
+	{needCheck, string(AbilityCheck), true},
 	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},

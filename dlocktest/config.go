@@ -185,9 +185,8 @@ const (
 	// AbilityReleased says that watches send driver.Released, at least if the
 	// session that releases the lock has itself waited in the queue before.
 	AbilityReleased Ability = "Released"
-	// AbilityDiagnose says that driver.Diagnose of the connectors does not
-	// return errors.ErrUnsupported.
-	AbilityDiagnose Ability = "Diagnose"
+	// AbilityCheck says that the connectors are each a driver.Checker.
+	AbilityCheck Ability = "Check"
 )
 
 func (c Config) sessionTimeout() time.Duration {

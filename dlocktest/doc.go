@@ -41,10 +41,11 @@
 //	go test -run 'TestConformance/rule06/watch-of-a-node-deleted-before-arming'
 //
 // A failure names the rule, what the driver did, what was expected, and how the
-// fault would harm a lock. The subtests under "read", "walk", "describe"
-// and "diagnose" check methods that no rule covers, and those under "locks" check the
-// read-write locks that applications use. If a hook calls t.Fatal or t.Error,
-// or is seen to have no effect, Run reports the hook and not a broken rule.
+// fault would harm a lock. The subtests under "read", "walk", "remove",
+// "value", "describe" and "check" check methods that no rule covers, and those
+// under "locks" check the read-write locks that applications use. If a hook
+// calls t.Fatal or t.Error, or is seen to have no effect, Run reports the hook
+// and not a broken rule.
 //
 // Use go test -failfast while a driver is broken, and begin with the first rule
 // that is reported as broken. Otherwise the test takes long, because one

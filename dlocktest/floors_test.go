@@ -22,7 +22,7 @@ var floors = [][]string{
 	{
 		"rule01_order.go", "rule02_names.go", "rule03_tokens.go", "rule04_create.go", "rule05_ahead.go", "rule06_watch.go",
 		"rule07_delete.go", "rule08_end.go", "rule09_close.go", "rule10_methods.go", "rule11_leaks.go", "rule12_replace.go",
-		"rule13_released.go", "read.go", "value.go", "diagnose.go", "locks.go",
+		"rule13_released.go", "read.go", "value.go", "checks.go", "locks.go",
 	},
 	{"rule06_queue.go", "heartbeat.go", "units.go"},
 	{"doubt.go", "watching.go", "client.go"},

@@ -80,7 +80,7 @@ var rules = []rule{
 	{0, "value", valueCases},
 	{0, "loss", lossCases},
 	{0, "describe", describeCases},
-	{0, "diagnose", diagnoseCases},
+	{0, "check", checkCases},
 	{0, "locks", lockCases},
 }
 

@@ -295,7 +295,7 @@ func TestMissingAbilityFails(t *testing.T) {
 	wantOutput(t, out, "Config.Abilities holds Inspect, and the driver's sessions do not have that ability",
 		"Config.Abilities holds Released, and the driver's sessions do not have that ability",
 		"Config.Abilities holds \"Fly\", which is no ability",
-		"of sessions with the abilities Diagnose")
+		"of sessions with the abilities Check")
 }
 
 // On a slow store, a case must run fewer rounds instead of failing.

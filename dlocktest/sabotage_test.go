@@ -49,7 +49,7 @@ var sabotages = map[string][]sabotage{
 	"value":    valueSabotages,
 	"loss":     lossSabotages,
 	"describe": describeSabotages,
-	"diagnose": diagnoseSabotages,
+	"check":    checkSabotages,
 	"locks":    lockSabotages,
 }
 

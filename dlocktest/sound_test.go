@@ -200,7 +200,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{AbilityInspect, AbilityAhead, AbilityArmed, AbilityReleased, AbilityDiagnose}
+	config.Abilities = []Ability{AbilityInspect, AbilityAhead, AbilityArmed, AbilityReleased, AbilityCheck}
 	Run(t, config)
 }
 

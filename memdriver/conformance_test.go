@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 		SessionTimeout: conformanceTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 
 		Drop:        func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
 		CutOff:      func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },

@@ -37,14 +37,14 @@ func newStore(t *testing.T, params string) *store {
 	return &store{t: t, server: server, chroot: server.Chroot(t), params: params, proxies: make(map[driver.Session]*zktest.Proxy)}
 }
 
-// Diagnose implements driver.Diagnoser. It connects to the server directly, not
+// Check implements driver.Checker. It connects to the server directly, not
 // through a proxy.
-func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector("zk://" + s.server.Addr() + s.chroot + "?" + s.params)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return driver.Diagnose(ctx, c, report)
+	return c.(driver.Checker).Check(ctx)
 }
 
 // stored returns the path in the server of the node that callers of the driver
@@ -140,7 +140,7 @@ func conforms(t *testing.T, params string) {
 		SessionTimeout: timeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		New:            func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
 		NewNearRollOver: func(t *testing.T) driver.Connector {
 			return c.open(t, "session_timeout=1500ms&sequence_limit=40"+params)

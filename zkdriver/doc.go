@@ -207,7 +207,7 @@
 //     name, session.go the session, how it begins, and its errors for callers.
 //   - create.go, delete.go, list.go, watch.go and value.go have the operations
 //     of a session: delete.go also Remove and Replace, list.go also Read and
-//     Walk. diagnose.go has the checks of the doctor.
+//     Walk. check.go looks at the servers.
 //   - queue.go makes the node of a queue, remembers how nodes are made in it, and
 //     starts its sequences over. acl.go has the secret of a session and all ACLs,
 //     and decides which queues may be used and which writes are releases.

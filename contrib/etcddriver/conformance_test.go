@@ -88,7 +88,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		SessionTimeout:  time.Second,
 		Parallel:        4,
 		Complete:        true,
-		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		New:             c.open,
 		NewNearRollOver: c.open, // 63-bit revisions never roll over, so any store will do
 		Drop: func(t *testing.T, s driver.Session) {

@@ -49,14 +49,13 @@ func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
 }
 
-// Diagnose implements driver.Diagnoser. It connects directly, not through a
-// proxy.
-func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+// Check implements driver.Checker. It connects directly, not through a proxy.
+func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector("etcd://" + s.server.Addr() + "/" + s.prefix + "?" + s.params)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return driver.Diagnose(ctx, c, report)
+	return c.(driver.Checker).Check(ctx)
 }
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {

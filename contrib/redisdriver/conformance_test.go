@@ -103,7 +103,7 @@ func (c *conformance) config() dlocktest.Config {
 		SessionTimeout: conformanceTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		New:            c.open,
 		// Any store will do, because sequences are microseconds since 1970 and
 		// don't roll over before the year 2255.

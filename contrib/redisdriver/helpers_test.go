@@ -136,14 +136,13 @@ func (s *store) dsn(addr string) string {
 
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
-// Diagnose implements driver.Diagnoser. It connects directly, not through a
-// proxy.
-func (s *store) Diagnose(ctx context.Context, report func(driver.Finding)) error {
+// Check implements driver.Checker. It connects directly, not through a proxy.
+func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return driver.Diagnose(ctx, c, report)
+	return c.(driver.Checker).Check(ctx)
 }
 
 func (s *store) Connect(ctx context.Context) (driver.Session, error) {

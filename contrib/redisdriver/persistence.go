@@ -59,12 +59,12 @@ func (c *connector) checkServer(ctx context.Context, s *session) error {
 // data unnoticed. err is the error from reading the settings, or nil.
 func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	if err != nil {
-		return []driver.Finding{{Check: driver.CheckSettings, Level: driver.Unknown,
+		return []driver.Finding{{Level: driver.Unknown,
 			Text:   "the server does not show its settings (CONFIG GET): make sure that its maxmemory-policy is noeviction",
 			Advice: "give the user the right +config|get, or ask the operator of the server"}}
 	}
 	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") && config["maxmemory"] != "0" {
-		return []driver.Finding{{Check: driver.CheckSettings, Level: driver.Problem,
+		return []driver.Finding{{Level: driver.Problem,
 			Text:   "the server has maxmemory-policy " + policy + ": if its memory is full, it removes locks that are held",
 			Advice: "set maxmemory-policy noeviction, or use a server of its own for locks"}}
 	}

@@ -39,19 +39,17 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 		}
 		return known{s.(memorySession), store}, nil
 	}
-	return behindFaults{faults.New(diagnosable{connectorFunc(connect), store}, plan), store}
+	return behindFaults{faults.New(checkable{connectorFunc(connect), store}, plan), store}
 }
 
-// diagnosable is a connector whose Diagnose method calls that of the store. Its
+// checkable is a connector whose Check method calls that of the store. Its
 // sessions have the type known.
-type diagnosable struct {
+type checkable struct {
 	connectorFunc
 	store *memdriver.Store
 }
 
-func (d diagnosable) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	return d.store.Diagnose(ctx, report)
-}
+func (c checkable) Check(ctx context.Context) ([]driver.Finding, error) { return c.store.Check(ctx) }
 
 // memory returns the memory store's session behind s, and the handle by which
 // that store injects faults into it.
@@ -70,7 +68,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		SessionTimeout: sessionTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)
 			m.Expire(in)

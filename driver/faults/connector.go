@@ -76,9 +76,12 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// Diagnose implements driver.Diagnoser. No fault is injected into it.
-func (c *Connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	return driver.Diagnose(ctx, c.inner, report)
+// Check implements driver.Checker. No fault is injected into it.
+func (c *Connector) Check(ctx context.Context) ([]driver.Finding, error) {
+	if inner, ok := c.inner.(driver.Checker); ok {
+		return inner.Check(ctx)
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // connect connects to the store, with faults in the request and in the reply.

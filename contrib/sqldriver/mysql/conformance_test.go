@@ -35,7 +35,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		SessionTimeout: conformanceTimeout,
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		Drop: func(t *testing.T, s driver.Session) {
 			cs := s.(*caseSession)
 			cs.store.exec(t, callText(cs.store.database, "dlock_end", []any{cs.ID()}))
@@ -105,9 +105,9 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	return c
 }
 
-// Diagnose implements driver.Diagnoser. It connects directly, without faults.
-func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	return c.connector().Diagnose(ctx, report)
+// Check implements driver.Checker. It connects directly, without faults.
+func (c *caseStore) Check(ctx context.Context) ([]driver.Finding, error) {
+	return c.connector().Check(ctx)
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {

@@ -101,7 +101,7 @@ func unusable(settings map[string]string) error {
 // guarantee of the lock.
 func weaknesses(settings map[string]string) (found []driver.Finding) {
 	if settings["wsrep_on"] == "ON" {
-		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: driver.Warning,
+		found = append(found, driver.Finding{Level: driver.Warning,
 			Text: "the server is a member of a Galera cluster, whose members do not share row locks: " +
 				"make sure that all clients use the same member",
 			Advice: "use a proxy that sends all clients of locks to one member"})

@@ -42,7 +42,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		Timeout:        caseTimeout(),
 		Parallel:       4,
 		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		Drop: func(t *testing.T, s driver.Session) {
 			cs := s.(*caseSession)
 			cs.store.exec(t, "SELECT dlock.end_session($1)", cs.ID())
@@ -144,9 +144,9 @@ func (s *caseSession) Close() error {
 	return err
 }
 
-// Diagnose implements driver.Diagnoser. It connects without fault injection.
-func (c *caseStore) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	return c.connector().Diagnose(ctx, report)
+// Check implements driver.Checker. It connects without fault injection.
+func (c *caseStore) Check(ctx context.Context) ([]driver.Finding, error) {
+	return c.connector().Check(ctx)
 }
 
 func (c *caseStore) connector() *connector {

@@ -34,7 +34,7 @@ func conformance() dlocktest.Config {
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
 		Complete:        true,
-		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityDiagnose},
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		Drop: func(t *testing.T, s driver.Session) {
 			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)
 		},

@@ -117,7 +117,7 @@ func (s *Session) Lease() *driver.Lease { return s.lease }
 // ID returns the session's id in the database.
 func (s *Session) ID() string { return s.id }
 
-// Store returns the session's store. It is for diagnoses and tests.
+// Store returns the session's store. It is for Check and tests.
 func (s *Session) Store() Store { return s.store }
 
 // Describe implements driver.Inspector.

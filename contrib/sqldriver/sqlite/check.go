@@ -10,56 +10,55 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/diagnose"
 )
 
-// Diagnose implements [driver.Diagnoser].
-func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	local := "the file of the program's *sql.DB"
-	if path, err := c.file(ctx); err == nil {
-		local = "the file " + path
-	} else if c.path != "" {
-		local = "the file " + c.path
+var _ driver.Checker = (*connector)(nil)
+
+// Check implements [driver.Checker].
+func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
+	ds, err := c.Connect(ctx)
+	if advice := adviceOn(err); advice != "" {
+		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
 	}
-	return diagnose.Run(ctx, diagnose.Store{
-		Connector: c, Timeout: c.timeout, Local: local, Explain: explainDiagnosis,
-		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
-			s := ds.(*session)
-			free, known := freeSpace(filepath.Dir(s.db.path))
-			for _, f := range inspectFile(s.db.path, free, known) {
-				report(f)
-			}
-			report(s.inspectSequences(ctx))
-		},
-	}, report)
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	s := ds.(*session)
+	free, known := freeSpace(filepath.Dir(s.db.path))
+	return append(checkFile(s.db.path, free, known), s.checkSequences(ctx)), ctx.Err()
 }
 
-func explainDiagnosis(err error) (check driver.Check, advice string) {
+// adviceOn returns what to do about an error of Connect, if this package knows.
+func adviceOn(err error) string {
+	if err == nil {
+		return ""
+	}
 	code, _ := errorCode(err)
 	switch {
 	case strings.Contains(err.Error(), "other machines may share"):
-		return driver.CheckSettings, "move the file to a local disk, and give its new path to all programs"
+		return "move the file to a local disk, and give its new path to all programs"
 	case code == codeReadOnly, code == codePerm, code == codeAuth, errors.Is(err, fs.ErrPermission):
-		return driver.CheckRights, "let this user write to the file and to its directory"
+		return "let this user write to the file and to its directory"
 	case code == codeBusy, code == codeLocked:
-		return driver.CheckLogin, "find the program that keeps a write transaction open in this file, such as a shell of sqlite3, and end it"
+		return "find the program that keeps a write transaction open in this file, such as a shell of sqlite3, and end it"
 	case code == codeFull:
-		return driver.CheckSettings, "free the disk"
+		return "free the disk"
 	case errors.Is(err, errPermanent), errors.Is(err, fs.ErrNotExist):
-		return driver.CheckLogin, "give the path of another file, or correct this one"
+		return "give the path of another file, or correct this one"
 	}
-	return "", ""
+	return ""
 }
 
-// leastSpace is the free disk space, in bytes, below which a diagnosis warns.
+// leastSpace is the free disk space, in bytes, below which Check warns.
 // The locks themselves need far less.
 const leastSpace = 16 << 20
 
-// inspectFile checks the database file and its disk. free is the free disk
+// checkFile checks the database file and its disk. free is the free disk
 // space in bytes, valid only if known is true.
-func inspectFile(path string, free uint64, known bool) (found []driver.Finding) {
+func checkFile(path string, free uint64, known bool) (found []driver.Finding) {
 	warn := func(level driver.Level, text, advice string) {
-		found = append(found, driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
+		found = append(found, driver.Finding{Level: level, Text: text, Advice: advice})
 	}
 	if known && free < leastSpace {
 		warn(driver.Warning, fmt.Sprintf("the disk of %s has %d bytes left: when it is full, no client gets a lock", path, free), "free the disk")
@@ -72,7 +71,7 @@ func inspectFile(path string, free uint64, known bool) (found []driver.Finding) 
 		warn(driver.Warning, path+" may be written by every user of this machine, who can take and remove locks", "chmod o-w "+path)
 	}
 	if len(found) == 0 {
-		found = []driver.Finding{{Check: driver.CheckSettings, Text: "a local disk; keep the file where it is while it is in use"}}
+		found = []driver.Finding{{Text: "a local disk; keep the file where it is while it is in use"}}
 	}
 	return found
 }
@@ -80,8 +79,7 @@ func inspectFile(path string, free uint64, known bool) (found []driver.Finding) 
 // mostSequence is the greatest token that fits into a node name.
 const mostSequence int64 = 1e18 - 1
 
-func (s *session) inspectSequences(ctx context.Context) driver.Finding {
-	f := driver.Finding{Check: driver.CheckSequences}
+func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
 	err := s.db.read(ctx, func(ctx context.Context) error {
 		_, err := s.db.row(ctx, "SELECT reserved FROM dlock_store", []any{&last})

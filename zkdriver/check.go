@@ -17,55 +17,60 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/diagnose"
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Diagnose implements driver.Diagnoser. For the server's settings it uses the
+var _ driver.Checker = (*connector)(nil)
+
+// Check implements driver.Checker. For the servers' settings it uses the
 // four-letter words srvr and conf.
-func (c *connector) Diagnose(ctx context.Context, report func(driver.Finding)) error {
-	s := c.settings
-	st := diagnose.Store{
-		Connector: c, Timeout: s.sessionTimeout, Hosts: s.hosts, Password: s.login,
-		Explain: explainDiagnosis,
-		Outage:  func(ds driver.Session) (kept, survived time.Duration) { return ds.(*session).conn.Outage() },
-		Inspect: func(ctx context.Context, ds driver.Session, report func(driver.Finding)) {
-			s.inspectServers(ctx, ds.(*session).conn.Describe().Timeout, report)
-			report(ds.(*session).inspectSequences(ctx))
-		},
-		Remove: func(ctx context.Context, ds driver.Session, queue string) error {
-			conn, path := ds.(*session).conn, s.queuePath(queue)
-			err := zkconn.AwaitErr(ctx, conn, func() error { return conn.Delete(path, -1) })
-			if errors.Is(err, zk.ErrNoNode) {
-				return nil
-			}
-			return explain(err, "remove", path, "DELETE on its parent")
-		},
+func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
+	ds, err := c.Connect(ctx)
+	if err != nil {
+		found := c.settings.checkServers(ctx, c.settings.sessionTimeout)
+		if advice := adviceOn(err); advice != "" {
+			return append(found, driver.Finding{Level: driver.Problem, Text: err.Error(), Advice: advice}), nil
+		}
+		return found, err
 	}
-	if s.tls {
-		st.TLS = s.connConfig().TLS.For
+	defer ds.Close()
+	s := ds.(*session)
+	granted := s.conn.Describe().Timeout
+	found := append(c.settings.checkServers(ctx, granted), s.checkSequences(ctx))
+	if asked := c.settings.sessionTimeout; (granted - asked).Abs() >= time.Millisecond {
+		found = append(found, driver.Finding{Level: driver.Warning,
+			Text:   fmt.Sprintf("the server grants a session timeout of %v, although the client asks for %v", granted, asked),
+			Advice: "set the session_timeout of the data source name to a value that the server grants, or change the server's limits"})
 	}
-	return diagnose.Run(ctx, st, report)
+	_, survived := s.conn.Outage()
+	outage := driver.Finding{Text: fmt.Sprintf("locks survive every outage of up to %v", survived.Round(10*time.Millisecond))}
+	if survived <= 0 {
+		outage = driver.Finding{Level: driver.Warning,
+			Text:   "a short outage at the wrong moment loses locks, because the server's answers take long compared with the session timeout",
+			Advice: "set a longer session_timeout, or use a server that is nearer"}
+	}
+	return append(found, outage), ctx.Err()
 }
 
-func explainDiagnosis(err error) (check driver.Check, advice string) {
+// adviceOn returns what to do about an error of Connect, if this package knows.
+func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, zk.ErrInvalidACL):
-		return driver.CheckRights, "correct the user and the password of the data source name, which ZooKeeper does not check at login, " +
+		return "correct the user and the password of the data source name, which ZooKeeper does not check at login, " +
 			"or let the owner of the nodes give this user CREATE, DELETE, READ and WRITE on them (setAcl)"
 	case zkconn.TimeoutTooShort(err):
-		return driver.CheckTimeout, "set a longer session_timeout in the data source name and let the server grant it (maxSessionTimeout), or leave lease_margin and tick_time out"
+		return "set a longer session_timeout in the data source name and let the server grant it (maxSessionTimeout), or leave lease_margin and tick_time out"
 	case zkconn.LoginRefused(err):
-		return driver.CheckLogin, "leave the user out of the data source name, with handover=list, or turn the server's digest scheme on"
+		return "leave the user out of the data source name, with handover=list, or turn the server's digest scheme on"
 	}
-	return "", ""
+	return ""
 }
 
-// inspectServers checks the settings of every server, because other clients may
+// checkServers checks the settings of every server, because other clients may
 // be connected to any of them.
-func (s *settings) inspectServers(ctx context.Context, granted time.Duration, report func(driver.Finding)) {
+func (s *settings) checkServers(ctx context.Context, granted time.Duration) (found []driver.Finding) {
 	warn := func(level driver.Level, text, advice string) {
-		report(driver.Finding{Check: driver.CheckSettings, Level: level, Text: text, Advice: advice})
+		found = append(found, driver.Finding{Level: level, Text: text, Advice: advice})
 	}
 	var good, alone []string
 	for _, host := range s.hosts {
@@ -74,12 +79,10 @@ func (s *settings) inspectServers(ctx context.Context, granted time.Duration, re
 			warn(driver.Unknown, host+": "+err.Error(), adviceOnSilence(err))
 			continue
 		}
-		before := len(good)
+		before := len(found)
 		version, mode := state["Zookeeper version"], state["Mode"]
 		if text, advice := weakVersion(version); text != "" {
 			warn(driver.Warning, host+": "+text, advice)
-		} else {
-			good = append(good, fmt.Sprintf("%s is %s, version %s", host, mode, shortVersion(version)))
 		}
 		if mode == "standalone" {
 			alone = append(alone, host)
@@ -97,19 +100,20 @@ func (s *settings) inspectServers(ctx context.Context, granted time.Duration, re
 		case s.tick > 0 && s.tick < tick:
 			warn(driver.Problem, fmt.Sprintf("%s: the server has tickTime %v, and the data source name states %v: a lock may have two holders", host, tick, s.tick),
 				fmt.Sprintf("set tick_time=%v, or leave it out", tick))
-		default:
-			continue
 		}
-		good = good[:before]
+		if len(found) == before {
+			good = append(good, fmt.Sprintf("%s is %s, version %s", host, mode, shortVersion(version)))
+		}
 	}
 	if len(alone) > 0 && len(s.hosts) > 1 {
 		warn(driver.Problem, strings.Join(alone, ", ")+": the server is standalone, and the data source name has other servers: clients of different servers do not exclude each other",
 			"make the servers one ensemble, or name only one of them")
-		return
+		return found
 	}
 	if len(good) > 0 {
-		report(driver.Finding{Check: driver.CheckSettings, Text: strings.Join(good, "; ")})
+		found = append(found, driver.Finding{Text: strings.Join(good, "; ")})
 	}
+	return found
 }
 
 var (
@@ -215,13 +219,12 @@ func weakVersion(text string) (weakness, advice string) {
 	return "", ""
 }
 
-// mostQueues limits how many nodes inspectSequences reads.
+// mostQueues limits how many nodes checkSequences reads.
 const mostQueues = 10_000
 
-// inspectSequences looks for queues that have nearly used up their sequence
+// checkSequences looks for queues that have nearly used up their sequence
 // numbers.
-func (s *session) inspectSequences(ctx context.Context) driver.Finding {
-	f := driver.Finding{Check: driver.CheckSequences}
+func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
 	type full struct {
 		queue string
 		used  int64
@@ -270,7 +273,7 @@ func (s *session) inspectSequences(ctx context.Context) driver.Finding {
 		f.Text = fmt.Sprintf("the queue %q has used %d of %d sequences", worst.queue, worst.used, limit)
 		f.Advice = "let no client hold or wait for this lock for a moment before they are used up: the next client then starts them over"
 	case complete:
-		f.Text = fmt.Sprintf("no queue has used more than %d of %d", worst.used, limit)
+		f.Text = fmt.Sprintf("no queue has used more than %d of %d sequences", worst.used, limit)
 	default:
 		f.Level = driver.Unknown
 		f.Text = fmt.Sprintf("none of the first %d nodes that this user may read has used more than %d of %d", read, worst.used, limit)

@@ -17,7 +17,7 @@ const mountVariable = "DLOCK_SQLITE_MOUNT"
 
 // The test runs itself in a new mount namespace, where it has the permission to
 // mount a small disk.
-func TestDiagnoseOfASmallDisk(t *testing.T) {
+func TestCheckOfASmallDisk(t *testing.T) {
 	if os.Getenv(mountVariable) == "" {
 		test := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		test.Env = append(os.Environ(), mountVariable+"=1")
@@ -38,9 +38,9 @@ func TestDiagnoseOfASmallDisk(t *testing.T) {
 	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	defer func() { require.NoError(t, syscall.Unmount(dir, 0)) }()
 	path := filepath.Join(dir, "locks.db")
-	diagnosed(t, path).Has(t, driver.CheckSettings, driver.Warning, "bytes left: when it is full", "free the disk")
+	checked(t, path).Has(t, driver.Warning, "bytes left: when it is full", "free the disk")
 	require.ErrorIs(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 2<<20), 0o600), syscall.ENOSPC)
 	for _, path := range []string{path, filepath.Join(dir, "new.db")} {
-		diagnosed(t, path).Ends(t, driver.CheckSettings, "the disk is full", "free the disk")
+		checked(t, path).Has(t, driver.Problem, "the disk is full", "free the disk")
 	}
 }

@@ -3,12 +3,12 @@ package zkdriver
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -24,53 +24,38 @@ func open(t testing.TB, dsn string) driver.Connector {
 	return c
 }
 
-func TestDiagnoseOfAHealthyServer(t *testing.T) {
+func TestCheckOfAHealthyServer(t *testing.T) {
 	server := zktest.Shared(t)
 	root := server.Chroot(t)
-	doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"?acl=creator&session_timeout=10s")).Healthy(t, driver.CheckSettings)
+	found := doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"?acl=creator&session_timeout=10s"))
+	found.Has(t, driver.OK, "locks survive every outage of up to ", "")
+	found.Has(t, driver.OK, "no queue has used more than", "")
 	left, _, err := server.Raw(t).Children(root)
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
 
-func TestDiagnoseOfNetworksThatFail(t *testing.T) {
-	t.Parallel()
-	doctortest.Network(t, func(t *testing.T, host string) driver.Connector {
-		return open(t, "zk://alice:geheim@"+host+"?session_timeout=1s")
-	})
-	doctortest.TLS(t, func(t *testing.T, host, ca string) driver.Connector {
-		return open(t, "zk://alice:geheim@"+host+"?session_timeout=1s&tls=true&tls_ca="+ca)
-	}, nil)
-}
-
-func TestDiagnoseOfAUserWithoutRights(t *testing.T) {
+func TestCheckExplainsARefusedSession(t *testing.T) {
 	server := zktest.Shared(t)
-	root := server.Chroot(t)
-	owner := server.Raw(t)
-	for name, perms := range map[string]int32{"nothing": 0, "read": zk.PermRead, "create": zk.PermRead | zk.PermCreate} {
-		_, err := owner.Create(root+"/"+name, nil, 0, append(zk.DigestACL(zk.PermAll, "alice", "secret"), zk.WorldACL(perms)[:min(perms, 1)]...))
-		require.NoError(t, err)
-		found := doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"/"+name))
-		found.Ends(t, driver.CheckRights, "not authenticated", "correct the user and the password")
-	}
+	found := doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h&lease_margin=30m"))
+	found.Has(t, driver.Problem, "lease_margin", "maxSessionTimeout")
+	assert.Contains(t, adviceOn(fs.ErrPermission), "the user and the password")
 }
 
-func TestDiagnoseOfASessionTimeoutThatTheServerReduces(t *testing.T) {
+func TestCheckOfASessionTimeoutThatTheServerReduces(t *testing.T) {
 	server := zktest.Shared(t)
 	found := doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h"))
-	found.Has(t, driver.CheckTimeout, driver.Warning, "10m0s granted, although the client asks for 2h0m0s", "session_timeout")
-	found = doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h&lease_margin=30m"))
-	found.Ends(t, driver.CheckTimeout, "lease_margin", "maxSessionTimeout")
+	found.Has(t, driver.Warning, "a session timeout of 10m0s, although the client asks for 2h0m0s", "session_timeout")
 }
 
-func TestDiagnoseOfSequencesThatAreNearlyUsedUp(t *testing.T) {
+func TestCheckOfSequencesThatAreNearlyUsedUp(t *testing.T) {
 	b := newFixture(t, "sequence_limit=20")
 	for range 19 {
 		p := b.mustCreate("stock/42", "h-W-", "")
 		require.NoError(t, b.Delete(within(t), "stock/42", p, driver.Changed))
 	}
 	found := doctortest.Run(t, open(t, "zk://"+b.server.Addr()+b.chroot+"?sequence_limit=20"))
-	found.Has(t, driver.CheckSequences, driver.Warning, `the queue "stock/42" has used 19 of 20`, "for a moment")
+	found.Has(t, driver.Warning, `the queue "stock/42" has used 19 of 20`, "for a moment")
 }
 
 // words starts a server that answers ZooKeeper's four-letter words, and returns
@@ -84,7 +69,7 @@ func words(t *testing.T, answers map[string]string) string {
 	})
 }
 
-func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
+func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	srvr := func(version, mode string) string {
 		return "Zookeeper version: " + version + "-abc, built on 2024-02-12 22:16 UTC\nLatency min/avg/max: 0/0.0/0\nMode: " + mode + "\n"
 	}
@@ -114,9 +99,8 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 			}
 			s, err := parseDSN("zk://" + strings.Join(hosts, ",") + "?" + c.params)
 			require.NoError(t, err)
-			var found doctortest.Findings
-			s.inspectServers(within(t), 10*time.Second, func(f driver.Finding) { found = append(found, f) })
-			found.Has(t, driver.CheckSettings, c.level, c.text, c.advice)
+			found := doctortest.Findings(s.checkServers(within(t), 10*time.Second))
+			found.Has(t, c.level, c.text, c.advice)
 			for _, f := range found {
 				if f.Level == driver.OK {
 					assert.NotEqual(t, c.level, driver.Problem, "%v", f)
@@ -126,7 +110,7 @@ func TestDiagnoseOfSettingsOfTheServer(t *testing.T) {
 	}
 }
 
-func TestDiagnoseOfRealServersThatAreSetWrong(t *testing.T) {
+func TestCheckOfRealServersThatAreSetWrong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("servers take seconds to start")
 	}
@@ -142,12 +126,12 @@ func TestDiagnoseOfRealServersThatAreSetWrong(t *testing.T) {
 		"two stores":  {slow + "," + zktest.Shared(t).Addr(), "", driver.Problem, "standalone", "one ensemble"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			doctortest.Run(t, open(t, "zk://"+c.hosts+"/locks?"+c.params)).Has(t, driver.CheckSettings, c.level, c.text, c.advice)
+			doctortest.Run(t, open(t, "zk://"+c.hosts+"/locks?"+c.params)).Has(t, c.level, c.text, c.advice)
 		})
 	}
 }
 
-func TestDiagnoseOfAMemberWithoutQuorum(t *testing.T) {
+func TestCheckOfAMemberWithoutQuorum(t *testing.T) {
 	if testing.Short() {
 		t.Skip("servers take seconds to start")
 	}
@@ -162,13 +146,5 @@ func TestDiagnoseOfAMemberWithoutQuorum(t *testing.T) {
 		return errors.Is(err, errNoQuorum)
 	}, time.Minute, 100*time.Millisecond)
 	found := doctortest.Run(t, open(t, "zk://"+strings.Join(e.Addrs(), ",")+"/locks"))
-	found.Has(t, driver.CheckSettings, driver.Unknown, e.Servers[cut].Addr()+": the server has no quorum", "the other servers")
-}
-
-func TestDiagnoseOfAClockThatIsAhead(t *testing.T) {
-	zktest.RequireClock(t)
-	t.Parallel()
-	server := zktest.Start(t, zktest.WithClock())
-	server.SetClock(time.Hour)
-	doctortest.Run(t, open(t, "zk://"+server.Addr()+"/locks")).Has(t, driver.CheckClock, driver.Warning, "ahead of this machine's", "NTP")
+	found.Has(t, driver.Unknown, e.Servers[cut].Addr()+": the server has no quorum", "the other servers")
 }

@@ -1,0 +1,114 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+var _ driver.Checker = (*connector)(nil)
+
+// Check implements [driver.Checker].
+func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
+	quiet := &connector{config: c.config, db: c.db, options: c.options, database: c.database, warned: true}
+	ds, err := quiet.Connect(ctx)
+	if advice := adviceOn(err); advice != "" {
+		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	s := ds.(*session.Session).Store().(*store)
+	return append(s.checkSettings(ctx), s.checkSequences(ctx)), ctx.Err()
+}
+
+// adviceOn returns what to do about an error of Connect, unless the server's
+// message says it.
+func adviceOn(err error) string {
+	switch number(err) {
+	case 1290, 1792, 1836:
+		return "use the primary server: this one is read-only"
+	case 1054, 1146, 1305, 1318:
+		return "let an operator compare the tables and procedures with those of mysql.Statements"
+	}
+	switch {
+	case errors.As(err, new(*unusableError)):
+		return "change the setting, or use another server, such as the primary of this replica"
+	case denied(err):
+		return "let an operator run the statements of the message, or those of mysql.Statements"
+	}
+	return ""
+}
+
+// fewConnections is the number of free connections below which Check warns. One
+// client opens up to that many by default.
+const fewConnections = session.DefaultConnections
+
+func (s *store) checkSettings(ctx context.Context) []driver.Finding {
+	settings, err := s.settings(ctx)
+	if err != nil {
+		return []driver.Finding{{Level: driver.Unknown, Text: "the server does not show its settings: " + err.Error(),
+			Advice: "make sure that the server is the primary, and that its binlog_format is not STATEMENT"}}
+	}
+	found := append(weaknesses(settings), s.checkState(ctx)...)
+	if len(found) == 0 {
+		found = []driver.Finding{{Text: "version " + settings["version"]}}
+	}
+	return found
+}
+
+// checkState warns if the server is short of free connections or has replicas.
+// Not every server shows all of these numbers.
+func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
+	state := make(map[string]int)
+	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",
+		"SHOW GLOBAL VARIABLES WHERE Variable_name = 'max_connections'"} {
+		_ = s.query(ctx, text, func(scan func(...any) error) error {
+			var name, value string
+			err := scan(&name, &value)
+			if n, bad := strconv.Atoi(value); bad == nil {
+				state[name] = n
+			}
+			return err
+		})
+	}
+	most, known := state["max_connections"]
+	if left := most - state["Threads_connected"]; known && left < fewConnections {
+		found = append(found, driver.Finding{Level: driver.Warning,
+			Text:   fmt.Sprintf("the server accepts %d more connections", max(left, 0)),
+			Advice: fmt.Sprintf("raise max_connections: each client uses up to %d", session.DefaultConnections)})
+	}
+	if state["Slaves_connected"] > 0 {
+		found = append(found, driver.Finding{Level: driver.Warning,
+			Text:   "the server has replicas: if one is promoted while this server still answers its clients, a lock may have two holders",
+			Advice: "stop this server, or make it read-only, before a replica is promoted, or check fencing tokens"})
+	}
+	return found
+}
+
+// mostToken is the greatest token that fits into a node name.
+const mostToken int64 = 1e18 - 1
+
+// checkSequences checks how close the highest token is to mostToken. Tokens
+// are the server's clock in microseconds, unless the clock was once set ahead.
+func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
+	var last int64
+	in := quote(s.database) + "."
+	err := s.query(ctx, "SELECT GREATEST(floor, COALESCE((SELECT MAX(last) FROM "+in+"dlock_queue), 0)) FROM "+in+"dlock_meta",
+		func(scan func(...any) error) error { return scan(&last) })
+	switch {
+	case err != nil:
+		f.Level, f.Text, f.Advice = driver.Unknown, err.Error(), "try again when the server is less busy"
+	case last > mostToken-mostToken/10:
+		f.Level, f.Text = driver.Warning, fmt.Sprintf("a token of %d is used, of at most %d", last, mostToken)
+		f.Advice = "use another database for all clients"
+	default:
+		f.Text = fmt.Sprintf("room for %d more nodes", mostToken-last)
+	}
+	return f
+}

@@ -1,0 +1,89 @@
+package mysql
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/doctortest"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+)
+
+func checked(t *testing.T, dsn string) doctortest.Findings {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doctortest.Run(t, c)
+}
+
+func TestCheckOfAHealthyServer(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	checked(t, server.DSN(database)).Has(t, driver.OK, "room for", "")
+	if left := server.SQL(t, database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_queue) + (SELECT COUNT(*) FROM dlock_session)"); left != "0" {
+		t.Errorf("%s rows stay", left)
+	}
+	server.SQL(t, database, "UPDATE dlock_meta SET floor = 990000000000000000")
+	checked(t, server.DSN(database)).Has(t, driver.Warning, "of at most 999999999999999999", "another database")
+}
+
+func TestCheckOfUsersAndRights(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	user := "weak_" + database
+	server.SQL(t, "", "CREATE USER "+user+"@'%' IDENTIFIED BY 'correct-horse'")
+	dsn := strings.Replace(server.DSN(database, "session_timeout=10s"), "dlock:", user+":", 1)
+	checked(t, dsn).Has(t, driver.Problem, "GRANT SELECT", "run the statements")
+	server.SQL(t, "", "GRANT SELECT ON "+database+".* TO "+user+"@'%'")
+	checked(t, dsn).Has(t, driver.Problem, "CREATE command denied", "run the statements")
+	server.SQL(t, "", Statements(database)+grants(database, user+"@'%'"))
+	checked(t, dsn).Has(t, driver.OK, "room for", "")
+}
+
+func TestCheckOfSettingsOfTheServer(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "max_connections=10"))
+	database := server.Database()
+	db, err := sql.Open("mysql", server.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 4 { // of 10 connections
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Warning, "more connections", "max_connections")
+	server.SQL(t, "", "SET GLOBAL max_connections = 100")
+	checked(t, server.DSN(database, "session_timeout=10s")).Healthy(t)
+	server.SQL(t, "", "SET GLOBAL binlog_format = 'STATEMENT'")
+	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Problem, "binlog_format STATEMENT", "change the setting")
+	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
+	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Problem, "read_only ON", "the primary of this replica")
+}
+
+func TestCheckOfAReplica(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	primary := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1", "server_id=1"))
+	database := primary.Database()
+	checked(t, primary.DSN(database, "session_timeout=10s")).Healthy(t)
+	replica := primary.Replica(t)
+	checked(t, replica.DSN(database)).Has(t, driver.Problem, "read_only ON", "the primary of this replica")
+	checked(t, primary.DSN(database, "session_timeout=10s")).Has(t, driver.Warning, "has replicas", "fencing tokens")
+}
+
+func TestCheckOfAGaleraMember(t *testing.T) {
+	if testing.Short() {
+		t.Skip("servers take seconds to start")
+	}
+	mysqltest.RequireGalera(t)
+	server := mysqltest.Start(t, mysqltest.WithGalera())
+	checked(t, server.DSN(server.Database(), "session_timeout=10s")).Has(t, driver.Warning, "Galera", "one member")
+}

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+var _ driver.Checker = (*connector)(nil)
+
+// Check implements [driver.Checker].
+func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
+	ds, err := c.Connect(ctx)
+	if advice := adviceOn(err); advice != "" {
+		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	s := ds.(*session.Session).Store().(*store)
+	return append(s.checkServer(ctx), s.checkSequences(ctx)), ctx.Err()
+}
+
+// adviceOn returns what to do about an error of Connect, unless the server's
+// message says it.
+func adviceOn(err error) string {
+	var server *pgconn.PgError
+	switch errors.As(err, &server); {
+	case err != nil && server == nil && strings.Contains(err.Error(), "standby mode"):
+		return "use the address of the primary server, or of several servers: the driver finds the primary among them"
+	case server == nil:
+		return ""
+	case server.Code == "42501":
+		return "let an operator run the statements of the message, or those of postgres.Statements"
+	case server.Code == readOnly:
+		return "use the primary server, and turn default_transaction_read_only off for this user"
+	case server.Code == "0A000":
+		return cmp.Or(server.Hint, "use a server that has this feature")
+	case strings.HasPrefix(server.Code, "42"), strings.HasPrefix(server.Code, "3F"):
+		return "let an operator compare the tables and functions with those of postgres.Statements"
+	}
+	return ""
+}
+
+// fewConnections is the number of free connections below which Check warns. One
+// client opens up to that many by default.
+const fewConnections = session.DefaultConnections
+
+const serverState = `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
+	current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication),
+	current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+		- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`
+
+// serverSettings holds the columns selected by serverState.
+type serverSettings struct {
+	version, fsync, fullPages, synchronous, commit string
+	standbys, connections                          int
+}
+
+func (s *store) checkServer(ctx context.Context) []driver.Finding {
+	var v serverSettings
+	err := s.query(ctx, serverState, nil, func(scan func(...any) error) error {
+		return scan(&v.version, &v.fsync, &v.fullPages, &v.synchronous, &v.commit, &v.standbys, &v.connections)
+	})
+	if err != nil {
+		return []driver.Finding{{Level: driver.Unknown, Text: "the server does not show its settings: " + err.Error(),
+			Advice: "make sure that fsync and full_page_writes are on"}}
+	}
+	found := append(v.weaknesses(), s.checkNotices(ctx)...)
+	if len(found) == 0 {
+		found = []driver.Finding{{Text: fmt.Sprintf("PostgreSQL %s, with %d free connections", v.version, v.connections)}}
+	}
+	return found
+}
+
+// weaknesses returns a finding for each setting of the server that weakens a
+// guarantee of the lock.
+func (v serverSettings) weaknesses() (found []driver.Finding) {
+	warn := func(text, advice string) {
+		found = append(found, driver.Finding{Level: driver.Warning, Text: text, Advice: advice})
+	}
+	if v.fsync != "on" {
+		warn("the server has fsync "+v.fsync+": if its machine fails, it may lose locks that are held, and grant them again", "set fsync=on")
+	}
+	if v.fullPages != "on" {
+		warn("the server has full_page_writes "+v.fullPages+": if its machine fails, tables may be damaged", "set full_page_writes=on")
+	}
+	switch {
+	case v.standbys == 0:
+	case v.synchronous == "":
+		warn("the server has asynchronous standbys: if one is promoted while this server still answers its clients, a lock may have two holders",
+			"let synchronous_standby_names wait for all standbys, or stop this server before another one is promoted")
+	}
+	if v.connections < fewConnections {
+		warn(fmt.Sprintf("the server accepts %d more connections", max(v.connections, 0)),
+			fmt.Sprintf("raise max_connections: each client uses up to %d", session.DefaultConnections))
+	}
+	return found
+}
+
+// checkNotices reports whether notices (NOTIFY) reach a session. They do not
+// through a proxy that pools transactions.
+func (s *store) checkNotices(ctx context.Context) []driver.Finding {
+	if !s.connector.options.notify {
+		return nil
+	}
+	line, err := s.Listen(ctx, "dlock-check")
+	if err == nil && line != 0 {
+		return nil
+	}
+	return []driver.Finding{{Level: driver.Warning,
+		Text:   "notices do not arrive, as behind a proxy that pools transactions: waiting clients poll, which delays them by up to a quarter of a second",
+		Advice: "let the proxy pool sessions, or connect to the server itself; or set notify=false to skip the attempt"}}
+}
+
+// mostToken is the greatest token that fits into a node name.
+const mostToken int64 = 1e18 - 1
+
+// checkSequences checks how close the schema's counter is to mostToken.
+func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
+	least := int64(math.MaxInt64)
+	var worst string
+	err := s.query(ctx, `SELECT sequencename::text, last_value, max_value FROM pg_sequences WHERE schemaname = $1`, []any{s.connector.options.schema},
+		func(scan func(...any) error) error {
+			var name string
+			var last sql.NullInt64 // null if the sequence is unused or unreadable
+			var most int64
+			err := scan(&name, &last, &most)
+			if name == "counter" {
+				most = min(most, mostToken)
+			}
+			if left := most - last.Int64; left < least {
+				least, worst = left, name
+			}
+			return err
+		})
+	switch {
+	case err != nil:
+		f.Level, f.Text, f.Advice = driver.Unknown, err.Error(), "try again when the server is less busy"
+	case worst == "":
+		f.Level, f.Text = driver.Unknown, "the schema shows no sequence"
+		f.Advice = "let an operator look at pg_sequences"
+	case least < mostToken/10:
+		f.Level, f.Text = driver.Warning, fmt.Sprintf("the sequence %s.%s has room for %d more values", s.connector.options.schema, worst, least)
+		f.Advice = "use another schema for all clients"
+	default:
+		f.Text = fmt.Sprintf("room for %d more nodes", least)
+	}
+	return f
+}

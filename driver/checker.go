@@ -1,0 +1,51 @@
+package driver
+
+import "context"
+
+// Checker is an optional part of a [Connector]. It looks for what only the
+// driver knows about its store's server: settings and releases that weaken the
+// guarantees, missing rights, and the room that is left in sequences.
+type Checker interface {
+	// Check returns at least one finding about the store, unless it returns an
+	// error. It may begin a session of its own, which it closes, but it changes
+	// nothing in the store, except that it may create the driver's tables. No
+	// finding contains a secret.
+	//
+	// If no session can begin and Check knows what to do about it, that is a
+	// finding with the level Problem. Otherwise Check returns the error of
+	// [Connector.Connect], beside what it has found so far.
+	//
+	// If ctx ends, Check returns promptly, after it has cleaned up. A connector
+	// that wraps one without Check returns [errors.ErrUnsupported].
+	Check(ctx context.Context) ([]Finding, error)
+}
+
+// Finding is one result of [Checker.Check].
+type Finding struct {
+	Level Level `json:"level"`
+	// Text says what was found. It may contain text of the server.
+	Text string `json:"text"`
+	// Advice says what to do. It is empty if the level is OK.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Level says how bad a [Finding] is.
+type Level int
+
+// The levels of findings.
+const (
+	OK      Level = iota
+	Unknown       // could not be determined, but locks work
+	Warning       // locks work, but something may break them or weaken their guarantees
+	Problem       // locks do not work
+)
+
+func (l Level) String() string {
+	if l < OK || l > Problem {
+		return "invalid"
+	}
+	return [...]string{"ok", "unknown", "warning", "problem"}[l]
+}
+
+// MarshalText returns the result of String.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
