@@ -91,9 +91,6 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.want.units.of > 0 {
-		c.warnOfUnits()
-	}
 	c.reportGranted(ctx, l)
 	return l, nil
 }
@@ -157,6 +154,7 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 			if err != nil {
 				return err
 			}
+			c.warnOfUnits(nodes)
 			if len(c.want.rule(nodes)) > 0 {
 				return ErrLocked
 			}
@@ -269,8 +267,14 @@ func (c *call) Pause(ctx context.Context, err error) error {
 	}
 }
 
-// Answered resets the back-off after a request that succeeded.
-func (c *call) Answered() {
+// Answered resets the back-off after the queue was listed.
+func (c *call) Answered(ahead []driver.Node) {
+	c.succeeded()
+	c.warnOfUnits(ahead)
+}
+
+// succeeded resets the back-off after a request that succeeded.
+func (c *call) succeeded() {
 	if c.retries != nil {
 		c.noteError(nil)
 		c.retries.Succeeded()
@@ -294,7 +298,7 @@ func (c *call) hold(e *engine.Entry) (*Lock, error) {
 }
 
 func (c *call) reportQueued(ctx context.Context, p driver.Place) {
-	c.Answered()
+	c.succeeded()
 	c.progress.mu.Lock()
 	c.progress.node = p.Name
 	c.progress.mu.Unlock()

@@ -64,9 +64,6 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 func (c *call) Waits(ctx context.Context, node string, v engine.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
-	if c.want.units.of > 0 {
-		c.warnOfUnits()
-	}
 	if hook := c.options.trace.Waiting; hook != nil {
 		hook(ctx, WaitingInfo{Recipe: c.recipe, Lock: c.name, Node: node, Predecessor: v.Behind, Position: v.Position})
 	}

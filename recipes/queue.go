@@ -3,7 +3,6 @@ package recipes
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -23,7 +22,7 @@ type queue struct {
 }
 
 // want describes what a contender requests, such as a shared lock. It is
-// immutable, except for otherUnits, which is set during the wait.
+// immutable.
 type want struct {
 	kind       string
 	rule       engine.Rule
@@ -31,10 +30,9 @@ type want struct {
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 
 	// For units of a semaphore only:
-	units      units
-	settled    string       // the node's kind once granted, if it had to wait
-	err        error        // why the units cannot be acquired
-	otherUnits atomic.Int64 // another client's total, if it differs from units.of; else zero
+	units   units
+	settled string // the node's kind once granted, if it had to wait
+	err     error  // why the units cannot be acquired
 }
 
 func newQueue(c *Client, recipe, name string, opts []Option) *queue {

@@ -161,9 +161,7 @@ func (s *Semaphore) fromNoClient() bool { return s == nil || s.queue == nil }
 type units struct{ weight, of int }
 
 func (u units) want() *want {
-	w := &want{kind: u.kind(acquiring), settled: u.kind(settled), units: u}
-	w.rule = w.behindUnits
-	return w
+	return &want{kind: u.kind(acquiring), settled: u.kind(settled), units: u, rule: u.behindUnits}
 }
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
@@ -176,20 +174,17 @@ func (u units) want() *want {
 // another name when it is granted. If all nodes ahead are settled, the waiter
 // is the first one and watches them all. Nodes of other kinds are never
 // settled.
-func (w *want) behindUnits(ahead []driver.Node) []driver.Node {
+func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 	sum, mixed, last := 0, false, -1
 	for i, n := range ahead {
-		u, ok := unitsOf(n)
+		other, ok := unitsOf(n)
 		mixed = mixed || !ok
-		if sum += u.weight; mixed || sum > u.of {
+		if sum += other.weight; mixed || sum > other.of {
 			last = i
-		}
-		if ok && u.of != w.units.of {
-			w.otherUnits.Store(int64(u.of))
 		}
 	}
 	switch {
-	case !mixed && sum+w.units.weight <= w.units.of:
+	case !mixed && sum+u.weight <= u.of:
 		return nil
 	case last >= 0:
 		return ahead[last : last+1]
@@ -208,16 +203,23 @@ func (c *call) settle(e *engine.Entry) {
 	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper
 }
 
-// warnOfUnits logs, once for each client and name, that other clients count the
-// units of the semaphore differently.
-func (c *call) warnOfUnits() {
-	of := c.want.otherUnits.Load()
-	if of == 0 {
+// warnOfUnits logs, once for each client and name, that another client, whose
+// node is ahead, counts the units of the semaphore differently.
+func (c *call) warnOfUnits(ahead []driver.Node) {
+	own := c.want.units.of
+	if own == 0 {
 		return
 	}
-	if _, logged := c.client.warned.LoadOrStore(c.name, true); !logged {
-		c.options.logger.Warn("dlock: clients of a semaphore count its units differently", "lock", c.name,
-			"units", c.want.units.of, "other", of)
+	for _, n := range ahead {
+		other, ok := unitsOf(n)
+		if !ok || other.of == own {
+			continue
+		}
+		if _, logged := c.client.warned.LoadOrStore(c.name, true); !logged {
+			c.options.logger.Warn("dlock: clients of a semaphore count its units differently", "lock", c.name,
+				"units", own, "other", other.of)
+		}
+		return
 	}
 }
 

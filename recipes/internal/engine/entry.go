@@ -90,7 +90,7 @@ func (e *Entry) move(to state) {
 
 // Rule decides which nodes an entry waits for. It gets the nodes ahead, in
 // queue order, and returns those that block the entry. If there are none, the
-// entry may be granted.
+// entry may be granted. A Rule has no side effects.
 type Rule func(ahead []driver.Node) []driver.Node
 
 // predecessor returns the index of the node that Create should watch. It is -1

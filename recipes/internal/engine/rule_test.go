@@ -17,7 +17,7 @@ import (
 
 type patient struct{}
 
-func (patient) Answered()                                  {}
+func (patient) Answered([]driver.Node)                     {}
 func (patient) Waits(context.Context, string, engine.View) {}
 func (patient) Pause(_ context.Context, err error) error   { return err }
 

@@ -19,8 +19,9 @@ type View struct {
 
 // Call is notified of the progress of a waiting entry.
 type Call interface {
-	// Answered is called after each answer of the store.
-	Answered()
+	// Answered is called with the nodes ahead each time the store has listed
+	// them. There are none if the entry's own node is missing from the list.
+	Answered(ahead []driver.Node)
 	// Waits is called each time before the entry blocks.
 	Waits(ctx context.Context, node string, v View)
 	// Pause is called after a temporary error. It sleeps, or returns an error
@@ -99,7 +100,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	}()
 	ahead, err := w.ahead(ctx)
 	if err == nil || errors.Is(err, ErrVanished) {
-		w.call.Answered()
+		w.call.Answered(ahead)
 	}
 	if err != nil {
 		return false, err
