@@ -53,8 +53,7 @@ var (
 	ErrUpgrade = recipes.ErrUpgrade
 	// ErrNoLeader means that nobody leads the election.
 	ErrNoLeader = recipes.ErrNoLeader
-	// ErrClosed means that the client is closed or shutting down, or was never
-	// opened.
+	// ErrClosed means that the client is closed or shutting down.
 	ErrClosed = recipes.ErrClosed
 	// ErrGone means that the contender that Remove was called for has left the
 	// queue.

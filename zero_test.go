@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
 )
@@ -26,33 +25,6 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 		"WithRLock": func(ctx context.Context) error { return m.WithRLock(ctx, locked) },
 		"Queue":     func(ctx context.Context) error { _, err := m.Queue(ctx); return err },
 		"Remove":    func(ctx context.Context) error { return m.Remove(ctx, dlock.Contender{}) },
-	}
-}
-
-func TestAClientThatWasNeverOpenedIsClosed(t *testing.T) {
-	var none *dlock.Client
-	for name, c := range map[string]*dlock.Client{"the zero value": {}, "nil": none} {
-		assert.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed, name)
-		_, err := c.Walk(t.Context(), "")
-		assert.ErrorIs(t, err, dlock.ErrClosed, name)
-		for use, call := range uses(c.RWMutex("stock/42")) {
-			err := call(t.Context())
-			assert.ErrorIs(t, err, dlock.ErrClosed, "%s of %s", use, name)
-			assert.ErrorContains(t, err, "stock/42")
-		}
-		assert.NoError(t, c.Close(), name)
-		assert.NoError(t, c.Close(), name)
-	}
-}
-
-func TestAMutexOfNoClientSaysSo(t *testing.T) {
-	var zero dlock.RWMutex
-	for _, m := range []*dlock.RWMutex{&zero, nil} {
-		for use, call := range uses(m) {
-			err := call(t.Context())
-			require.ErrorIs(t, err, dlock.ErrClosed, use)
-			assert.ErrorContains(t, err, "use Client.RWMutex")
-		}
 	}
 }
 
@@ -82,8 +54,8 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 }
 
 // Methods are found by reflection, so that new ones are covered, too.
-func TestNoMethodOfAZeroValuePanics(t *testing.T) {
-	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Locks), (*dlock.Locks)(nil), new(dlock.Election), (*dlock.Election)(nil)}
+func TestNoMethodOfAZeroLockPanics(t *testing.T) {
+	values := []any{new(dlock.Lock), (*dlock.Lock)(nil)}
 	for _, v := range values {
 		for i := range reflect.TypeOf(v).NumMethod() {
 			name := reflect.TypeOf(v).Method(i).Name

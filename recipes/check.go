@@ -18,7 +18,6 @@ import (
 // [errors.ErrUnsupported] if the driver checks nothing, and [ErrClosed] if the
 // client is closed. Close waits for Check, and ends it.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
-	c = c.opened()
 	if ctx == nil {
 		return nil, errors.New("dlock: check: nil context")
 	}

@@ -32,9 +32,7 @@ const (
 // One Client can serve a whole program. It is safe for concurrent use and must
 // not be copied. Shutdown or Close ends it.
 //
-// Get a Client from dlock.Open or [NewClient]. The zero value and a nil *Client
-// behave like a closed client: a call that needs the store returns an error
-// that matches [ErrClosed].
+// Get a Client from dlock.Open or [NewClient].
 type Client struct {
 	_         noCopy
 	connector driver.Connector
@@ -79,19 +77,8 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 	return client
 }
 
-// opened returns c, or a closed client if c is nil or the zero value, so that
-// methods need no nil checks.
-func (c *Client) opened() *Client {
-	if c == nil || c.done == nil {
-		c = NewClient(nil)
-		_ = c.Close() // no I/O, as there is no session yet
-	}
-	return c
-}
-
 // Ping checks that the store can be reached, and connects if necessary.
 func (c *Client) Ping(ctx context.Context) error {
-	c = c.opened()
 	if ctx == nil {
 		return errors.New("dlock: ping: nil context")
 	}
@@ -151,7 +138,6 @@ func (c *Client) requestError(ctx context.Context, err error) error {
 // String describes the client on one line: its session, server and session
 // timeout, or why it has no session. It does no I/O.
 func (c *Client) String() string {
-	c = c.opened()
 	if c.closedOr(nil) != nil {
 		return "closed"
 	}
@@ -179,7 +165,6 @@ func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 // nodes then stay until the session times out, and may block other clients. The
 // error says how long that takes. Further calls return the result of the first.
 func (c *Client) Close() error {
-	c = c.opened()
 	if c.beginClose() {
 		c.result = c.closeSessions()
 		close(c.finished)

@@ -78,7 +78,7 @@ func (c Contender) String() string {
 // request, plus one per contender if the driver can read nodes. It is meant for
 // diagnosis: the queue may have changed by the time Queue returns.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
-	if err := m.valid(ctx); err != nil {
+	if err := m.queue.usable(ctx); err != nil {
 		return nil, err
 	}
 	return m.queue.list(ctx)

@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"time"
@@ -21,8 +20,7 @@ const electionRecipe = "election"
 // name therefore exclude each other. While readers hold the lock, nobody leads.
 //
 // An Election has no state, and is safe for concurrent use. Elections come from
-// [Client.Election]. On the zero value and nil, every call returns an error that
-// matches [ErrClosed].
+// [Client.Election].
 type Election struct {
 	_       noCopy
 	queue   *queue
@@ -36,7 +34,7 @@ type Election struct {
 // [Election.Leader] and [Election.Observe] return in [Contender.Record]. It
 // stays the same during a term.
 func (c *Client) Election(name string, opts ...Option) *Election {
-	q := newQueue(c.opened(), electionRecipe, name, opts)
+	q := newQueue(c, electionRecipe, name, opts)
 	patient := *q
 	patient.options.timeout = 0
 	return &Election{queue: q, patient: &patient}
@@ -63,7 +61,7 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 // [Lock.Context] of a term of this election, Run waits until that term has
 // ended.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lock) error) error {
-	if err := e.valid(ctx); err != nil {
+	if err := e.queue.usable(ctx); err != nil {
 		return err
 	}
 	if lead == nil {
@@ -91,9 +89,6 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // Campaign waits until this process leads, and returns its term. [Lock.Unlock]
 // resigns. Errors are those of [RWMutex.Lock].
 func (e *Election) Campaign(ctx context.Context) (*Lock, error) {
-	if e.fromNoClient() {
-		return nil, errNoElection
-	}
 	return e.queue.acquire(ctx, writer, false)
 }
 
@@ -103,7 +98,7 @@ func (e *Election) Campaign(ctx context.Context) (*Lock, error) {
 // leader can refuse them. Token and Record are empty if the driver cannot read
 // nodes.
 func (e *Election) Leader(ctx context.Context) (Contender, error) {
-	if err := e.valid(ctx); err != nil {
+	if err := e.queue.usable(ctx); err != nil {
 		return Contender{}, err
 	}
 	var leader Contender
@@ -130,7 +125,7 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 // or leave the queue behind the leader cost none.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
-		if err := e.valid(ctx); err != nil {
+		if err := e.queue.usable(ctx); err != nil {
 			yield(Contender{}, err)
 			return
 		}
@@ -260,31 +255,13 @@ func (s *session) leaderOf(ctx context.Context, queue string, nodes []driver.Nod
 
 // Name returns the election's name.
 func (e *Election) Name() string {
-	if e.fromNoClient() {
-		return ""
-	}
 	return e.queue.name
 }
 
 // String returns the election's name, quoted if unprintable.
 func (e *Election) String() string {
-	if e.fromNoClient() {
-		return "no election"
-	}
 	return printable(e.queue.name)
 }
 
 // GoString returns the result of String as "dlock.Election(...)".
 func (e *Election) GoString() string { return "dlock.Election(" + e.String() + ")" }
-
-// errNoElection is returned by methods of a nil or zero Election.
-var errNoElection = fmt.Errorf("dlock: this Election comes from no client (use Client.Election): %w", ErrClosed)
-
-func (e *Election) fromNoClient() bool { return e == nil || e.queue == nil }
-
-func (e *Election) valid(ctx context.Context) error {
-	if e.fromNoClient() {
-		return errNoElection
-	}
-	return e.queue.usable(ctx)
-}

@@ -515,16 +515,8 @@ func TestRunEndsWithItsClient(t *testing.T) {
 	})
 }
 
-func TestAnElectionOfNoClientSaysSo(t *testing.T) {
+func TestAnElectionThatCannotBeUsedSaysWhy(t *testing.T) {
 	var none context.Context
-	for name, e := range map[string]*recipes.Election{"the zero value": new(recipes.Election), "nil": nil} {
-		for use, err := range electionErrors(bg, e) {
-			require.ErrorIs(t, err, recipes.ErrClosed, "%s of %s", use, name)
-			assert.ErrorContains(t, err, "use Client.Election")
-		}
-		assert.Equal(t, "dlock.Election(no election)", fmt.Sprintf("%#v", e), name)
-		assert.Empty(t, e.Name())
-	}
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		for use, err := range electionErrors(none, c.Election("q")) {

@@ -30,9 +30,7 @@ func (r rlocker) Lock(ctx context.Context) (*Lock, error)    { return r.RLock(ct
 func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock(ctx) }
 
 // Locks are locks that [LockAll] or [TryLockAll] has taken together. They count
-// as held while all of them are held. The zero value and nil hold no lock: errors
-// match [ErrNotHeld], and other results are zero. Locks are safe for concurrent
-// use.
+// as held while all of them are held. Locks are safe for concurrent use.
 type Locks struct {
 	_    noCopy
 	all  []*Lock   // in the order of the arguments
@@ -105,7 +103,7 @@ type inClient interface {
 }
 
 func (m *RWMutex) inQueue(ctx context.Context) (*queue, error) {
-	if err := m.valid(ctx); err != nil {
+	if err := m.queue.usable(ctx); err != nil {
 		return nil, err
 	}
 	return m.queue.undrained()
@@ -192,17 +190,12 @@ func (q *queue) contains(ctx context.Context, l *Lock) bool {
 }
 
 // All returns the Locks in the order of the arguments of LockAll.
-func (l *Locks) All() []*Lock {
-	if l == nil {
-		return nil
-	}
-	return slices.Clone(l.all)
-}
+func (l *Locks) All() []*Lock { return slices.Clone(l.all) }
 
 // Tokens returns the fencing tokens in the order of All.
 func (l *Locks) Tokens() []int64 {
 	var tokens []int64
-	for _, held := range l.All() {
+	for _, held := range l.all {
 		tokens = append(tokens, held.Token())
 	}
 	return tokens
@@ -212,9 +205,6 @@ func (l *Locks) Tokens() []int64 {
 // [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a panic
 // ends the program.
 func (l *Locks) Unlock() error {
-	if l.none() {
-		return errNoLocks
-	}
 	return join(unlockAll(l.all)...)
 }
 
@@ -235,9 +225,6 @@ func unlockAll(locks []*Lock) []error {
 // Err returns nil while all locks are held. Otherwise the error matches the
 // errors of [Lock.Err] of all locks that are not held.
 func (l *Locks) Err() error {
-	if l.none() {
-		return errNoLocks
-	}
 	var errs []error
 	for _, held := range l.all {
 		errs = append(errs, held.Err())
@@ -248,9 +235,6 @@ func (l *Locks) Err() error {
 // Lost returns a channel that closes when the first of the locks is lost. After
 // Unlock it never closes.
 func (l *Locks) Lost() <-chan struct{} {
-	if l.none() {
-		return nil
-	}
 	l.once.Do(func() {
 		lost := make(chan struct{})
 		l.lost = lost
@@ -271,9 +255,6 @@ func (l *Locks) Lost() <-chan struct{} {
 // is lost or unlocked. Calls with it re-enter each of them, as with
 // [Lock.Context], and [FromContext] returns one of them.
 func (l *Locks) Context(parent context.Context) context.Context {
-	if l.none() {
-		return (*Lock)(nil).Context(parent)
-	}
 	for _, held := range l.all {
 		parent = held.Context(parent)
 	}
@@ -282,9 +263,6 @@ func (l *Locks) Context(parent context.Context) context.Context {
 
 // String describes the locks on one line, as [Lock.String] does.
 func (l *Locks) String() string {
-	if l.none() {
-		return "no locks"
-	}
 	var lines []string
 	for _, held := range l.all {
 		lines = append(lines, held.String())
@@ -294,8 +272,3 @@ func (l *Locks) String() string {
 
 // GoString returns the result of String as "dlock.Locks(...)".
 func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }
-
-func (l *Locks) none() bool { return l == nil || len(l.all) == 0 }
-
-// errNoLocks is returned by methods of a nil or zero Locks.
-var errNoLocks = fmt.Errorf("dlock: these Locks come from no call of LockAll (look at the call's error first): %w", ErrNotHeld)

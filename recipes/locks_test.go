@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -308,15 +307,13 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 		require.NoError(w, closed.Close())
 		good := c.RWMutex("a")
 		for want, lockers := range map[string][]recipes.Locker{
-			"dlock: lock all: no locks": {},
-			"dlock: lock all: nil lock": {good, nil},
-			"dlock: this RWMutex comes from no client (use Client.RWMutex): client closed": {good, new(recipes.RWMutex)},
+			"dlock: lock all: no locks":             {},
+			"dlock: lock all: nil lock":             {good, nil},
 			"dlock: b: client closed":               {good, closed.RWMutex("b")},
 			"dlock: d: cannot acquire 3 of 2 units": {good, c.Semaphore("d", 2).Locker(3)},
 			"dlock: e: client closed":               {good, closed.Semaphore("e", 2).Locker(1)},
-			"dlock: this Semaphore comes from no client (use Client.Semaphore): client closed":                         {good, new(recipes.Semaphore).Locker(1)},
-			"dlock: a: the lock is given twice":                                                                        {good, c.Semaphore("a", 2).Locker(1)},
-			"dlock: b: the lock is given twice":                                                                        {c.RWMutex("b"), good, c.RWMutex("b").RLocker()},
+			"dlock: a: the lock is given twice":     {good, c.Semaphore("a", 2).Locker(1)},
+			"dlock: b: the lock is given twice":     {c.RWMutex("b"), good, c.RWMutex("b").RLocker()},
 			`dlock: b//c: bad name: "b//c" has an empty segment: a slash at its start or end, or two slashes in a row`: {good, c.RWMutex("b//c")},
 		} {
 			for name, call := range lockAllCalls {
@@ -450,15 +447,3 @@ type failingLocker struct{ err error }
 func (f failingLocker) Lock(context.Context) (*recipes.Lock, error)    { return nil, f.err }
 func (f failingLocker) TryLock(context.Context) (*recipes.Lock, error) { return nil, f.err }
 func (failingLocker) Name() string                                     { return "z" }
-
-func TestLocksOfNoCallAreNotHeld(t *testing.T) {
-	for name, l := range map[string]*recipes.Locks{"the zero value": new(recipes.Locks), "nil": nil} {
-		assert.ErrorIs(t, l.Unlock(), recipes.ErrNotHeld, name)
-		assert.ErrorIs(t, l.Err(), recipes.ErrNotHeld, name)
-		assert.ErrorContains(t, l.Err(), "these Locks come from no call", name)
-		assert.Nil(t, l.Lost(), name)
-		assert.Empty(t, slices.Clone(l.All()), name)
-		assert.ErrorIs(t, context.Cause(l.Context(bg)), recipes.ErrNotHeld, name)
-		assert.Equal(t, "dlock.Locks(no locks)", fmt.Sprintf("%#v", l), name)
-	}
-}

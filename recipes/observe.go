@@ -23,7 +23,7 @@ import (
 // reads them.
 func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error] {
 	return func(yield func([]Contender, error) bool) {
-		if err := m.valid(ctx); err != nil {
+		if err := m.queue.usable(ctx); err != nil {
 			yield(nil, err)
 			return
 		}

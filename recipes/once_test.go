@@ -328,7 +328,6 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 			"zero time":               func() (bool, error) { return c.RWMutex("p").Once(bg, time.Time{}, nothing) },
 			"nil function":            func() (bool, error) { return m.Once(bg, time.Now(), nil) },
 			"nil context":             func() (bool, error) { return m.Once(none, time.Now(), nothing) },
-			"comes from no client":    func() (bool, error) { return new(recipes.RWMutex).Once(bg, time.Now(), nothing) },
 			"client closed":           func() (bool, error) { return shut.RWMutex("q").Once(bg, time.Now(), nothing) },
 			"bad name":                func() (bool, error) { return c.RWMutex("/").Once(bg, time.Now(), nothing) },
 			"not the time of a run":   func() (bool, error) { return m.Once(bg, time.Now(), nothing) },

@@ -86,7 +86,6 @@ func TestALockShowsItsState(t *testing.T) {
 		assert.Equal(w, "q: exclusive, a-W-0000000001, token 2, lost", l.String())
 
 		assert.Equal(w, "no lock", new(recipes.Lock).String())
-		assert.Equal(w, "no lock", new(recipes.RWMutex).String())
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 // matches driver.ErrUnavailable, or ctx has ended, the node may or may not have
 // been removed: call Queue.
 func (m *RWMutex) Remove(ctx context.Context, c Contender) error {
-	if err := m.valid(ctx); err != nil {
+	if err := m.queue.usable(ctx); err != nil {
 		return err
 	}
 	p := driver.Place{Node: driver.Node{Name: c.Node}, Token: c.Token}
@@ -54,7 +54,6 @@ func (q *queue) remove(ctx context.Context, p driver.Place) error {
 // The error matches [errors.ErrUnsupported] if the driver cannot find queues,
 // and [ErrBadName] if the prefix is neither empty nor the name of a lock.
 func (c *Client) Walk(ctx context.Context, prefix string) ([]string, error) {
-	c = c.opened()
 	if ctx == nil {
 		return nil, errors.New("dlock: walk: nil context")
 	}

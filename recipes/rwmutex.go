@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -17,8 +16,7 @@ import (
 // An RWMutex has no state: two RWMutexes of one name are the same lock, and
 // every call of Lock contends separately. It is safe for concurrent use.
 //
-// RWMutexes come from [Client.RWMutex]. On the zero value and nil, every call
-// returns an error that matches [ErrClosed].
+// RWMutexes come from [Client.RWMutex].
 type RWMutex struct {
 	_     noCopy
 	queue *queue
@@ -76,7 +74,7 @@ func (w *want) mode() Mode {
 //
 // The options apply to this RWMutex only, after those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	return &RWMutex{queue: newQueue(c.opened(), lockRecipe, name, opts)}
+	return &RWMutex{queue: newQueue(c, lockRecipe, name, opts)}
 }
 
 // Lock waits until it holds the lock exclusively.
@@ -173,14 +171,11 @@ func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context, l *
 }
 
 func (m *RWMutex) lock(ctx context.Context, w *want, try bool) (*Lock, error) {
-	if m.fromNoClient() {
-		return nil, errNoClient
-	}
 	return m.queue.acquire(ctx, w, try)
 }
 
 func (m *RWMutex) with(ctx context.Context, w *want, f func(ctx context.Context, l *Lock) error) error {
-	err := m.valid(ctx)
+	err := m.queue.usable(ctx)
 	if err == nil && f == nil {
 		err = lockError(m.queue.name, errors.New("nil function"))
 	}
@@ -206,32 +201,13 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context, l *Lock) erro
 
 // Name returns the lock's name.
 func (m *RWMutex) Name() string {
-	if m.fromNoClient() {
-		return ""
-	}
 	return m.queue.name
 }
 
 // String returns the lock's name, quoted if unprintable.
 func (m *RWMutex) String() string {
-	if m.fromNoClient() {
-		return "no lock"
-	}
 	return printable(m.queue.name)
 }
 
 // GoString returns the result of String as "dlock.RWMutex(...)".
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
-
-// errNoClient is returned by methods of a nil or zero RWMutex.
-var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
-
-func (m *RWMutex) fromNoClient() bool { return m == nil || m.queue == nil }
-
-// valid returns the reason why the lock cannot be used with ctx, or nil.
-func (m *RWMutex) valid(ctx context.Context) error {
-	if m.fromNoClient() {
-		return errNoClient
-	}
-	return m.queue.usable(ctx)
-}

@@ -20,8 +20,7 @@ import (
 // a Semaphore and an [RWMutex] of one name exclude each other. It is safe for
 // concurrent use.
 //
-// Semaphores come from [Client.Semaphore]. On the zero value and nil, every
-// call returns an error that matches [ErrClosed].
+// Semaphores come from [Client.Semaphore].
 type Semaphore struct {
 	_     noCopy
 	queue *queue
@@ -46,7 +45,7 @@ const semaphoreRecipe = "semaphore"
 // units again and again without a request, acquire several once and divide them
 // within the process, for example with golang.org/x/sync/semaphore.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	q := newQueue(c.opened(), semaphoreRecipe, name, opts)
+	q := newQueue(c, semaphoreRecipe, name, opts)
 	q.key = holdsKey{client: q.client, name: name, units: true}
 	q.engine.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
 	if n < 1 || n > maxUnits {
@@ -82,9 +81,6 @@ func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error) {
 }
 
 func (s *Semaphore) acquire(ctx context.Context, weight int, try bool) (*Lock, error) {
-	if s.fromNoClient() {
-		return nil, errNoSemaphore
-	}
 	w := units{weight, s.n}.want()
 	w.err = s.checkWeight(weight)
 	return s.queue.acquire(ctx, w, try)
@@ -110,9 +106,6 @@ func (u unitsLocker) Lock(ctx context.Context) (*Lock, error)    { return u.Acqu
 func (u unitsLocker) TryLock(ctx context.Context) (*Lock, error) { return u.TryAcquire(ctx, u.weight) }
 
 func (u unitsLocker) inQueue(ctx context.Context) (*queue, error) {
-	if u.fromNoClient() {
-		return nil, errNoSemaphore
-	}
 	if err := cmp.Or(u.queue.usable(ctx), u.checkWeight(u.weight)); err != nil {
 		return nil, err
 	}
@@ -122,9 +115,6 @@ func (u unitsLocker) inQueue(ctx context.Context) (*queue, error) {
 // Queue returns the semaphore's holders and waiters in queue order, with the
 // units of each. See [RWMutex.Queue].
 func (s *Semaphore) Queue(ctx context.Context) ([]Contender, error) {
-	if s.fromNoClient() {
-		return nil, errNoSemaphore
-	}
 	if err := s.queue.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -133,27 +123,16 @@ func (s *Semaphore) Queue(ctx context.Context) ([]Contender, error) {
 
 // Name returns the semaphore's name.
 func (s *Semaphore) Name() string {
-	if s.fromNoClient() {
-		return ""
-	}
 	return s.queue.name
 }
 
 // String returns the semaphore's name, quoted if unprintable.
 func (s *Semaphore) String() string {
-	if s.fromNoClient() {
-		return "no semaphore"
-	}
 	return printable(s.queue.name)
 }
 
 // GoString returns the result of String as "dlock.Semaphore(...)".
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
-
-// errNoSemaphore is returned by methods of a nil or zero Semaphore.
-var errNoSemaphore = fmt.Errorf("dlock: this Semaphore comes from no client (use Client.Semaphore): %w", ErrClosed)
-
-func (s *Semaphore) fromNoClient() bool { return s == nil || s.queue == nil }
 
 // units is a contender's share of a semaphore. The field weight is the number
 // of units that it wants or holds, and the field of is the semaphore's total

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -151,22 +152,17 @@ func TestWrongUnitsAreAnErrorAndLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestASemaphoreThatComesFromNoClientIsClosed(t *testing.T) {
-	for _, s := range []*recipes.Semaphore{nil, new(recipes.Semaphore)} {
-		_, err := s.Acquire(bg, 1)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		_, err = s.TryAcquire(bg, 1)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		_, err = s.Queue(bg)
-		require.ErrorIs(t, err, recipes.ErrClosed)
-		assert.Empty(t, s.Name())
-		assert.Equal(t, "no semaphore", s.String())
-		assert.Equal(t, "dlock.Semaphore(no semaphore)", s.GoString())
-	}
-	s := new(recipes.Client).Semaphore(`a"b`, 2)
+func TestASemaphoreOfAClosedClient(t *testing.T) {
+	c := recipes.NewClient(memdriver.New())
+	require.NoError(t, c.Close())
+	s := c.Semaphore(`a"b`, 2)
 	assert.Equal(t, `a"b`, s.Name())
 	assert.Equal(t, `dlock.Semaphore("a\"b")`, fmt.Sprintf("%#v", s))
 	_, err := s.Acquire(bg, 1)
+	require.ErrorIs(t, err, recipes.ErrClosed)
+	_, err = s.TryAcquire(bg, 1)
+	require.ErrorIs(t, err, recipes.ErrClosed)
+	_, err = s.Queue(bg)
 	require.ErrorIs(t, err, recipes.ErrClosed)
 }
 

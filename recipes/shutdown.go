@@ -23,7 +23,6 @@ import (
 // error then says how many they were, and matches the error of ctx or
 // ErrClosed. After Close, Shutdown returns the result of Close.
 func (c *Client) Shutdown(ctx context.Context) error {
-	c = c.opened()
 	if ctx == nil {
 		return errors.New("dlock: shutdown: nil context")
 	}

@@ -230,9 +230,7 @@ func TestALostLockCountsUntilItsUnlock(t *testing.T) {
 	})
 }
 
-func TestShutdownWithoutAContextOrAClient(t *testing.T) {
-	require.NoError(t, (*recipes.Client)(nil).Shutdown(bg))
-	require.NoError(t, new(recipes.Client).Shutdown(bg))
+func TestShutdownWithoutAContext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		//lint:ignore SA1012 a mistake of the caller

@@ -76,7 +76,7 @@ func (l *Lock) setValue(ctx context.Context, value []byte) error {
 //
 // The error matches [errors.ErrUnsupported] if the driver stores no values.
 func (m *RWMutex) Value(ctx context.Context) (value []byte, token int64, err error) {
-	if err := m.valid(ctx); err != nil {
+	if err := m.queue.usable(ctx); err != nil {
 		return nil, 0, err
 	}
 	q := m.queue

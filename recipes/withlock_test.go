@@ -132,7 +132,6 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 				"deadline":     {c.with()[call](short, never), []error{recipes.ErrTimeout, context.DeadlineExceeded}},
 				"cancelled":    {c.with()[call](gone, never), []error{context.Canceled}},
 				"closed":       {closed.with()[call](bg, never), []error{recipes.ErrClosed}},
-				"no client":    {new(recipes.RWMutex).WithLock(bg, never), []error{recipes.ErrClosed}},
 				"bad name":     {c.RWMutex("").WithLock(bg, never), []error{recipes.ErrBadName}},
 				"nil context":  {c.with()[call](nil, never), nil},
 				"nil function": {c.with()[call](bg, nil), nil},

@@ -376,8 +376,9 @@ func TestBadInput(t *testing.T) {
 		require.EqualError(f, run(c, "jobs", 1, nil), "dlock: shards: nil work")
 		var none context.Context
 		require.EqualError(f, shards.Run(none, c, "jobs", 1, never), "dlock: shards: nil context")
-		require.ErrorIs(f, run(nil, "jobs", 1, never), dlock.ErrClosed)
-		require.ErrorIs(f, run(new(dlock.Client), "jobs", 1, never), dlock.ErrClosed)
+		closed := f.client("b").Client
+		require.NoError(f, closed.Close())
+		require.ErrorIs(f, run(closed, "jobs", 1, never), dlock.ErrClosed)
 		require.ErrorIs(f, run(c, "a//b", 1, never), dlock.ErrBadName)
 		require.ErrorIs(f, run(c, strings.Repeat("a", 511), 1, never), dlock.ErrBadName)
 		ended, cancel := context.WithCancel(bg)
