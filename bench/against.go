@@ -6,20 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
 // revision is an older revision of this repository to compare with. Its own
 // bench program runs in the child processes, so the protocol of package work
 // must stay compatible.
 type revision struct {
-	label   string // name and commit
+	label   string // commit, abbreviated
 	program string // path of its bench program
 }
 
@@ -54,20 +54,12 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
 		return fail("this revision has no bench module: name a later one", err)
 	}
-	r := revision{label: label(name, commit), program: filepath.Join(dir, "older-bench")}
+	r := revision{label: commit[:10], program: filepath.Join(dir, "older-bench")}
 	log.Printf("building %s", r.label)
 	if _, err := runIn(ctx, module, "go", "build", "-buildvcs=false", "-o", r.program, "."); err != nil {
 		return fail("its bench does not build: mend what go reports, or name another revision", err)
 	}
 	return r, nil
-}
-
-func label(name, commit string) string {
-	short := commit[:min(10, len(commit))]
-	if strings.HasPrefix(commit, name) {
-		return short
-	}
-	return name + " (" + short + ")"
 }
 
 // runIn runs a command in dir and returns its standard output. An error
@@ -110,74 +102,100 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 // counts as slower.
 const minSpeed = 0.95
 
+// comparison is that of the current with the older revision, in one workload.
 type comparison struct {
 	workload, label string
-	current, older  string  // medians, with their unit
-	speed           float64 // median of current divided by older speed
-	interval        stats.Interval
-	rounds          int // number of rounds in which both were measured
+	current, older  string    // medians, with their unit
+	speed           float64   // median of current divided by older speed
+	interval        []float64 // of that median, with 95% confidence; nil if there are too few rounds
+	rounds          int       // number of rounds in which both were measured
 }
 
 // slower reports whether the whole confidence interval is below minSpeed.
-func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
+func (c comparison) slower() bool { return c.interval != nil && c.interval[1] < minSpeed }
 
 func (c comparison) between() string {
-	if !c.interval.Known {
+	if c.interval == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s to %s", ratio(c.interval.Low), ratio(c.interval.High))
+	return fmt.Sprintf("%s to %s", ratio(c.interval[0]), ratio(c.interval[1]))
 }
 
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-func (r *report) comparisons() (all []comparison) {
+func (r *run) comparisons() (all []comparison) {
 	for _, w := range r.workloads {
+		shown := func(lock string) string {
+			values := filter(r.samples.values(w.name, lock, w.figure), func(v float64) bool { return !math.IsNaN(v) })
+			return number(median(values)) + w.suffix()
+		}
 		for _, c := range r.competitors {
 			older := olderName(c.name)
-			if _, measured := r.Samples[w.name][older]; !measured {
+			if r.samples[w.name][older] == nil {
 				continue
 			}
-			ratios := r.ratios(w, c.name, older)
+			ratios := r.samples.ratios(w, c.name, older)
 			all = append(all, comparison{
-				workload: w.name, label: c.label,
-				current:  median(r.spreadOf(w.name, c.name, w.figure)) + w.suffix(),
-				older:    median(r.spreadOf(w.name, older, w.figure)) + w.suffix(),
-				speed:    stats.Median(ratios),
-				interval: stats.MedianInterval(ratios),
-				rounds:   len(ratios),
+				workload: w.name, label: c.label, current: shown(c.name), older: shown(older),
+				speed: median(ratios), interval: medianInterval(ratios), rounds: len(ratios),
 			})
 		}
 	}
 	return all
 }
 
-func (r *report) against() string {
+// minForInterval is the smallest number of values from which medianInterval can
+// compute an interval.
+const minForInterval = 6
+
+// medianInterval returns the bounds of an interval in which the median is with
+// at least 95% confidence, whatever the distribution, or nil if there are too
+// few values. As in the sign test, it reaches from the k-th smallest to the k-th
+// largest value, where k is as large as the confidence allows.
+func medianInterval(values []float64) []float64 {
+	// Each value is below the median with probability 1/2. The probability
+	// that fewer than k of n values are below it is therefore that of fewer
+	// than k heads in n coin tosses.
+	n, k := len(values), 0
+	term := math.Pow(0.5, float64(n)) // P(exactly k heads)
+	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
+		k++
+		term *= float64(n-k+1) / float64(k)
+	}
+	if k == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return []float64{sorted[k-1], sorted[n-k]}
+}
+
+func (r *run) against() string {
 	rows := mapped(r.comparisons(), func(c comparison) []string {
 		return []string{c.workload, c.label, c.current, c.older, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)}
 	})
-	header := []string{"workload", "lock", "current", r.Against, "speed, " + r.Against + " = 1", "95% interval", "rounds"}
-	return fmt.Sprintf("against %s, on %s\n\n%s\n", r.Against, r.setup.phrase, table(header, rows))
+	header := []string{"workload", "lock", "current", r.older, "speed, " + r.older + " = 1", "95% interval", "rounds"}
+	return fmt.Sprintf("Against %s, on %s\n\n%s\n", r.older, r.setup.phrase, table(header, rows))
 }
 
 // slowerThanOlder returns an error that names the workloads that are slower
 // than in the older revision, and those with too few rounds to tell. Otherwise
 // it returns nil.
-func (r *report) slowerThanOlder() error {
+func (r *run) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {
 		switch {
 		case c.slower():
 			slower = append(slower, fmt.Sprintf("%s, %s: %s (%s)", c.workload, c.label, ratio(c.speed), c.between()))
-		case !c.interval.Known:
+		case c.interval == nil:
 			open = append(open, fmt.Sprintf("%s, %s: %d", c.workload, c.label, c.rounds))
 		}
 	}
 	var errs []error
 	if len(slower) > 0 {
-		errs = append(errs, fmt.Errorf("bench: on %s slower than %s, with the whole 95%% interval below %v: %s", r.setup.phrase, r.Against, minSpeed, strings.Join(slower, "; ")))
+		errs = append(errs, fmt.Errorf("bench: on %s slower than %s, with the whole 95%% interval below %v: %s", r.setup.phrase, r.older, minSpeed, strings.Join(slower, "; ")))
 	}
 	if len(open) > 0 {
-		errs = append(errs, fmt.Errorf("bench: on %s not compared with %s, because a 95%% interval takes %d rounds: %s", r.setup.phrase, r.Against, stats.MinForInterval, strings.Join(open, "; ")))
+		errs = append(errs, fmt.Errorf("bench: on %s not compared with %s, because a 95%% interval takes %d rounds: %s", r.setup.phrase, r.older, minForInterval, strings.Join(open, "; ")))
 	}
 	return errors.Join(errs...)
 }

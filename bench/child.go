@@ -2,14 +2,13 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
@@ -27,8 +26,6 @@ type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
 	answers  chan string // lines from the child; closed at the end of its output
-	stderr   tail
-	wait     func() error
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {
@@ -41,8 +38,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = &c.stderr
-	c.wait = sync.OnceValue(cmd.Wait)
+	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -61,15 +57,14 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 
 func (c *child) ask(command, expected string, within time.Duration) (string, error) {
 	if _, err := fmt.Fprintln(c.commands, command); err != nil {
-		return "", c.withStderr(err)
+		return "", err
 	}
 	select {
 	case answer, ok := <-c.answers:
 		word, rest, _ := strings.Cut(answer, " ")
 		switch {
 		case !ok:
-			_ = c.wait() // completes stderr
-			return "", c.withStderr(errors.New("the child has ended"))
+			return "", errors.New("the child has ended; its standard error may say why")
 		case word == expected:
 			return rest, nil
 		case word == "error":
@@ -78,15 +73,8 @@ func (c *child) ask(command, expected string, within time.Duration) (string, err
 		return "", fmt.Errorf("the child answered %q rather than %q", answer, expected)
 	case <-time.After(within):
 		word, _, _ := strings.Cut(command, " ")
-		return "", c.withStderr(fmt.Errorf("no answer to %s within %v", word, within))
+		return "", fmt.Errorf("no answer to %s within %v", word, within)
 	}
-}
-
-func (c *child) withStderr(err error) error {
-	if text := c.stderr.String(); text != "" {
-		return fmt.Errorf("%w; the child wrote: %s", err, text)
-	}
-	return err
 }
 
 func (c *child) prepare(p work.Plan) error {
@@ -123,28 +111,7 @@ func (c *child) stop() {
 	defer timer.Stop()
 	for range c.answers {
 	}
-	_ = c.wait() // the exit status does not matter
+	_ = c.cmd.Wait() // the exit status does not matter
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
-
-// tail is a writer that keeps only the last bytes written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 2000
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-most):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
-}

@@ -16,13 +16,11 @@ var sources embed.FS
 type competitor struct {
 	name, label string // for flags, and in tables
 	kind        kind
-	server      string // zookeeper or etcd
 	// command returns the command that starts the competitor's child
 	// process, which may write files to dir. The error says why the
 	// competitor cannot run on this machine.
 	command func(dir string) (*exec.Cmd, error)
-	warmUp  int      // in milliseconds
-	only    []string // names of the only workloads to measure; empty means all
+	warmUp  int // in milliseconds
 }
 
 func (c competitor) id() string { return c.name }
@@ -35,24 +33,21 @@ const (
 type kind int
 
 const (
-	ours      kind = iota // this library with its defaults
-	variant               // this library with an option, or from an older revision
-	peer                  // another lock on the same ZooKeeper
-	reference             // on another store, or no lock: not compared with dlock
+	ours    kind = iota // this library with its defaults
+	variant             // this library with an option, or from an older revision
+	peer                // another lock on the same ZooKeeper
 )
 
-func (c competitor) isOurs() bool { return c.kind == ours || c.kind == variant }
+func (c competitor) isOurs() bool { return c.kind != peer }
 
 func competitors() []competitor {
 	return []competitor{
-		{"dlock", "dlock", ours, zookeeper, goChild("dlock"), warmUpGo, nil},
-		{"dlock-list", "dlock, `handover=list`", variant, zookeeper, goChild("dlock-list"), warmUpGo, nil},
-		{"zk.Lock", "go-zookeeper `zk.Lock`", peer, zookeeper, goChild("zk.Lock"), warmUpGo, nil},
-		{"curator", "Curator `InterProcessMutex`", peer, zookeeper, javaChild("mutex"), warmUpJava, nil},
-		{"curator-rw", "Curator `InterProcessReadWriteLock`", peer, zookeeper, javaChild("rw"), warmUpJava, nil},
-		{"kazoo", "kazoo `Lock`", peer, zookeeper, pythonChild, warmUpGo, nil},
-		{"etcd", "etcd `concurrency.Mutex`", reference, etcd, goChild("etcd"), warmUpGo, nil},
-		{"bare", "the two bare requests", reference, zookeeper, goChild("bare"), warmUpGo, []string{"free"}},
+		{"dlock", "dlock", ours, goChild("dlock"), warmUpGo},
+		{"dlock-list", "dlock, `handover=list`", variant, goChild("dlock-list"), warmUpGo},
+		{"zk.Lock", "go-zookeeper `zk.Lock`", peer, goChild("zk.Lock"), warmUpGo},
+		{"curator", "Curator `InterProcessMutex`", peer, javaChild("mutex"), warmUpJava},
+		{"curator-rw", "Curator `InterProcessReadWriteLock`", peer, javaChild("rw"), warmUpJava},
+		{"kazoo", "kazoo `Lock`", peer, pythonChild, warmUpGo},
 	}
 }
 

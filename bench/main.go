@@ -27,10 +27,10 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/dlock-go/dlock/bench/internal/stats"
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
@@ -77,8 +77,8 @@ func command(args []string) error {
 // measure runs the chosen setups and reports each as soon as it is done.
 func (o options) measure(ctx context.Context) error {
 	if o.against != "" {
-		if o.rounds < stats.MinForInterval {
-			return fmt.Errorf("bench: -against takes at least %d rounds for a 95%% interval: add -rounds 30", stats.MinForInterval)
+		if o.rounds < minForInterval {
+			return fmt.Errorf("bench: -against takes at least %d rounds for a 95%% interval: add -rounds 30", minForInterval)
 		}
 		o.competitors = cmp.Or(o.competitors, "dlock")
 	}
@@ -102,16 +102,79 @@ func (o options) measure(ctx context.Context) error {
 	}
 	var slower []error
 	for _, r := range runs {
-		found, err := r.execute(ctx, dir)
-		if err != nil {
+		if err := r.execute(ctx, dir); err != nil {
 			return err
 		}
 		if o.workloads+o.competitors != "" {
-			fmt.Print(newReport(found).text())
-		} else if err := errors.Join(found.save(resultsFile(pageDir, found.Setup)), publish(pageDir)); err != nil {
+			fmt.Print(r.text())
+		} else if err := errors.Join(r.results().save(pageDir), publish(pageDir)); err != nil {
 			return err
 		}
-		slower = append(slower, newReport(found).slowerThanOlder())
+		slower = append(slower, r.slowerThanOlder())
 	}
 	return errors.Join(slower...)
+}
+
+// runs returns a run for each chosen setup that has any of the chosen workloads
+// and competitors.
+func (o options) runs() (list []*run, err error) {
+	chosen, err := choose(setups(), o.servers)
+	if err != nil {
+		return nil, err
+	}
+	loads, err := choose(workloads(), o.workloads)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := choose(competitors(), o.competitors)
+	if err != nil {
+		return nil, err
+	}
+	if o.against != "" && !slices.ContainsFunc(locks, competitor.isOurs) {
+		return nil, errors.New("bench: -against has nothing to compare: add dlock to -competitors")
+	}
+	for _, s := range chosen {
+		r := &run{setup: s, rounds: o.rounds}
+		r.workloads = filter(loads, func(w workload) bool { return slices.Contains(s.workloads, w.name) })
+		r.competitors = filter(locks, func(c competitor) bool { return slices.Contains(s.competitors, c.name) })
+		if len(r.workloads) > 0 && len(r.competitors) > 0 {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("bench: the chosen servers have none of the chosen workloads and competitors: choose others with -servers, -workloads or -competitors")
+	}
+	return list, nil
+}
+
+// choose returns the elements of all whose names are in list, which is
+// comma-separated. An empty list means all.
+func choose[T interface{ id() string }](all []T, list string) (chosen []T, err error) {
+	if list == "" {
+		return all, nil
+	}
+	wanted := strings.Split(list, ",")
+	for i := range wanted {
+		wanted[i] = strings.TrimSpace(wanted[i])
+		if known := mapped(all, T.id); !slices.Contains(known, wanted[i]) {
+			return nil, fmt.Errorf("bench: unknown: %s; known are %s", wanted[i], strings.Join(known, ", "))
+		}
+	}
+	return filter(all, func(x T) bool { return slices.Contains(wanted, x.id()) }), nil
+}
+
+func filter[T any](all []T, keep func(T) bool) (kept []T) {
+	for _, x := range all {
+		if keep(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+func mapped[T, U any](all []T, f func(T) U) (list []U) {
+	for _, x := range all {
+		list = append(list, f(x))
+	}
+	return list
 }

@@ -1,123 +1,175 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// report formats the results of one setup.
-type report struct {
-	*results
-	setup       setup
-	workloads   []workload
-	competitors []competitor
-}
+const pageDir = "../docs/use"
 
-func newReport(found *results) *report {
-	s := setupNamed(found.Setup)
-	r := &report{found, s, filter(workloads(), s.hasWorkload), filter(competitors(), s.hasCompetitor)}
-	if found.Against != "" {
-		r.competitors = withOlder(r.competitors, revision{label: found.Against})
+// publish updates the tables of benchmarks.md from the saved results.
+func publish(docs string) error {
+	path := filepath.Join(docs, "benchmarks.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
-	return r
-}
-
-func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
-
-// ratios returns the speed of competitor c relative to that of other, for each
-// round.
-func (r *report) ratios(w workload, c, other string) []float64 {
-	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
-	if w.lessIsBetter() {
-		above, below = below, above
-	}
-	return stats.Ratios(above, below)
-}
-
-// againstBest returns dlock's speed relative to its strongest peer, which is
-// the one with the smallest median ratio.
-func (r *report) againstBest(w workload) (speed stats.Spread) {
-	for _, x := range r.competitors {
-		if x.kind != peer {
-			continue
+	text := string(page)
+	for _, s := range setups() {
+		part := "\nThis was not measured.\n\n"
+		found, err := load(docs, s.name)
+		switch {
+		case err == nil:
+			part = fmt.Sprintf("\nMeasured on %s in %d rounds.\n\n%s\n",
+				found.Date.Format("2 January 2006"), found.Rounds, found.overview(competitors()))
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
-		if v := stats.Of(r.ratios(w, "dlock", x.name)); v.N > 0 && (speed.N == 0 || v.Median < speed.Median) {
-			speed = v
+		if text, err = fill(text, s.name, part); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	return speed
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// overview returns the table for the page, with a row for each workload and a
-// column for each competitor.
-func (r *report) overview() string {
-	taking := filter(r.competitors, func(x competitor) bool {
-		return slices.ContainsFunc(r.workloads, func(w workload) bool { return r.spreadOf(w.name, x.name, w.figure).N > 0 })
-	})
-	if len(taking) == 0 {
-		return "\nThis was not measured.\n\n"
+func fill(page, name, text string) (string, error) {
+	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
+	before, rest, found := strings.Cut(page, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("the page has no marks for the part %q", name)
 	}
-	header := slices.Concat([]string{"Workload"}, mapped(taking, func(x competitor) string { return x.label }), []string{"dlock's speed, best peer = 1"})
-	var rows [][]string
-	for _, w := range r.workloads {
-		if len(r.Samples[w.name]) > 0 {
-			cells := mapped(taking, func(x competitor) string { return r.cell(w, x) })
-			rows = append(rows, slices.Concat([]string{w.title}, cells, []string{spread(r.againstBest(w))}))
-		}
-	}
-	return fmt.Sprintf("\nMeasured on %s in %d rounds.\n\n%s\n", r.Date.UTC().Format("2 January 2006"), r.Settings.Rounds, table(header, rows))
+	return before + begin + text + end + after, nil
 }
 
-func (r *report) cell(w workload, x competitor) string {
-	found := r.spreadOf(w.name, x.name, w.figure)
-	failed := len(r.Samples[w.name][x.name]) - found.N
-	switch {
-	case found.N == 0 && failed > 0:
-		return "failed"
-	case found.N == 0:
-		return "-"
-	}
-	text := fmt.Sprintf("%s%s, %s", median(found), w.suffix(), median(r.spreadOf(w.name, x.name, "requests")))
-	if failed > 0 {
-		text += fmt.Sprintf(" (%d failed)", failed)
-	}
-	return text
-}
-
-func (r *report) text() string {
+// text returns what bench prints of a run.
+func (r *run) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# On %s\n\nFigures are medians: times and cpu in us, rate and won for each second, the others for each lock.\n\n", r.setup.phrase)
-	for _, w := range r.workloads {
-		if len(r.Samples[w.name]) > 0 {
-			fmt.Fprintf(&b, "%s\n\n%s\n", w.name, r.table(w))
-		}
-	}
-	if r.Against != "" {
+	found := r.results()
+	fmt.Fprintf(&b, "# On %s\n\nMedian time or speed, and requests for each lock:\n\n%s\n", r.setup.phrase, found.overview(r.competitors))
+	fmt.Fprintf(&b, "All medians: p50 in us, rate and won for each second, the others for each lock\n\n%s\n", found.details())
+	if r.older != "" {
 		b.WriteString(r.against())
 	}
 	return b.String()
 }
 
-func (r *report) table(w workload) string {
-	names := map[string]bool{}
-	for _, samples := range r.Samples[w.name] {
-		for _, s := range samples {
-			for name := range s {
-				names[name] = true
+// overview returns a table with a row for each workload and a column for each
+// of the given competitors that was measured.
+func (r *results) overview(all []competitor) string {
+	taking := filter(all, func(c competitor) bool {
+		return slices.ContainsFunc(r.Results, func(x result) bool { return x.Lock == c.name && len(x.Figures) > 0 })
+	})
+	header := slices.Concat([]string{"Workload"}, mapped(taking, func(c competitor) string { return c.label }), []string{"dlock's speed, best peer = 1"})
+	var rows [][]string
+	for _, w := range workloads() {
+		measured := map[string]result{}
+		for _, x := range r.Results {
+			if x.Workload == w.name {
+				measured[x.Lock] = x
 			}
 		}
-	}
-	figures := slices.Sorted(maps.Keys(names))
-	var rows [][]string
-	for _, x := range r.competitors {
-		if len(r.Samples[w.name][x.name]) > 0 {
-			row := []string{x.label, r.cell(w, x), spread(stats.Of(r.ratios(w, x.name, "dlock")))}
-			rows = append(rows, append(row, mapped(figures, func(name string) string { return median(r.spreadOf(w.name, x.name, name)) })...))
+		if len(measured) > 0 {
+			cells := mapped(taking, func(c competitor) string { return measured[c.name].cell(w) })
+			rows = append(rows, slices.Concat([]string{w.title}, cells, []string{spread(againstBest(taking, measured))}))
 		}
 	}
-	return table(append([]string{"", w.figure + ", requests", "speed, dlock = 1"}, figures...), rows)
+	return table(header, rows)
+}
+
+func (x result) cell(w workload) string {
+	switch {
+	case len(x.Figures) > 0:
+		text := fmt.Sprintf("%s%s, %s", number(x.Figures[w.figure]), w.suffix(), number(x.Figures["requests"]))
+		if x.Failed > 0 {
+			text += fmt.Sprintf(" (%d failed)", x.Failed)
+		}
+		return text
+	case x.Failed > 0:
+		return "failed"
+	}
+	return "-"
+}
+
+// againstBest returns dlock's speed relative to its strongest peer, which is
+// the one with the smallest median ratio.
+func againstBest(all []competitor, measured map[string]result) (best []float64) {
+	for _, c := range all {
+		speed := measured[c.name].DlockSpeed
+		if c.kind == peer && len(speed) > 0 && (best == nil || speed[0] < best[0]) {
+			best = speed
+		}
+	}
+	return best
+}
+
+// spread formats a median, followed by the smallest and the largest value in
+// brackets.
+func spread(s []float64) string {
+	if len(s) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s to %s)", number(s[0]), number(s[1]), number(s[2]))
+}
+
+// details returns a table with a row for each result and a column for each
+// figure.
+func (r *results) details() string {
+	var rows [][]string
+	for _, x := range r.Results {
+		row := []string{x.Workload, x.Lock, spread(x.DlockSpeed)}
+		for _, f := range figures {
+			v, known := x.Figures[f]
+			if !known {
+				v = math.NaN()
+			}
+			row = append(row, number(v))
+		}
+		rows = append(rows, row)
+	}
+	return table(slices.Concat([]string{"workload", "lock", "dlock's speed, lock = 1"}, figures), rows)
+}
+
+// number formats v with three significant digits, or more if its integral part
+// has more.
+func number(v float64) string {
+	digits := 2
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "-"
+	case a >= 99.95:
+		digits = 0
+	case a >= 9.995:
+		digits = 1
+	}
+	return thousands(strconv.FormatFloat(v, 'f', digits, 64))
+}
+
+// thousands separates thousands with commas.
+func thousands(s string) string {
+	whole, _, _ := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// table returns a Markdown table. All columns except the first are aligned
+// right.
+func table(header []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	line(header)
+	b.WriteString("|---|" + strings.Repeat("---:|", len(header)-1) + "\n")
+	for _, cells := range rows {
+		line(cells)
+	}
+	return b.String()
 }

@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
+// run measures the chosen workloads and competitors of one setup.
 type run struct {
 	setup       setup
 	rounds      int
 	workloads   []workload
-	competitors []competitor
-	older       string // label of the older revision, if any
-	servers     map[string]server
+	competitors []competitor // without those that cannot run on this machine, once started
+	older       string       // label of the older revision, if any
+	server      *zooKeeper
 	children    map[string]*child
-	results     *results
-	missing     map[string]error // why competitors cannot take part
-	paths       int              // number of lock paths used so far
+	samples     samples
+	paths       int // number of lock paths used so far
 }
 
 // warmUpRounds is the number of initial rounds whose results are discarded.
@@ -35,81 +36,47 @@ func (r *run) addOlder(older revision) {
 
 // execute measures all workloads. It may leave files in dir, but stops all
 // processes that it has started.
-func (r *run) execute(ctx context.Context, dir string) (*results, error) {
-	r.results = newResults(r.setup.name, r.rounds)
-	r.results.Against = r.older
-	r.servers, r.children, r.missing = map[string]server{}, map[string]*child{}, map[string]error{}
-	defer r.stop()
+func (r *run) execute(ctx context.Context, dir string) error {
+	r.children, r.samples = map[string]*child{}, samples{}
 	log.Printf("on %s", r.setup.phrase)
-	if err := r.startServers(); err != nil {
-		return nil, err
+	var err error
+	if r.server, err = startZooKeeper(r.setup); err != nil {
+		return err
 	}
+	defer r.server.stop()
+	defer r.stopChildren()
 	if err := r.startChildren(dir); err != nil {
-		return nil, err
+		return err
 	}
 	for _, w := range r.workloads {
 		if err := r.measure(ctx, w, dir); err != nil {
-			return nil, err
+			return err
 		}
-	}
-	return r.results, nil
-}
-
-// startServers starts ZooKeeper, and etcd if a competitor needs it. If etcd is
-// not installed, its competitors are left out.
-func (r *run) startServers() error {
-	zk, err := r.startZooKeeper()
-	if err != nil {
-		return err
-	}
-	r.servers[zookeeper] = zk
-	for _, c := range r.competitors {
-		if c.server != etcd {
-			continue
-		}
-		s, err := startEtcd()
-		if err != nil {
-			log.Print(err)
-			r.missing[c.name] = err
-			continue
-		}
-		r.servers[etcd] = s
 	}
 	return nil
-}
-
-func (r *run) startZooKeeper() (server, error) {
-	if r.setup.members > 1 {
-		return startEnsemble(r.setup.members)
-	}
-	if r.setup.delayed {
-		return startDelayed(networkDelay)
-	}
-	return startZooKeeper(nil)
 }
 
 // startChildren starts the child processes of all competitors, and leaves out
 // those that fail to start. In a comparison with an older revision, such a
 // failure is an error.
 func (r *run) startChildren(dir string) error {
+	var started []competitor
 	for _, c := range r.competitors {
 		err := r.startChild(c, dir)
 		switch {
 		case err == nil:
+			started = append(started, c)
 		case r.older != "":
 			return fmt.Errorf("bench: %s cannot take part: choose others with -competitors: %w", c.name, err)
 		default:
 			log.Printf("%s is left out: %v", c.name, err)
-			r.missing[c.name] = err
 		}
 	}
+	r.competitors = started
 	return nil
 }
 
 func (r *run) startChild(c competitor, dir string) error {
-	if r.servers[c.server] == nil {
-		return r.missing[c.name]
-	}
 	cmd, err := c.command(dir)
 	if err != nil {
 		return err
@@ -119,27 +86,14 @@ func (r *run) startChild(c competitor, dir string) error {
 		return err
 	}
 	r.children[c.name] = started
-	return r.warmUp(c)
-}
-
-func (r *run) warmUp(c competitor) error {
-	p := work.Plan{Kind: work.Loop, Sessions: 4, Contenders: 4, Millis: c.warmUp}
-	if c.name == "bare" {
-		p.Sessions, p.Contenders = 1, 1
-	}
-	_, err := r.round(c, workload{name: "warm", plan: p})
+	_, err = r.round(c, workload{name: "warm", plan: work.Plan{Kind: work.Loop, Sessions: 4, Contenders: 4, Millis: c.warmUp}})
 	return err
 }
 
 // measure runs all competitors in each round, so that other load on the machine
 // affects all of them alike. Their order rotates from round to round.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
-	var taking []competitor
-	for _, c := range r.competitors {
-		if w.measures(c) && r.missing[c.name] == nil {
-			taking = append(taking, c)
-		}
-	}
+	taking := filter(r.competitors, w.measures)
 	faults := map[string]int{}
 	for n := range r.rounds + warmUpRounds {
 		for i := range taking {
@@ -156,7 +110,7 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 				}
 			}
 			if n >= warmUpRounds {
-				r.results.add(w.name, c.name, s)
+				r.samples.add(w.name, c.name, s)
 			}
 		}
 		log.Printf("%s: round %d of %d", w.name, n, r.rounds)
@@ -166,14 +120,14 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 
 // roundOrRestart runs one round. If the round fails, it stops the child, so
 // that the next round starts a new one.
-func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
+func (r *run) roundOrRestart(c competitor, w workload, dir string) (s sample, err error) {
 	if r.children[c.name] == nil {
-		if err := r.startChild(c, dir); err != nil {
-			return nil, err
-		}
+		err = r.startChild(c, dir)
 	}
-	s, err := r.round(c, w)
-	if err != nil {
+	if err == nil {
+		s, err = r.round(c, w)
+	}
+	if err != nil && r.children[c.name] != nil {
 		r.children[c.name].kill()
 		r.children[c.name].stop()
 		delete(r.children, c.name)
@@ -181,19 +135,69 @@ func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, erro
 	return s, err
 }
 
+// round runs a workload in the competitor's child. It reads the server's
+// counters before and after.
 func (r *run) round(c competitor, w workload) (sample, error) {
 	r.paths++
-	p := w.plan
+	child, p := r.children[c.name], w.plan
 	p.Path = fmt.Sprintf("/bench/%s-%d", w.name, r.paths)
 	p.Timeout = r.setup.sessionSeconds
-	return round(r.children[c.name], r.servers[c.server], p, w.age)
+	p.Server = r.server.address
+	if err := child.prepare(p); err != nil {
+		return nil, err
+	}
+	if p.Kind == work.Drain {
+		if err := r.awaitQueue(p, w.age); err != nil {
+			return nil, err
+		}
+	}
+	before, err := r.server.read()
+	if err != nil {
+		return nil, err
+	}
+	report, err := child.measure(p)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.server.read()
+	if err != nil {
+		return nil, err
+	}
+	figures, err := evaluate(p, report, after.minus(before).minus(r.server.cost))
+	if err != nil {
+		return nil, err
+	}
+	return figures, child.end()
 }
 
-func (r *run) stop() {
+// awaitQueue waits until all contenders are queued and the server has been idle
+// for 500 ms, which exceeds the 300 ms after which a dlock holder watches its
+// own node. Then it waits for age.
+func (r *run) awaitQueue(p work.Plan, age time.Duration) error {
+	const pause, idlePauses = 100 * time.Millisecond, 5
+	heartbeats := float64(10 + p.Sessions/4) // more than an idle server receives in a pause
+	var last counters
+	for began, idle := time.Now(), 0; idle < idlePauses; time.Sleep(pause) {
+		now, err := r.server.read()
+		if err != nil {
+			return err
+		}
+		if now.nodes > float64(p.Contenders) && now.minus(last).requests <= heartbeats {
+			idle++
+		} else {
+			idle = 0
+		}
+		last = now
+		if time.Since(began) > answerWithin {
+			return fmt.Errorf("%v of %d contenders are in the queue after %v", now.nodes-1, p.Contenders, answerWithin)
+		}
+	}
+	time.Sleep(age)
+	return nil
+}
+
+func (r *run) stopChildren() {
 	for _, c := range r.children {
 		c.stop()
-	}
-	for _, s := range r.servers {
-		s.stop()
 	}
 }

@@ -2,109 +2,88 @@ package main
 
 import (
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-const (
-	zookeeper = "ZooKeeper"
-	etcd      = "etcd"
-)
-
-// server is the store under test: a single server or an ensemble.
-type server interface {
-	// addr returns host:port for clients, or several separated by commas.
-	addr() string
-	read() (counters, error)
-	// readCost returns what each call of read adds to the counters.
-	readCost() counters
-	stop()
-}
-
-// counters holds a server's statistics since its start, and its current number
-// of nodes and watchers.
+// counters holds the traffic of a server with its clients since its start.
 type counters struct {
-	received, sent       float64 // packets
-	bytesIn, bytesOut    float64
-	contenders, watchers float64 // in the store now
+	requests, packets, bytes float64 // packets and bytes in both directions
+	nodes                    float64 // of contenders, in the store now
 }
 
 func (c counters) minus(d counters) counters {
-	return counters{
-		received: c.received - d.received, sent: c.sent - d.sent,
-		bytesIn: c.bytesIn - d.bytesIn, bytesOut: c.bytesOut - d.bytesOut,
-		contenders: c.contenders, watchers: c.watchers,
-	}
+	return counters{c.requests - d.requests, c.packets - d.packets, c.bytes - d.bytes, c.nodes}
 }
 
-// zooKeeper is a server with the settings of a default installation: a tick of
-// 2 s, a disk sync before each answer to a write, a heap of 1,000 MB, and the
-// JVM's default compilers and garbage collector.
+// zooKeeper has the settings of a default installation: a tick of 2 s, a disk
+// sync before each answer to a write, a heap of 1,000 MB, and the JVM's default
+// compilers and garbage collector.
 type zooKeeper struct {
-	*zktest.Server
-	tb   *testingTB
-	cost counters
+	testingTB
+	members []*zktest.Server
+	address string   // for clients: host:port, or several separated by commas
+	cost    counters // what each call of read adds to the counters
 }
 
-// startZooKeeper starts a server and waits until it answers clients. config is
-// added to the server's configuration file.
-func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
-	tb := &testingTB{}
+// startZooKeeper starts the servers of a setup and waits until they answer
+// clients.
+func startZooKeeper(s setup) (_ *zooKeeper, err error) {
+	z := &zooKeeper{}
+	tb := &z.testingTB
 	defer tb.recover(&err)
-	lines := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}
-	maps.Copy(lines, config)
-	s := &zooKeeper{tb: tb}
-	s.Server = zktest.Start(tb,
-		zktest.WithConfig(lines),
+	options := []zktest.Option{
+		zktest.WithConfig(map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}),
 		zktest.WithContainerCheck(time.Minute), // the default of ZooKeeper
-		zktest.WithJVM("-XX:TieredStopAtLevel=4", "-Xmx1000m", "-XX:-UseSerialGC"))
-	if err := s.measureReadCost(); err != nil {
-		s.stop()
-		return nil, err
+		zktest.WithJVM("-XX:TieredStopAtLevel=4", "-Xmx1000m", "-XX:-UseSerialGC"),
 	}
-	return s, nil
+	if s.members == 1 {
+		z.members = append(z.members, zktest.Start(tb, options...))
+	} else {
+		options = append(options, zktest.WithConfig(map[string]string{"initLimit": "10", "syncLimit": "5"})) // as in ZooKeeper's sample
+		z.members = zktest.StartEnsemble(tb, s.members, options...).Servers
+	}
+	z.address = strings.Join(mapped(z.members, (*zktest.Server).Addr), ",")
+	if s.delay > 0 {
+		proxy := testenv.NewProxy(tb, z.address, nil)
+		proxy.SetDelay(s.delay)
+		z.address = proxy.Addr()
+	}
+	for range 3 { // because the first reads may cost more
+		first := z.mntr()
+		z.cost = z.mntr().minus(first)
+	}
+	return z, nil
 }
 
-// measureReadCost determines what one call of read adds to the counters. It
-// measures several times and keeps the last result, because the first reads may
-// cost more.
-func (s *zooKeeper) measureReadCost() error {
-	for range 3 {
-		first, err := s.read()
-		if err != nil {
-			return err
-		}
-		second, err := s.read()
-		if err != nil {
-			return err
-		}
-		s.cost = second.minus(first)
-		s.cost.contenders, s.cost.watchers = 0, 0
-	}
-	return nil
-}
-
-func (s *zooKeeper) addr() string       { return s.Addr() }
-func (s *zooKeeper) readCost() counters { return s.cost }
-func (s *zooKeeper) stop()              { s.tb.cleanUp() }
-
-// read sends the command mntr. The server counts each mntr request before it
-// answers, so the difference between two reads includes one of them.
-func (s *zooKeeper) read() (c counters, err error) {
+func (z *zooKeeper) read() (c counters, err error) {
 	defer (&testingTB{}).recover(&err)
-	m := s.Mntr()
-	return counters{
-		received: float64(m["zk_packets_received"]), sent: float64(m["zk_packets_sent"]),
-		bytesIn: float64(m["zk_bytes_received_count"]), bytesOut: float64(m["zk_response_bytes"]),
-		contenders: float64(m["zk_ephemerals_count"]), watchers: float64(m["zk_watch_count"]),
-	}, nil
+	return z.mntr(), nil
 }
 
-// testingTB implements testing.TB, so that zktest and etcdtest can be used
-// outside a test. Its Fatal panics.
+// mntr adds up the members' counters of their own clients. Every member knows
+// all nodes, but some may lag behind. A server counts each mntr request before
+// it answers, so the difference between two reads includes one of them.
+func (z *zooKeeper) mntr() (sum counters) {
+	for i, s := range z.members {
+		m := s.Mntr()
+		sum.requests += float64(m["zk_packets_received"])
+		sum.packets += float64(m["zk_packets_received"] + m["zk_packets_sent"])
+		sum.bytes += float64(m["zk_bytes_received_count"] + m["zk_response_bytes"])
+		if nodes := float64(m["zk_ephemerals_count"]); i == 0 || nodes < sum.nodes {
+			sum.nodes = nodes
+		}
+	}
+	return sum
+}
+
+// testingTB implements testing.TB, so that zktest can be used outside a
+// test. Its Fatal panics.
 type testingTB struct {
 	testing.TB // nil, because only the methods below are called
 	cleanUps   []func()
@@ -116,17 +95,17 @@ func (*testingTB) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...))
 func (*testingTB) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
 func (t *testingTB) Cleanup(f func())           { t.cleanUps = append(t.cleanUps, f) }
 
-// recover turns the panic of Fatal into an error. It must be deferred around
-// calls that may end in Fatal.
+// recover turns the panic of Fatal into an error, and stops what was started.
+// It must be deferred.
 func (t *testingTB) recover(err *error) {
 	if fault := recover(); fault != nil {
-		t.cleanUp()
+		t.stop()
 		*err = fmt.Errorf("bench: %v", fault)
 	}
 }
 
-func (t *testingTB) cleanUp() {
-	for _, f := range t.cleanUps {
+func (t *testingTB) stop() {
+	for _, f := range slices.Backward(t.cleanUps) {
 		f()
 	}
 	t.cleanUps = nil

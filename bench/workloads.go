@@ -7,14 +7,39 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
+// setup describes the servers to measure with, and what to measure with them.
+// Each setup has its own file of results.
+type setup struct {
+	name                   string        // for flags and file names
+	phrase                 string        // names the servers in sentences, after the word "on"
+	members                int           // number of ZooKeeper servers
+	delay                  time.Duration // of requests and of replies, by a proxy
+	sessionSeconds         int           // session timeout
+	workloads, competitors []string
+}
+
+func (s setup) id() string { return s.name }
+
+func setups() []setup {
+	every := mapped(filter(workloads(), func(w workload) bool { return w.age == 0 }), workload.id)
+	few := []string{"free", "contend-2", "contend-8", "queue-200", "readers", "pass"}
+	some := []string{"dlock", "dlock-list", "zk.Lock", "curator", "curator-rw"}
+	return []setup{
+		{"one", "one server", 1, 0, 30, every, mapped(competitors(), competitor.id)},
+		{"three", "an ensemble of three servers", 3, 0, 30, few, some},
+		{"delayed", "one server behind a network delay", 1, time.Millisecond, 30, few, some},
+		{"waited", "one server, with sessions of the default timeout of dlock", 1, 0, 10,
+			[]string{"waited"}, []string{"dlock", "dlock-list", "zk.Lock", "curator"}},
+	}
+}
+
 // workload is a task by which competitors are measured.
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page
 	figure string // by which competitors are compared: p50, rate or won
 	plan   work.Plan
-	age    time.Duration // drain: how long contenders wait before the release; 0: until the server is idle
-	only   string        // name of the only setup that has the workload; may be empty
+	age    time.Duration // drain: how long contenders wait before the release
 	cannot []string      // names of competitors that cannot do it
 }
 
@@ -42,17 +67,14 @@ func workloads() []workload {
 		return workload{name: name, title: title, figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
-	// Each contender has its own session here, which is usual for
-	// contenders that wait long.
-	waited := func(name, title, figure string, hold int) workload {
-		return workload{name: name, title: title, figure: figure, age: 6 * time.Second, only: "waited",
-			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}
-	}
 	free := loop("free", "a free lock: lock and unlock", 1, 1)
 	free.figure = "p50"
 	readers := loop("readers", "8 sessions, 95% readers", 8, 8)
 	readers.plan.Reads = 95
-	readers.cannot = []string{"zk.Lock", "curator", "etcd"} // have no shared lock
+	readers.cannot = []string{"zk.Lock", "curator"} // have no shared lock
+	waited := drain("waited", "200 have waited for 6 s, drained", 200)
+	waited.age = 6 * time.Second
+	waited.plan.Sessions = waited.plan.Contenders // usual for contenders that wait long
 	return []workload{
 		free,
 		loop("contend-2", "2 sessions contend", 2, 2), loop("contend-8", "8 sessions contend", 8, 8), loop("contend-32", "32 sessions contend", 32, 32),
@@ -62,7 +84,7 @@ func workloads() []workload {
 		loop("process", "64 contenders of one process", 1, 64), loop("processes", "2 processes of 32 contenders", 2, 64),
 		try("try-held", "tries of a lock that is held", "rate", true), try("try-free", "locks taken by trying", "won", false),
 		{name: "pass", title: "from release to grant", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
-		waited("waited", "200 have waited for 6 s, drained", "rate", 0), waited("waited-hold", "the same with holds of 5 ms, from release to grant", "p50", 5),
+		waited,
 	}
 }
 
@@ -75,7 +97,4 @@ func (w workload) suffix() string {
 	return "/s"
 }
 
-// measures reports whether the competitor takes part in the workload.
-func (w workload) measures(c competitor) bool {
-	return !slices.Contains(w.cannot, c.name) && (len(c.only) == 0 || slices.Contains(c.only, w.name))
-}
+func (w workload) measures(c competitor) bool { return !slices.Contains(w.cannot, c.name) }

@@ -1,7 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -68,7 +67,6 @@ public class Bench {
     final boolean held;
     final int reads;
     final int untimed;
-    final int hold;
     final List<CuratorFramework> clients = new ArrayList<>();
     final List<Contender> contenders = new ArrayList<>();
     final List<Thread> threads = new ArrayList<>();
@@ -81,8 +79,6 @@ public class Bench {
     final long[] counts;
     volatile long deadline; // when a loop or a try ends
     volatile long timedFrom;
-    volatile double cpuAtStart;
-    long released; // drain: just before the latest release; 0 before the first
     Contender holder;
 
     Bench(Plan plan, boolean readWrite) throws Exception {
@@ -92,7 +88,6 @@ public class Bench {
         held = Boolean.parseBoolean(plan.get("held"));
         reads = plan.number("reads");
         untimed = plan.number("lead");
-        hold = plan.text.contains("\"hold\":") ? plan.number("hold") : 0;
         int sessions = plan.number("sessions");
         counts = new long[plan.number("contenders")];
         try {
@@ -194,27 +189,11 @@ public class Bench {
 
     void lockOnce(int i, Contender c) throws Exception {
         c.exclusive.acquire();
-        long at = System.nanoTime();
         counts[i]++;
-        int n = granted.incrementAndGet();
-        if (n == untimed) {
-            startMeasuring();
-        }
-        if (hold > 0) {
-            synchronized (latencies) {
-                if (n > untimed && released != 0) {
-                    latencies.add(at - released);
-                }
-                Thread.sleep(hold);
-                released = System.nanoTime();
-            }
+        if (granted.incrementAndGet() == untimed) {
+            timedFrom = System.nanoTime();
         }
         c.exclusive.release();
-    }
-
-    void startMeasuring() {
-        cpuAtStart = cpu();
-        timedFrom = System.nanoTime();
     }
 
     void tryLoop(int i, Contender c) throws Exception {
@@ -295,7 +274,7 @@ public class Bench {
     }
 
     String measure() throws Exception {
-        startMeasuring();
+        timedFrom = System.nanoTime();
         deadline = timedFrom + plan.number("millis") * 1_000_000L;
         started.countDown();
         if (kind.equals("drain")) {
@@ -305,7 +284,6 @@ public class Bench {
             t.join();
         }
         double seconds = (System.nanoTime() - timedFrom) / 1e9;
-        double after = cpu();
         if (held) {
             holder.exclusive.release();
         }
@@ -318,7 +296,7 @@ public class Bench {
         for (long n : counts) {
             list.add(n);
         }
-        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - cpuAtStart) + ",\"counts\":" + list
+        return "{\"seconds\":" + seconds + ",\"counts\":" + list
             + ",\"tries\":" + tries + ",\"latencies\":" + latencies + ",\"allocs\":-1}";
     }
 
@@ -332,10 +310,6 @@ public class Bench {
         for (Thread t : closing) {
             t.join();
         }
-    }
-
-    static double cpu() {
-        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime() / 1e9;
     }
 
     public static void main(String[] args) throws Exception {

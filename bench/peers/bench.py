@@ -1,7 +1,6 @@
 """Runs the rounds of the benchmark with kazoo, as package work does with the Go libraries."""
 
 import json
-import resource
 import sys
 import threading
 import time
@@ -101,16 +100,12 @@ class Round:
             if alone:
                 self.latencies.append(int((time.perf_counter() - began) * 1e9))
 
-    def start_measuring(self):
-        self.cpu_at_start = cpu()
-        self.timed_from = time.perf_counter()
-
     def lock_once(self, i, c):
         c.exclusive.acquire()
         self.counts[i] += 1
         self.granted += 1
         if self.granted == self.plan["lead"]:
-            self.start_measuring()
+            self.timed_from = time.perf_counter()
         c.exclusive.release()
 
     def try_loop(self, i, c):
@@ -147,7 +142,7 @@ class Round:
             holder, follower = follower, holder
 
     def measure(self):
-        self.start_measuring()
+        self.timed_from = time.perf_counter()
         self.deadline = self.timed_from + self.plan["millis"] / 1000
         self.started.set()
         if self.plan["kind"] == "drain":
@@ -155,14 +150,12 @@ class Round:
         for t in self.threads:
             t.join()
         seconds = time.perf_counter() - self.timed_from
-        after = cpu()
         if self.plan["held"]:
             self.holder.release()
         if self.errors:
             raise RuntimeError("; ".join(self.errors))
         return {
             "seconds": seconds,
-            "cpu": after - self.cpu_at_start,
             "counts": self.counts,
             "tries": self.tries,
             "latencies": self.latencies,
@@ -179,11 +172,6 @@ class Round:
             t.start()
         for t in closing:
             t.join()
-
-
-def cpu():
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def main():

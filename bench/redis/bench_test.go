@@ -3,6 +3,7 @@ package redis_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -17,81 +19,107 @@ import (
 	"github.com/dlock-go/dlock"
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/majority"
 )
+
+// lockFunc takes a lock and returns the function that unlocks it.
+type lockFunc func(ctx context.Context) (unlock func() error, err error)
 
 // locker is a lock library to compare.
 type locker struct {
 	name string
-	// open opens a session. Calling lock takes the lock, calls hold, and
-	// unlocks.
-	open func(b *testing.B, addr string) (lock func(ctx context.Context, hold func()) error)
+	open func(b *testing.B, addrs ...string) lockFunc // opens a session
 }
 
 const lockTerm = 10 * time.Second
 
-var lockers = []locker{
-	{"dlock", func(b *testing.B, addr string) func(context.Context, func()) error {
-		client, err := dlock.Open("redis", "redis://"+addr+"?empty_is_new=true")
-		require.NoError(b, err)
-		b.Cleanup(func() { client.Close() })
-		require.NoError(b, client.Ping(b.Context()))
-		mutex := client.RWMutex("stock/42")
-		return func(ctx context.Context, hold func()) error {
-			lock, err := mutex.Lock(ctx)
-			if err != nil {
-				return err
-			}
-			hold()
-			return lock.Unlock()
-		}
-	}},
-	{"redislock", func(b *testing.B, addr string) func(context.Context, func()) error {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		b.Cleanup(func() { client.Close() })
-		locks := redislock.New(client)
-		retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}
-		return func(ctx context.Context, hold func()) error {
-			lock, err := locks.Obtain(ctx, "redislock", lockTerm, retry)
-			if err != nil {
-				return err
-			}
-			hold()
-			return lock.Release(ctx)
-		}
-	}},
-	{"redsync", func(b *testing.B, addr string) func(context.Context, func()) error {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		b.Cleanup(func() { client.Close() })
-		locks := redsync.New(goredis.NewPool(client))
-		return func(ctx context.Context, hold func()) error {
-			mutex := locks.NewMutex("redsync", redsync.WithExpiry(lockTerm), redsync.WithTries(1<<30), redsync.WithRetryDelay(time.Millisecond))
-			if err := mutex.LockContext(ctx); err != nil {
-				return err
-			}
-			hold()
-			_, err := mutex.UnlockContext(ctx)
-			return err
-		}
-	}},
+// Of lockers, each takes a lock on one server, and of majorityLockers, in more
+// than half of several.
+var (
+	lockers         = []locker{{"dlock", openDlock}, {"redislock", openRedislock}, {"redsync", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}
+	majorityLockers = []locker{{"dlock", openMajority}, {"redsync", redsyncWith()}, {"redsync-1ms", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}
+)
+
+func dlockClient(b *testing.B, addr string) *dlock.Client {
+	client, err := dlock.Open("redis", "redis://"+addr+"?empty_is_new=true")
+	require.NoError(b, err)
+	b.Cleanup(func() { client.Close() })
+	require.NoError(b, client.Ping(b.Context()))
+	return client
 }
 
-// persistences are the server's persistence settings to compare.
-var persistences = []struct {
-	name   string
-	option redistest.Option
-}{
-	{"appendonly=no", redistest.With()},
-	{"appendfsync=everysec", redistest.With("appendonly yes", "appendfsync everysec")},
-	{"appendfsync=always", redistest.Durable()},
+func openDlock(b *testing.B, addrs ...string) lockFunc {
+	mutex := dlockClient(b, addrs[0]).RWMutex("stock/42")
+	return func(ctx context.Context) (func() error, error) {
+		lock, err := mutex.Lock(ctx)
+		return func() error { return lock.Unlock() }, err
+	}
+}
+
+func openMajority(b *testing.B, addrs ...string) lockFunc {
+	var clients []*dlock.Client
+	for _, addr := range addrs {
+		clients = append(clients, dlockClient(b, addr))
+	}
+	mutex := &majority.Mutex{Name: "stock/42", Clients: clients}
+	return func(ctx context.Context) (func() error, error) {
+		lock, err := mutex.Lock(ctx)
+		return func() error { return lock.Unlock() }, err
+	}
+}
+
+func redisClient(b *testing.B, addr string) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	b.Cleanup(func() { client.Close() })
+	return client
+}
+
+func openRedislock(b *testing.B, addrs ...string) lockFunc {
+	locks := redislock.New(redisClient(b, addrs[0]))
+	retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(time.Millisecond)}
+	return func(ctx context.Context) (func() error, error) {
+		lock, err := locks.Obtain(ctx, "redislock", lockTerm, retry)
+		return func() error { return lock.Release(ctx) }, err
+	}
+}
+
+func redsyncWith(opts ...redsync.Option) func(b *testing.B, addrs ...string) lockFunc {
+	opts = append(opts, redsync.WithExpiry(lockTerm), redsync.WithTries(1<<30))
+	return func(b *testing.B, addrs ...string) lockFunc {
+		var pools []redsyncredis.Pool
+		for _, addr := range addrs {
+			pools = append(pools, goredis.NewPool(redisClient(b, addr)))
+		}
+		locks := redsync.New(pools...)
+		return func(ctx context.Context) (func() error, error) {
+			mutex := locks.NewMutex("redsync", opts...)
+			err := mutex.LockContext(ctx)
+			return func() error { _, err := mutex.UnlockContext(ctx); return err }, err
+		}
+	}
+}
+
+func lockAndUnlock(b *testing.B, lock lockFunc) {
+	unlock, err := lock(b.Context())
+	if err == nil {
+		err = unlock()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // BenchmarkFreeLock takes and releases a free lock, alternating between the
 // libraries, and reports the median times.
 func BenchmarkFreeLock(b *testing.B) {
-	for _, p := range persistences {
-		b.Run(p.name, func(b *testing.B) {
-			server := redistest.Start(b, p.option)
-			var locks []func(context.Context, func()) error
+	for name, persistence := range map[string]redistest.Option{
+		"appendonly=no":        redistest.With(),
+		"appendfsync=everysec": redistest.With("appendonly yes", "appendfsync everysec"),
+		"appendfsync=always":   redistest.Durable(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			server := redistest.Start(b, persistence)
+			var locks []lockFunc
 			for _, l := range lockers {
 				locks = append(locks, l.open(b, server.Addr()))
 			}
@@ -99,73 +127,103 @@ func BenchmarkFreeLock(b *testing.B) {
 			for b.Loop() {
 				for i, lock := range locks {
 					began := time.Now()
-					if err := lock(b.Context(), func() {}); err != nil {
-						b.Fatal(err)
-					}
+					lockAndUnlock(b, lock)
 					times[i] = append(times[i], time.Since(began))
 				}
 			}
 			for i, l := range lockers {
-				b.ReportMetric(micros(quantile(times[i], 0.5)), l.name+"-us")
+				slices.Sort(times[i])
+				b.ReportMetric(float64(times[i][len(times[i])/2].Nanoseconds())/1e3, l.name+"-us")
 			}
-			b.ReportMetric(float64(quantile(times[0], 0.5))/float64(quantile(times[1], 0.5)), "x-redislock")
 		})
 	}
 }
 
 // BenchmarkContendedLock lets eight sessions contend for one lock and hold it
-// for a millisecond each. It reports the locks per second, the longest wait,
-// and the fewest and most locks of any session.
+// for a millisecond each.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {
 			server := redistest.Start(b, redistest.Durable())
-			const sessions = 8
-			var mu sync.Mutex
-			var waits []time.Duration
-			shares := make([]int, sessions)
-			left := b.N
-			take := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				left--
-				return left >= 0
-			}
-			var done sync.WaitGroup
-			locks := make([]func(context.Context, func()) error, sessions)
+			locks := make([]lockFunc, 8)
 			for i := range locks {
 				locks[i] = l.open(b, server.Addr())
 			}
-			b.ResetTimer()
-			for i, lock := range locks {
-				done.Go(func() {
-					for take() {
-						began := time.Now()
-						err := lock(b.Context(), func() {
-							mu.Lock()
-							waits = append(waits, time.Since(began))
-							shares[i]++
-							mu.Unlock()
-							time.Sleep(time.Millisecond)
-						})
-						if err != nil {
-							b.Error(err)
-						}
-					}
-				})
-			}
-			done.Wait()
-			b.ReportMetric(float64(len(waits))/b.Elapsed().Seconds(), "locks/s")
-			b.ReportMetric(float64(slices.Max(waits))/1e6, "longest-wait-ms")
-			b.ReportMetric(float64(slices.Min(shares)), "least")
-			b.ReportMetric(float64(slices.Max(shares)), "most")
+			contend(b, locks, time.Millisecond)
 		})
 	}
 }
 
-func quantile(times []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(times))
-	return sorted[int(q*float64(len(sorted)-1))]
+// BenchmarkMajority lets six contenders hold a lock in a majority of the servers
+// for 10 ms each. It also reports the requests per lock over all servers.
+func BenchmarkMajority(b *testing.B) {
+	for _, servers := range []int{3, 5} {
+		for _, l := range majorityLockers {
+			b.Run(fmt.Sprintf("servers=%d/%s", servers, l.name), func(b *testing.B) {
+				var addrs []string
+				var proxies []*redistest.Proxy
+				for range servers {
+					proxy := redistest.NewProxy(b, redistest.Start(b, redistest.Durable()).Addr(), func([]string) int32 { return 0 })
+					addrs, proxies = append(addrs, proxy.Addr()), append(proxies, proxy)
+				}
+				requests := func() (n int) {
+					for _, p := range proxies {
+						n += p.Frames(0)
+					}
+					return n
+				}
+				locks := make([]lockFunc, 6)
+				for i := range locks {
+					locks[i] = l.open(b, addrs...)
+					lockAndUnlock(b, locks[i]) // connects
+				}
+				before := requests()
+				contend(b, locks, 10*time.Millisecond)
+				b.ReportMetric(float64(requests()-before)/float64(b.N), "requests/lock")
+			})
+		}
+	}
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+// contend takes b.N locks from as many goroutines as there are sessions. It
+// reports the locks per second, the longest wait, and the fewest and the most
+// locks of any session.
+func contend(b *testing.B, sessions []lockFunc, hold time.Duration) {
+	var mu sync.Mutex
+	var longest time.Duration
+	shares := make([]int, len(sessions))
+	left := b.N
+	take := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		left--
+		return left >= 0
+	}
+	var done sync.WaitGroup
+	b.ResetTimer()
+	for i, lock := range sessions {
+		done.Go(func() {
+			for take() {
+				began := time.Now()
+				unlock, err := lock(b.Context())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				longest = max(longest, time.Since(began))
+				shares[i]++
+				mu.Unlock()
+				time.Sleep(hold)
+				if err := unlock(); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "locks/s")
+	b.ReportMetric(float64(longest)/1e6, "longest-wait-ms")
+	b.ReportMetric(float64(slices.Min(shares)), "least")
+	b.ReportMetric(float64(slices.Max(shares)), "most")
+}

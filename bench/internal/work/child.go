@@ -8,7 +8,6 @@ import (
 	"io"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -81,8 +80,8 @@ func (c *child) end() error {
 }
 
 func (r *round) measure() (Report, error) {
-	r.timedFrom = takeSnapshot()
-	r.deadline = r.timedFrom.at.Add(time.Duration(r.plan.Millis) * time.Millisecond)
+	r.timedFrom, r.allocs = time.Now(), allocs()
+	r.deadline = r.timedFrom.Add(time.Duration(r.plan.Millis) * time.Millisecond)
 	close(r.started)
 	if r.plan.Kind == Drain {
 		if err := r.holder.unlock(); err != nil {
@@ -90,41 +89,22 @@ func (r *round) measure() (Report, error) {
 		}
 	}
 	r.running.Wait()
-	seconds := time.Since(r.timedFrom.at).Seconds()
-	after := used()
+	report := Report{
+		Seconds: time.Since(r.timedFrom).Seconds(), Allocs: allocs() - r.allocs,
+		Counts: r.counts, Tries: r.tries, Latencies: r.latencies,
+	}
 	if r.plan.Held {
 		if err := r.holder.unlock(); err != nil {
 			r.fail(err)
 		}
 	}
-	return Report{
-		Seconds: seconds, CPU: after.cpu - r.timedFrom.cpu, Allocs: after.allocs - r.timedFrom.allocs,
-		Counts: r.counts, Tries: r.tries, Latencies: r.latencies,
-	}, r.err
+	return report, r.err
 }
 
-// usage is what the process has consumed since its start.
-type usage struct {
-	cpu    float64 // in seconds
-	allocs int64
-}
-
-type snapshot struct {
-	usage
-	at time.Time
-}
-
-func takeSnapshot() snapshot { return snapshot{usage: used(), at: time.Now()} }
-
-func used() usage {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // getrusage cannot fail for the calling process
-	}
+// allocs returns the number of memory allocations of the process since its
+// start.
+func allocs() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{
-		cpu:    time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds(),
-		allocs: int64(m.Mallocs),
-	}
+	return int64(m.Mallocs)
 }

@@ -13,7 +13,7 @@ func (r *round) loop(i int, c contender) error {
 		return errors.New("bench: this library has no shared locks")
 	}
 	percentage := percentages(i)
-	var latencies thinnedList
+	var latencies []int64
 	<-r.started
 	for {
 		began := time.Now()
@@ -31,39 +31,13 @@ func (r *round) loop(i int, c contender) error {
 		}
 		r.counts[i]++
 		if r.plan.Contenders == 1 {
-			latencies.add(time.Since(began).Nanoseconds())
+			latencies = append(latencies, time.Since(began).Nanoseconds())
 		}
 	}
 	if r.plan.Contenders == 1 {
-		r.latencies = latencies.kept
+		r.latencies = latencies
 	}
 	return nil
-}
-
-// thinnedList keeps an evenly spread sample of at most maxKept values. It keeps
-// every value at first, and then every second one, every fourth, and so on.
-type thinnedList struct {
-	kept   []int64
-	added  int
-	stride int // every stride-th value is kept; 0 means 1
-}
-
-const maxKept = 20_000
-
-func (t *thinnedList) add(v int64) {
-	t.stride = max(t.stride, 1)
-	if t.added%t.stride == 0 {
-		t.kept = append(t.kept, v)
-	}
-	t.added++
-	if len(t.kept) < maxKept {
-		return
-	}
-	for i := range maxKept / 2 {
-		t.kept[i] = t.kept[2*i]
-	}
-	t.kept = t.kept[:maxKept/2]
-	t.stride *= 2
 }
 
 func lockAndUnlock(lock, unlock func() error) error {
@@ -87,28 +61,11 @@ func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
 	}
-	at := time.Now()
 	r.counts[i]++
-	n := r.granted.Add(1)
-	if n == int64(r.plan.Untimed) {
-		r.timedFrom = takeSnapshot()
-	}
-	if r.plan.Hold > 0 {
-		r.hold(at, n > int64(r.plan.Untimed))
+	if r.granted.Add(1) == int64(r.plan.Untimed) {
+		r.timedFrom, r.allocs = time.Now(), allocs()
 	}
 	return c.unlock()
-}
-
-// hold keeps a granted lock for Plan.Hold. If timed, it also records the time
-// since the previous release.
-func (r *round) hold(granted time.Time, timed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if timed && !r.released.IsZero() {
-		r.latencies = append(r.latencies, granted.Sub(r.released).Nanoseconds())
-	}
-	time.Sleep(time.Duration(r.plan.Hold) * time.Millisecond)
-	r.released = time.Now()
 }
 
 func (r *round) try(i int, c contender) error {

@@ -33,8 +33,6 @@ var libraries = map[string]library{
 	"dlock":      dlockWith(""),
 	"dlock-list": dlockWith("&handover=list"),
 	"zk.Lock":    zkLock,
-	"etcd":       etcdMutex,
-	"bare":       bareRequests,
 }
 
 func find(name string) (library, error) {

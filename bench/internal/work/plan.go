@@ -38,8 +38,6 @@ type Plan struct {
 	Count      int    `json:"count"`      // pass: number of hand-overs
 	Untimed    int    `json:"lead"`       // drain: grants before the measurement starts
 	Timeout    int    `json:"timeout"`    // session timeout in seconds
-
-	Hold int `json:"hold,omitempty"` // drain: how long each contender holds the lock, in milliseconds
 }
 
 // The kinds of plans.
@@ -47,9 +45,7 @@ const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
 	// Drain: all contenders wait behind a holder, which releases the lock
-	// on the command "go". Each unlocks after Plan.Hold. If that is not
-	// zero, the time from each unlock to the next grant is measured as
-	// well.
+	// on the command "go". Each unlocks as soon as it has the lock.
 	Drain = "drain"
 	// Try: every contender tries to take the lock until the time is up, and unlocks
 	// it after each success.
@@ -62,9 +58,8 @@ const (
 // Report is the result of a round.
 type Report struct {
 	Seconds   float64 `json:"seconds"`   // duration of the measured part
-	CPU       float64 `json:"cpu"`       // the child's processor time in seconds
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
 	Tries     int64   `json:"tries"`     // try: with and without success
-	Latencies []int64 `json:"latencies"` // in nanoseconds: lock and unlock in a loop of one contender, timed hand-overs in pass, and in drain with Hold
+	Latencies []int64 `json:"latencies"` // in nanoseconds: lock and unlock in a loop of one contender, hand-overs in pass
 	Allocs    int64   `json:"allocs"`    // memory allocations; -1 if unknown
 }

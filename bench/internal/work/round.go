@@ -15,7 +15,8 @@ type round struct {
 	holder     contender // holds the lock from the start, in Drain and with Held
 
 	started   chan struct{} // closed by the command "go"
-	timedFrom snapshot      // state at the start of the measured part
+	timedFrom time.Time     // start of the measured part
+	allocs    int64         // at timedFrom
 	granted   atomic.Int64  // Drain: grants so far
 	deadline  time.Time     // Loop, Try: set before started is closed
 	running   sync.WaitGroup
@@ -25,7 +26,6 @@ type round struct {
 	err       error
 	tries     int64
 	latencies []int64
-	released  time.Time // Drain: just before the latest unlock of a contender
 }
 
 // openRound opens the sessions and starts the contenders. Every session locks
