@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // call is one attempt to take a lock, from its start to its grant or error.
@@ -18,11 +18,11 @@ type call struct {
 	try   bool // returns ErrLocked instead of waiting
 	began time.Time
 
-	retries  *engine.Retries // nil until a request fails
-	queued   bool            // set once WithMaxQueue has allowed the call to wait
-	vanished bool            // set once the node vanished; if it happens again, the call fails
-	slow     *time.Timer     // logs that the call still waits; nil until it waits
-	progress progress        // for errors and logs
+	retries  *entry.Retries // nil until a request fails
+	queued   bool           // set once WithMaxQueue has allowed the call to wait
+	vanished bool           // set once the node vanished; if it happens again, the call fails
+	slow     *time.Timer    // logs that the call still waits; nil until it waits
+	progress progress       // for errors and logs
 }
 
 func newCall(q *queue, w *want) *call { return &call{queue: q, want: w, began: time.Now()} }
@@ -122,7 +122,7 @@ func (c *call) contend(ctx context.Context) (*Lock, error) {
 // If it fails or panics, the node is removed, if necessary in the background.
 func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
-		return nil, engine.ErrCallOver
+		return nil, entry.ErrCallOver
 	}
 	e, err := c.newEntry(ctx)
 	if err != nil {
@@ -140,14 +140,14 @@ func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, engine.ErrCallOver
+		return nil, entry.ErrCallOver
 	}
 	return c.hold(e)
 }
 
 // newEntry joins the queue. TryLock lists the queue first, so that it rarely
 // creates a node only to delete it.
-func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
+func (c *call) newEntry(ctx context.Context) (e *entry.Entry, err error) {
 	err = c.client.onSession(ctx, func(s *session) error {
 		if c.try {
 			nodes, err := s.List(ctx, c.name)
@@ -159,7 +159,7 @@ func (c *call) newEntry(ctx context.Context) (e *engine.Entry, err error) {
 				return ErrLocked
 			}
 		}
-		e, err = engine.Join(ctx, s.Session, c.engine, engine.Spec{
+		e, err = entry.Join(ctx, s.Session, c.entries, entry.Spec{
 			Prefix:    c.prefix(c.want),
 			Data:      newRecord(c.began, c.options.record),
 			Rule:      c.want.rule,
@@ -175,7 +175,7 @@ func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
 // awaitTurn waits until no other node blocks the entry. TryLock does not wait,
 // and fails instead.
-func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
+func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	if e.Alone() {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *call) awaitTurn(ctx context.Context, e *engine.Entry) error {
 
 // checkLength returns an error if the entry would have to wait in a queue that
 // is too long.
-func (c *call) checkLength(ctx context.Context, e *engine.Entry) error {
+func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	if c.options.maxQueue <= 0 || c.queued {
 		return nil
 	}
@@ -226,11 +226,11 @@ func (c *call) retry(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		c.unanswered(err)
 		return c.interrupted(ctx)
-	case errors.Is(err, engine.ErrVanished) && !c.vanished:
+	case errors.Is(err, entry.ErrVanished) && !c.vanished:
 		c.vanished = true
 		c.reportRetry(ctx, err, 0)
 		return nil
-	case errors.Is(err, engine.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
+	case errors.Is(err, entry.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
 		if c.try {
 			return lockError(c.name, unavailable(err))
 		}
@@ -248,7 +248,7 @@ func (c *call) retry(ctx context.Context, err error) error {
 func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
 	if c.retries == nil {
-		c.retries = &engine.Retries{New: c.options.backOff}
+		c.retries = &entry.Retries{New: c.options.backOff}
 	}
 	delay := c.retries.Next()
 	if delay < 0 {
@@ -282,7 +282,7 @@ func (c *call) succeeded() {
 }
 
 // hold grants the entry and returns its Lock.
-func (c *call) hold(e *engine.Entry) (*Lock, error) {
+func (c *call) hold(e *entry.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e)
 	if !h.enlist() {
 		return nil, ErrClosed
@@ -320,7 +320,7 @@ func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned = true
 }
 
-func (c *call) traceGranted(ctx context.Context, e *engine.Entry) {
+func (c *call) traceGranted(ctx context.Context, e *entry.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
 		p := e.Place()
 		hook(ctx, GrantedInfo{Recipe: c.recipe, Lock: c.name, Node: p.Name, Mode: c.want.mode(), Try: c.try, Token: p.Token, Waited: c.elapsed()})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 const (
@@ -47,8 +47,8 @@ type Client struct {
 	calls    *calls
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
-	warned sync.Map // names of semaphores that warnOfUnits has logged
-	engine engine.Client
+	warned  sync.Map // names of semaphores that warnOfUnits has logged
+	entries entry.Client
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // sessions that may still exist in the store
@@ -64,7 +64,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 	client := &Client{
 		connector: c,
 		options:   o,
-		dialing:   dialing{pace: pace{Retries: engine.Retries{New: o.backOff}}},
+		dialing:   dialing{pace: pace{Retries: entry.Retries{New: o.backOff}}},
 		draining:  make(chan struct{}),
 		done:      make(chan struct{}),
 		calls:     newCalls(),
@@ -73,7 +73,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
-	client.engine = engine.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
+	client.entries = entry.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
 	return client
 }
 
@@ -128,11 +128,11 @@ var errNotYet = errors.New("no call has connected yet")
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
 	case ctx.Err() != nil && last != nil:
-		err = fmt.Errorf("%w (last error: %w)", engine.WithCause(ctx, ctx.Err()), last)
+		err = fmt.Errorf("%w (last error: %w)", entry.WithCause(ctx, ctx.Err()), last)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrSessionEnded):
 		err = unavailable(err)
 	}
-	return c.closedOr(engine.WithCause(ctx, err))
+	return c.closedOr(entry.WithCause(ctx, err))
 }
 
 // String describes the client on one line: its session, server and session

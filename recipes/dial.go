@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // dialTimeout limits one attempt to connect.
@@ -178,7 +178,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 		return nil, errNoSession
 	}
 	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, not to a caller
-		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
+		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
@@ -228,7 +228,7 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 
 // pace spaces out attempts to connect after failures.
 type pace struct {
-	engine.Retries
+	entry.Retries
 	until time.Time
 }
 
@@ -247,5 +247,5 @@ func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true
 	}
-	return engine.Sleep(time.Until(p.until), stop)
+	return entry.Sleep(time.Until(p.until), stop)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // electionRecipe is the name of this recipe in hooks and logs.
@@ -67,7 +67,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	if lead == nil {
 		return lockError(e.queue.name, errors.New("nil function"))
 	}
-	pause := engine.Retries{New: e.queue.options.backOff}
+	pause := entry.Retries{New: e.queue.options.backOff}
 	for {
 		term, err := e.patient.acquire(WithoutReentry(ctx), writer, false)
 		switch {

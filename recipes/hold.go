@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // unlockTimeout is how long Unlock waits for the store.
@@ -17,7 +17,7 @@ const unlockTimeout = 2 * time.Second
 type hold struct {
 	queue *queue
 	want  *want
-	entry *engine.Entry
+	entry *entry.Entry
 	since time.Time
 	// enlisted is the result of enlist, called before a Lock is returned.
 	enlisted bool
@@ -38,7 +38,7 @@ type ending struct {
 
 var unreported = &ending{new(Trace), context.Background()}
 
-func newHold(q *queue, w *want, e *engine.Entry) (*hold, *Lock) {
+func newHold(q *queue, w *want, e *entry.Entry) (*hold, *Lock) {
 	made := &struct {
 		hold  hold
 		first [1]*lockState // saves an allocation
@@ -94,7 +94,7 @@ func (h *hold) check() {
 // unlocked. It cancels their contexts before it closes Lost, so that callers
 // that react to Lost do not pass on a live context. The returned function logs
 // the loss and runs the Lost hook.
-func (h *hold) tellLoss(loss engine.Loss) (report func()) {
+func (h *hold) tellLoss(loss entry.Loss) (report func()) {
 	err := h.lostError(loss)
 	for {
 		contexts, granted, counts := h.markLost(err)
@@ -142,7 +142,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 	return nil, h.hooks != nil, true
 }
 
-func (h *hold) lostError(loss engine.Loss) *lostError {
+func (h *hold) lostError(loss entry.Loss) *lostError {
 	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // WithMaxHold makes a granted lock count as lost after d, in case its holder
@@ -54,7 +54,7 @@ func (h *hold) isOverstayed() bool { return h.max != nil && time.Since(h.since) 
 // overstayed marks the Locks as lost. The entry stays granted until all of them
 // are unlocked, or takeAway releases it.
 func (h *hold) overstayed() (report func()) {
-	return h.tellLoss(engine.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
+	return h.tellLoss(entry.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
 }
 
 // takeAway releases the entry of a holder that hangs.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Observe yields the lock's holders and waiters in queue order, at once and
@@ -68,14 +68,14 @@ func (o *queueObserver) next(ctx context.Context, yield func([]Contender, error)
 // observing is the state of a loop that observes a queue across sessions.
 type observing struct {
 	*queue
-	pause engine.Retries
+	pause entry.Retries
 	known bool // whether something was yielded, and no error since
 	down  bool // whether the error of this outage was yielded
 	idle  int  // consecutive wake-ups without a change
 }
 
 func newObserving(q *queue) observing {
-	return observing{queue: q, pause: engine.Retries{New: q.options.backOff}}
+	return observing{queue: q, pause: entry.Retries{New: q.options.backOff}}
 }
 
 // answered records that the store has answered, and reports whether the loop
@@ -92,7 +92,7 @@ func (o *observing) answered(changed bool) bool {
 
 // await blocks until the watch ends or the loop has to end.
 func (o *observing) await(ctx context.Context, watch driver.Watch) {
-	engine.Throttle(o.idle, ctx.Done())
+	entry.Throttle(o.idle, ctx.Done())
 	select {
 	case <-watch.C:
 	case <-ctx.Done():

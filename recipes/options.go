@@ -8,7 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Option configures a client and all its locks, or a single lock.
@@ -16,7 +16,7 @@ type Option func(*options)
 
 type options struct {
 	timeout   time.Duration
-	backOff   func() engine.BackOff
+	backOff   func() entry.BackOff
 	host      string // prefix of node names
 	logger    *slog.Logger
 	loggerSet bool // whether WithLogger was used
@@ -39,7 +39,7 @@ func (o options) with(opts []Option) options {
 
 func defaults() options {
 	return options{
-		backOff: engineBackOff(defaultBackOff),
+		backOff: entryBackOff(defaultBackOff),
 		logger:  slog.New(slog.DiscardHandler),
 		trace:   new(Trace),
 		record:  recordTail(nil),
@@ -88,7 +88,7 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
 	}
-	return func(o *options) { o.backOff = engineBackOff(newBackOff) }
+	return func(o *options) { o.backOff = entryBackOff(newBackOff) }
 }
 
 // BackOff decides how long to wait before a failed request is retried. It is
@@ -114,15 +114,15 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// engineBackOff adapts newBackOff to the engine. If newBackOff returns nil, the
+// entryBackOff adapts newBackOff to package entry. If newBackOff returns nil, the
 // default is used.
-func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
-	return func() engine.BackOff {
+func entryBackOff(newBackOff func() BackOff) func() entry.BackOff {
+	return func() entry.BackOff {
 		b := newBackOff()
 		if b == nil {
 			b = defaultBackOff()
 		}
-		return engine.BackOff{Next: b.NextBackOff, Reset: b.Reset}
+		return entry.BackOff{Next: b.NextBackOff, Reset: b.Reset}
 	}
 }
 
@@ -183,17 +183,17 @@ func WithWait(w Wait) Option {
 // Wait selects how a contender waits for its turn. The zero Wait is
 // WatchPredecessor.
 type Wait struct {
-	wait engine.Wait
+	wait entry.Wait
 }
 
 // WatchPredecessor makes a contender watch only the node that it waits for. A
 // release then wakes only those contenders that get the lock. This is the
 // default, and best for any store that supports watches.
-func WatchPredecessor() Wait { return Wait{engine.Wait{Kind: engine.WatchPredecessor}} }
+func WatchPredecessor() Wait { return Wait{entry.Wait{Kind: entry.WatchPredecessor}} }
 
 // WatchQueue makes a contender watch the whole queue. Every change wakes all
 // waiters (the herd effect), each of which lists the queue.
-func WatchQueue() Wait { return Wait{engine.Wait{Kind: engine.WatchQueue}} }
+func WatchQueue() Wait { return Wait{entry.Wait{Kind: entry.WatchQueue}} }
 
 // Poll makes a contender list the queue periodically instead of watching it. It
 // is meant for stores and firewalls that cannot keep a watch. The interval is
@@ -204,7 +204,7 @@ func Poll(d time.Duration) Wait {
 		d = 100 * time.Millisecond
 	}
 	const most = math.MaxInt64 / 2 // avoids overflow of 3d/2
-	return Wait{engine.Wait{Kind: engine.Poll, Interval: min(d, most)}}
+	return Wait{entry.Wait{Kind: entry.Poll, Interval: min(d, most)}}
 }
 
 // String returns "watch predecessor", "watch queue" or "poll".

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // progress holds what a call has learned about the queue and the store, for use
@@ -17,13 +17,13 @@ import (
 type progress struct {
 	mu   sync.Mutex
 	node string
-	view engine.View // latest view of the queue; zero before it was joined
-	last error       // last error of the store; nil after a success
+	view entry.View // latest view of the queue; zero before it was joined
+	last error      // last error of the store; nil after a success
 }
 
 type snapshot struct {
 	node string
-	view engine.View
+	view entry.View
 	last error
 }
 
@@ -61,7 +61,7 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 }
 
 // Waits records what blocks the call, and runs the Waiting hook.
-func (c *call) Waits(ctx context.Context, node string, v engine.View) {
+func (c *call) Waits(ctx context.Context, node string, v entry.View) {
 	c.progress.set(func(p *progress) { p.view = v })
 	c.startSlow(ctx)
 	if hook := c.options.trace.Waiting; hook != nil {
@@ -97,7 +97,7 @@ func (c *call) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(c.name, engine.WithCause(ctx, err))
+		return lockError(c.name, entry.WithCause(ctx, err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return c.timedOut(ctx)
 	case cause != err:
@@ -119,7 +119,7 @@ func (c *call) timedOut(ctx context.Context) error {
 	err := &timeoutError{lock: c.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
 	if mine := c.client.heldNode(c.name); mine != "" && joined {
 		err.holder, err.mine = mine, true
-	} else if p.view.First != p.view.Behind && c.engine.Wait.Kind == engine.WatchPredecessor {
+	} else if p.view.First != p.view.Behind && c.entries.Wait.Kind == entry.WatchPredecessor {
 		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
 	}
 	return err

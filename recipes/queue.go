@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // queue is a client's handle on the queue of one lock. It implements RWMutex
@@ -15,7 +15,7 @@ type queue struct {
 	recipe  string // the name of the recipe in hooks and logs
 	name    string
 	options options
-	engine  *engine.Queue
+	entries *entry.Queue
 	err     error // returned by every call; nil if the queue is usable
 	notHeld error
 	key     any
@@ -25,7 +25,7 @@ type queue struct {
 // immutable.
 type want struct {
 	kind       string
-	rule       engine.Rule
+	rule       entry.Rule
 	exclusive  bool
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 
@@ -44,7 +44,7 @@ func newQueue(c *Client, recipe, name string, opts []Option) *queue {
 		notHeld: lockError(name, ErrNotHeld),
 		key:     holdsKey{client: c, name: name},
 	}
-	q.engine = &engine.Queue{
+	q.entries = &entry.Queue{
 		Name:    name,
 		Wait:    q.options.wait.wait,
 		BackOff: q.options.backOff,

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Semaphore is a number of units that all clients of a store share under one
@@ -47,7 +47,7 @@ const semaphoreRecipe = "semaphore"
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c, semaphoreRecipe, name, opts)
 	q.key = holdsKey{client: q.client, name: name, units: true}
-	q.engine.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
+	q.entries.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -175,7 +175,7 @@ func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 // behind it would not learn that it is now the first waiter. The rename is not
 // needed if no node was behind the entry when it was granted, because later
 // contenders find it already holding.
-func (c *call) settle(e *engine.Entry) {
+func (c *call) settle(e *entry.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
 		return
 	}

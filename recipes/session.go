@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // session is a session of the client that may still exist in the store, even if
 // it is lost.
 type session struct {
-	*engine.Session
+	*entry.Session
 	client *Client
 
 	ended  chan struct{} // closed when attend has returned
@@ -20,7 +20,7 @@ type session struct {
 }
 
 func newSession(c *Client, ds driver.Session) *session {
-	return &session{Session: engine.NewSession(ds, &c.engine), client: c, ended: make(chan struct{})}
+	return &session{Session: entry.NewSession(ds, &c.entries), client: c, ended: make(chan struct{})}
 }
 
 // ofDriver returns the driver's session, so that its optional interfaces can be
@@ -149,7 +149,7 @@ func (s *session) lost(cause error) {
 // block contenders until the session times out. It retries with pauses, and at
 // once when a new session begins, until it succeeds or the client is closed.
 func (s *session) endInStore() error {
-	pause := engine.Retries{New: s.client.options.backOff}
+	pause := entry.Retries{New: s.client.options.backOff}
 	for {
 		begun := s.client.nextBegun()
 		closing := s.client.closedOr(nil) != nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Shutdown ends the client when its locks have been unlocked, like the method
@@ -38,7 +38,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	case <-c.done:
 		cut = ErrClosed
 	case <-ctx.Done():
-		cut = engine.WithCause(ctx, ctx.Err())
+		cut = entry.WithCause(ctx, ctx.Err())
 	}
 	held := c.holds.count()
 	err := c.Close()

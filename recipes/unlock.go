@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Unlock releases the lock. It takes no context, so that cancelled work can
@@ -104,7 +104,7 @@ func (h *hold) giveEntryBack() error {
 // node was already gone, the lock was lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
-	var loss *engine.Loss
+	var loss *entry.Loss
 	if !errors.As(err, &loss) {
 		return unlockError(h.queue.name, h.queue.client.closedOr(err))
 	}

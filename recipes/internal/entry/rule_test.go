@@ -1,4 +1,4 @@
-package engine_test
+package entry_test
 
 import (
 	"context"
@@ -12,38 +12,38 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 type patient struct{}
 
-func (patient) Answered([]driver.Node)                     {}
-func (patient) Waits(context.Context, string, engine.View) {}
-func (patient) Pause(_ context.Context, err error) error   { return err }
+func (patient) Answered([]driver.Node)                    {}
+func (patient) Waits(context.Context, string, entry.View) {}
+func (patient) Pause(_ context.Context, err error) error  { return err }
 
 func all(ahead []driver.Node) []driver.Node { return ahead }
 
 // queueOf creates a queue, and returns a function that adds an entry to it.
-func queueOf(t *testing.T) func(engine.Rule) *engine.Entry {
+func queueOf(t *testing.T) func(entry.Rule) *entry.Entry {
 	t.Helper()
 	ds, err := memdriver.New().Connect(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, ds.Close()) })
-	s := engine.NewSession(ds, &engine.Client{
+	s := entry.NewSession(ds, &entry.Client{
 		Go:     func(f func()) bool { go f(); return true },
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	q := &engine.Queue{Name: "q", Reaped: func(string, int, error) {}}
-	return func(rule engine.Rule) *engine.Entry {
-		e, err := engine.Join(t.Context(), s, q, engine.Spec{Prefix: "h-W-", Rule: rule, Exclusive: true, Waits: true})
+	q := &entry.Queue{Name: "q", Reaped: func(string, int, error) {}}
+	return func(rule entry.Rule) *entry.Entry {
+		e, err := entry.Join(t.Context(), s, q, entry.Spec{Prefix: "h-W-", Rule: rule, Exclusive: true, Waits: true})
 		require.NoError(t, err)
 		return e
 	}
 }
 
-func hold(t *testing.T, e *engine.Entry) {
+func hold(t *testing.T, e *entry.Entry) {
 	t.Helper()
-	require.NoError(t, e.Grant(func(engine.Loss) func() { return func() {} }))
+	require.NoError(t, e.Grant(func(entry.Loss) func() { return func() {} }))
 }
 
 func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {

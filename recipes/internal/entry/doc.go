@@ -1,7 +1,7 @@
-// Package engine manages a contender's node in a queue, from the creation of
+// Package entry manages a contender's node in a queue, from the creation of
 // the node to its removal. It builds on package driver and knows nothing of
 // lock modes or re-entrant locks. The caller passes a [Rule] that decides which
-// nodes block an entry, so other recipes can use the same engine.
+// nodes block an entry, so other recipes can use it, too.
 //
 // The files, from the bottom up:
 //
@@ -16,4 +16,4 @@
 //	remove.go      removes a node
 //	wait.go        what an entry does until nothing blocks it
 //	observe.go     watches a whole queue
-package engine
+package entry
