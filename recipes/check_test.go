@@ -49,7 +49,6 @@ func TestCloseEndsCheck(t *testing.T) {
 	require.ErrorIs(t, <-ended, recipes.ErrClosed)
 	_, err := c.Check(t.Context())
 	require.ErrorIs(t, err, recipes.ErrClosed)
-	require.ErrorIs(t, err, recipes.ErrClosed)
 }
 
 func TestCheckEndsWithItsContext(t *testing.T) {

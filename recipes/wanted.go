@@ -20,9 +20,10 @@ import (
 // It never closes after Unlock or a loss. Locks of a re-entry share the channel.
 //
 // The first call makes the client watch and list the queue in the background,
-// and again after each change of the queue, until somebody waits or the hold
-// ends. Requests that fail are retried. The channel usually closes soon after
-// the waiter has joined, but there is no guarantee how soon.
+// and again after each change of the queue, until somebody waits, the hold ends or
+// [Client.Shutdown] begins. It goes on after outages, as [RWMutex.Observe] does.
+// The channel usually closes soon after the waiter has joined, but there is no
+// guarantee how soon.
 func (l *Lock) Wanted() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -68,13 +69,12 @@ func (h *hold) tellWanted() {
 
 // awaitWanted observes the queue until a contender waits for the hold.
 func (h *hold) awaitWanted(ctx context.Context) {
-	h.entry.Observe(ctx, func(nodes []driver.Node) (more bool) {
-		if !h.blocks(nodes) {
-			return true
-		}
+	o := queueObserver{observing: newObserving(h.queue)}
+	for o.next(ctx, func([]Contender, error) bool { return !h.blocks(o.seen) }) {
+	}
+	if h.blocks(o.seen) {
 		h.tellWanted()
-		return false
-	})
+	}
 }
 
 // blocks reports whether a node waits behind the hold's own node. It finds its
