@@ -98,10 +98,11 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 		return func(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, s) }
 	}
 	for name, end := range map[string]func(*exec.Cmd) error{
-		"process killed":         killProcess,
-		"paused, process killed": killProcess,
-		"process group killed":   signalGroup(syscall.SIGKILL),
-		"process group hung up":  signalGroup(syscall.SIGHUP),
+		"process killed":          killProcess,
+		"paused, process killed":  killProcess,
+		"process group killed":    signalGroup(syscall.SIGKILL),
+		"process group hung up":   signalGroup(syscall.SIGHUP),
+		"process group interrupt": signalGroup(syscall.SIGINT),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +140,7 @@ func startAndHang(t *testing.T, kind string) {
 	}
 	// Catch SIGHUP, because it would be ignored if the test runs under nohup.
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())
 	<-signals
 	os.Exit(1) // without any cleanup
