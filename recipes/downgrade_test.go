@@ -107,13 +107,6 @@ func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
 	})
 }
 
-type plain struct{ driver.Connector }
-
-func (p plain) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := p.Connector.Connect(ctx)
-	return struct{ driver.Session }{s}, err
-}
-
 func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		inWorld(t, func(w *world) {

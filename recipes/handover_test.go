@@ -3,7 +3,6 @@ package recipes_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,26 +156,6 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	assert.NotEqual(w, own, l.Node())
 	assert.Equal(w, []string{l.Node()}, w.names())
 	w.unlock(l)
-}
-
-// whileWaiting returns an option that calls run once a Lock or RLock has waited
-// for 5 s. It relies on the message that clients log about slow waits.
-func whileWaiting(run func()) recipes.Option {
-	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
-}
-
-type slowWaitHandler struct {
-	slog.Handler
-	run func()
-}
-
-func (slowWaitHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "dlock: still waiting" {
-		h.run()
-	}
-	return nil
 }
 
 // Both the release of the predecessor and the removal of the waiter's own node

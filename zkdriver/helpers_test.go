@@ -105,14 +105,6 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
-func (b *fixture) fixtureBeside(params string) *fixture {
-	b.t.Helper()
-	c := *b
-	c.proxy = zktest.NewProxy(b.t, b.server.Addr())
-	c.session = mustConnect(b.t, "zk://"+c.proxy.Addr()+b.chroot+"?"+params)
-	return &c
-}
-
 func (b *fixture) another(params string) *session {
 	b.t.Helper()
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -39,18 +38,6 @@ func TestNoLockOutlivesItsProcess(t *testing.T) {
 	require.ElementsMatch(t, []any{s.key("seq"), s.key("floor"), s.key("gen")}, keys, "a session has left keys")
 }
 
-// A create that arrives after its session has ended must leave no node, because
-// such a node would never expire.
-func TestNoNodeWithoutASession(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	s.drop(t, made.(*session).id)
-	_, err = made.Create(t.Context(), "stock/42", spec())
-	require.ErrorIs(t, err, driver.ErrSessionEnded)
-	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
-}
-
 // If locks were released by a plain DEL, a holder whose lock has expired would
 // delete the lock of the next holder.
 func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
@@ -66,23 +53,6 @@ func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone)
 	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))
-}
-
-// A holder must learn from its own clock that its lock has expired, before the
-// store grants the lock to another contender.
-func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=8s")
-	second := s.newClient()
-	require.NoError(t, second.Ping(t.Context()))
-	s.params = "session_timeout=1500ms"
-	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
-	s.cutFirst()
-	next, err := second.RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, lock.Err(), dlock.ErrLost)
-	require.Greater(t, next.Token(), lock.Token())
-	require.NoError(t, next.Unlock())
 }
 
 // cutFirst disconnects the session that has a node. Calling heal reconnects it.
@@ -130,20 +100,6 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
-	jumps, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	other, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	_, err = other.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
-	dlocktest.SkewLease(jumps.(*session).lease, time.Hour)
-	require.ErrorIs(t, jumps.Err(), driver.ErrSessionEnded)
-	require.NoError(t, other.Err())
-	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
 }
 
 // Heartbeats must stop when their session ends, and must not revive an ended

@@ -11,7 +11,7 @@ var planted = []mistakes.Mistake{
 	{"a session deletes the nodes of others", "lua/common.lua",
 		"if owner == session then return m, name, op end", "do return m, name, op end", "TestNoSessionDeletesTheLockOfAnother"},
 	{"a create makes a node for a session that has ended", "lua/create.lua",
-		"if not deadline or tonumber(deadline) <= now then", "if false then", "TestNoNodeWithoutASession"},
+		"if not deadline or tonumber(deadline) <= now then", "if false then", "TestConformance/rule04/a-create-after-the-store-ended-the-session-leaves-nothing"},
 	{"a heartbeat brings a session back", "lua/beat.lua",
 		"if not alive() then return ended end", "", "TestNoWatchdogOutlivesItsOwner"},
 	{"a cancellation leaves no mark", "lua/cancel.lua",
