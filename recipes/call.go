@@ -100,7 +100,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 // behind.
 func (c *call) contend(ctx context.Context) (*Lock, error) {
 	if c.client.live.Load() == nil {
-		defer c.client.watchSilence()()
+		defer c.client.watchSilence().Stop()
 	}
 	defer func() {
 		if c.slow != nil {
@@ -312,19 +312,16 @@ func (c *call) reportQueued(ctx context.Context, p driver.Place) {
 func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned := false
 	defer func() {
+		l.hold.grantReported(ctx)
 		if !returned {
 			_ = l.Unlock()
 		}
 	}()
-	l.hold.reportsEnd(ctx, func() { c.traceGranted(ctx, l.hold.entry) })
-	returned = true
-}
-
-func (c *call) traceGranted(ctx context.Context, e *entry.Entry) {
 	if hook := c.options.trace.Granted; hook != nil {
-		p := e.Place()
+		p := l.hold.entry.Place()
 		hook(ctx, GrantedInfo{Recipe: c.recipe, Lock: c.name, Node: p.Name, Mode: c.want.mode(), Try: c.try, Token: p.Token, Waited: c.elapsed()})
 	}
+	returned = true
 }
 
 func (c *call) elapsed() time.Duration { return time.Since(c.began) }

@@ -45,6 +45,7 @@ type Client struct {
 	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
 	done     chan struct{} // closed when Close begins
 	calls    *calls
+	reports  *calls // reports of losses
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
 	warned  sync.Map // names of semaphores that warnOfUnits has logged
@@ -68,6 +69,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		draining:  make(chan struct{}),
 		done:      make(chan struct{}),
 		calls:     newCalls(),
+		reports:   newCalls(),
 		holds:     newCalls(),
 		sessions:  make(map[*session]struct{}),
 		begun:     make(chan struct{}),
@@ -87,7 +89,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	defer c.endCall()
 	if c.live.Load() == nil {
-		defer c.watchSilence()()
+		defer c.watchSilence().Stop()
 	}
 	err := c.onSession(ctx, func(s *session) error {
 		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
@@ -190,8 +192,11 @@ func (c *Client) beginClose() bool {
 
 func (c *Client) closeSessions() error {
 	all := c.endSessions()
-	if !c.calls.await(closeTimeout) {
-		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
+	c.reports.close()
+	limit := time.NewTimer(closeTimeout)
+	defer limit.Stop()
+	if !c.calls.await(limit.C) || !c.reports.await(limit.C) {
+		all = append(all, fmt.Errorf("dlock: close: some calls or hooks are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
 }
@@ -270,6 +275,20 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
+// report runs f, which reports a loss to the log and to hooks, on a goroutine
+// that Close waits for, so that a slow hook does not delay who has to learn of
+// the loss. After Close, report calls f itself.
+func (c *Client) report(f func()) {
+	if !c.reports.begin() {
+		f()
+		return
+	}
+	go func() {
+		defer c.reports.end()
+		f()
+	}()
+}
+
 // closedOr returns ErrClosed if the client is closed, and otherwise err. After
 // Close, any other error is only a consequence of closing.
 func (c *Client) closedOr(err error) error {
@@ -333,13 +352,11 @@ func (c *calls) count() int {
 	return c.active
 }
 
-func (c *calls) await(limit time.Duration) bool {
-	t := time.NewTimer(limit)
-	defer t.Stop()
+func (c *calls) await(limit <-chan time.Time) bool {
 	select {
 	case <-c.ended:
 		return true
-	case <-t.C:
+	case <-limit:
 		return false
 	}
 }

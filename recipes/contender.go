@@ -99,7 +99,7 @@ func (q *queue) ask(ctx context.Context, f func(s *session) error) error {
 	}
 	defer q.client.endCall()
 	if q.client.live.Load() == nil {
-		defer q.client.watchSilence()()
+		defer q.client.watchSilence().Stop()
 	}
 	err := ctx.Err()
 	if err == nil {

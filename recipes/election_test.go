@@ -221,6 +221,7 @@ func TestHooksOfAnElectionNameIt(t *testing.T) {
 		term := w.won(c.campaign(bg, "A"))
 		w.store.Faults().Expire(c.session())
 		require.ErrorIs(w, term.Unlock(), recipes.ErrLost)
+		synctest.Wait()
 		assert.Equal(w, []string{"election", "election"}, []string{recipe, lost})
 	})
 }

@@ -84,25 +84,26 @@ func newLock(state lockState) *Lock {
 // mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
-		h.tellLoss(*loss)()
+		h.tellLoss(*loss)
 	} else if h.isOverstayed() {
-		h.overstayed()()
+		h.overstayed()
 	}
 }
 
 // tellLoss marks the Locks as lost, unless they already are or all were
 // unlocked. It cancels their contexts before it closes Lost, so that callers
-// that react to Lost do not pass on a live context. The returned function logs
-// the loss and runs the Lost hook.
-func (h *hold) tellLoss(loss entry.Loss) (report func()) {
+// that react to Lost do not pass on a live context. It does not wait for the
+// Lost hook.
+func (h *hold) tellLoss(loss entry.Loss) {
 	err := h.lostError(loss)
 	for {
 		contexts, granted, counts := h.markLost(err)
 		if !counts {
-			return func() {}
+			return
 		}
 		if len(contexts) == 0 {
-			return func() { h.reportLoss(err, granted) }
+			h.reportLoss(err, granted)
+			return
 		}
 		for _, c := range contexts {
 			c.cancelWith(err)
@@ -146,13 +147,15 @@ func (h *hold) lostError(loss entry.Loss) *lostError {
 	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 
-// reportLoss logs a loss and runs the Lost hook. If the Granted hook is still
-// running, reportsEnd runs Lost afterwards.
+// reportLoss logs a loss and runs the Lost hook, on another goroutine. If the
+// Granted hook is still running, grantReported runs Lost afterwards.
 func (h *hold) reportLoss(err *lostError, granted bool) {
-	h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
-	if granted {
-		h.traceLost(err)
-	}
+	h.queue.client.report(func() {
+		h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
+		if granted {
+			h.traceLost(err)
+		}
+	})
 }
 
 func (h *hold) traceLost(err *lostError) {
@@ -161,24 +164,21 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// reportsEnd runs the Granted hook. Once that has returned or panicked, the end
-// of the hold is reported to the hooks, too. If the hold was lost while the hook
-// ran, reportsEnd runs the Lost hook.
-func (h *hold) reportsEnd(ctx context.Context, granted func()) {
+// grantReported is called when the Granted hook has returned or panicked. From
+// now on the end of the hold is reported to the hooks. If the hold was lost
+// while Granted ran, Lost is called now.
+func (h *hold) grantReported(ctx context.Context) {
 	trace := h.queue.options.trace
-	defer func() {
-		h.mu.Lock()
-		h.hooks = unreported
-		if trace.Released != nil || trace.Lost != nil {
-			h.hooks = &ending{trace, context.WithoutCancel(ctx)}
-		}
-		lost, _ := h.lost.(*lostError)
-		h.mu.Unlock()
-		if lost != nil {
-			h.traceLost(lost)
-		}
-	}()
-	granted()
+	h.mu.Lock()
+	h.hooks = unreported
+	if trace.Released != nil || trace.Lost != nil {
+		h.hooks = &ending{trace, context.WithoutCancel(ctx)}
+	}
+	lost, _ := h.lost.(*lostError)
+	h.mu.Unlock()
+	if lost != nil {
+		h.queue.client.report(func() { h.traceLost(lost) })
+	}
 }
 
 func (h *hold) ending() *ending {

@@ -38,7 +38,7 @@ type maxHold struct {
 func (h *hold) limitTo(d time.Duration) {
 	h.max = &maxHold{limit: d}
 	left := d - time.Since(h.since)
-	h.max.lose = time.AfterFunc(left, func() { h.queue.client.spawn(func() { h.overstayed()() }) })
+	h.max.lose = time.AfterFunc(left, h.overstayed)
 	h.max.remove = time.AfterFunc(left+d/4, func() { h.queue.client.spawn(h.takeAway) })
 }
 
@@ -53,13 +53,13 @@ func (h *hold) isOverstayed() bool { return h.max != nil && time.Since(h.since) 
 
 // overstayed marks the Locks as lost. The entry stays granted until all of them
 // are unlocked, or takeAway releases it.
-func (h *hold) overstayed() (report func()) {
-	return h.tellLoss(entry.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
+func (h *hold) overstayed() {
+	h.tellLoss(entry.Loss{Node: h.entry.Place().Name, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.max.limit)})
 }
 
 // takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	defer h.overstayed()() // in case the timer for it has not run yet, after a pause of the process
+	h.overstayed() // in case the timer for it has not run yet, after a pause of the process
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.lost, ErrMaxHold)
 	h.mu.Unlock()

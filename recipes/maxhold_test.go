@@ -107,6 +107,7 @@ func TestTheLostHookTellsTheLimit(t *testing.T) {
 		l, began := w.won(c.lock(bg, limited)), time.Now()
 		until(began, takenAt)
 		w.overstayed(l.Unlock())
+		synctest.Wait()
 		require.Len(w, all, 1)
 		w.overstayed(all[0].Err)
 		assert.Equal(w, maxHold, all[0].Held)

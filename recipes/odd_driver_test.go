@@ -102,6 +102,7 @@ func TestALossFoundByUnlockIsTraced(t *testing.T) {
 		l := w.won(c.lock(bg))
 		w.store.Faults().RemoveNode("q", l.Node())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		synctest.Wait()
 		assert.Equal(w, 1, n)
 	})
 }

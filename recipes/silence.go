@@ -10,19 +10,15 @@ import (
 const silentAfter = 5 * time.Second
 
 // watchSilence logs, once per client, that the store has not answered, unless
-// the client's first session begins within silentAfter. The caller must call
-// stop when its call ends.
-func (c *Client) watchSilence() (stop func()) {
-	if c.silent.Load() {
-		return func() {}
-	}
-	t := time.AfterFunc(silentAfter, func() {
+// the client's first session begins within silentAfter. The caller stops the
+// timer when its call ends.
+func (c *Client) watchSilence() *time.Timer {
+	return time.AfterFunc(silentAfter, func() {
 		if c.beginCall() == nil {
 			defer c.endCall()
 			c.logSilence()
 		}
 	})
-	return func() { t.Stop() }
 }
 
 func (c *Client) logSilence() {

@@ -45,11 +45,11 @@ type Entry struct {
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
-	created  time.Time                  // by the store's clock; zero if unknown
-	since    time.Time                  // when granted; zero before
-	lost     func(Loss) (report func()) // set by Grant; reports a loss to the owner
-	loss     *Loss                      // nil unless lost
-	inUse    bool                       // whether callers may still be using the lost lock
+	created  time.Time  // by the store's clock; zero if unknown
+	since    time.Time  // when granted; zero before
+	lost     func(Loss) // set by Grant; reports a loss to the owner
+	loss     *Loss      // nil unless lost
+	inUse    bool       // whether callers may still be using the lost lock
 	watching nodeWatch
 	rename   rename
 }
@@ -134,13 +134,12 @@ func (e *Entry) joined(j driver.Joined) {
 // the reason, and the caller has to remove the entry.
 //
 // If the entry is lost later, the function lost is called once to tell the
-// owner, with no mutex of this package held. The function report that it
-// returns is called later, once the owners of all entries of a lost session
-// have been told. Slow work, such as hooks, must therefore be done in report.
+// owner, with no mutex of this package held. It must not block, because the
+// owners of the other entries of a lost session are told after it.
 //
 // The watch of the granted node starts only after watchAfter. If the entry is
 // removed sooner, Remove detects whether the node was already gone.
-func (e *Entry) Grant(lost func(Loss) (report func())) error {
+func (e *Entry) Grant(lost func(Loss)) error {
 	if err := e.session.Err(); err != nil { // also detects an expired lease
 		return err
 	}
@@ -179,11 +178,11 @@ func (s *Session) ungrant(e *Entry) {
 // lose marks a granted entry as lost, because the session has ended or the node
 // is gone. It is a no-op in other states, in which the entry has no owner to
 // tell.
-func (e *Entry) lose(cause error) (report func()) {
+func (e *Entry) lose(cause error) {
 	e.mu.Lock()
 	if e.state != granted {
 		e.mu.Unlock()
-		return func() {}
+		return
 	}
 	e.move(gone)
 	loss := Loss{Node: e.place.Name, Cause: cause}
@@ -192,7 +191,7 @@ func (e *Entry) lose(cause error) (report func()) {
 	e.stop()
 	e.mu.Unlock()
 	e.session.ungrant(e)
-	return e.lost(loss)
+	e.lost(loss)
 }
 
 // beginRemoval claims the entry for removal. If the entry is already lost, it
@@ -236,7 +235,7 @@ func (e *Entry) dropFirst() {
 // expired unnoticed.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
-		e.lose(e.session.Cause())()
+		e.lose(e.session.Cause())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

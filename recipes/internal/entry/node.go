@@ -68,7 +68,7 @@ func (e *Entry) watchNode() {
 		case ctx.Err() != nil || e.session.Err() != nil:
 			return
 		case err == nil && place.Name == "":
-			e.lose(ErrTaken)()
+			e.lose(ErrTaken)
 			return
 		case err == nil && (place.Name != name || time.Since(began) > early):
 			pause.Succeeded()

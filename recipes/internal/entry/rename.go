@@ -46,7 +46,7 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
-		e.lose(ErrTaken)()
+		e.lose(ErrTaken)
 	}
 	if err != nil {
 		e.renameLater()
@@ -134,7 +134,7 @@ func (e *Entry) tryRename(ctx context.Context) error {
 		return err
 	}
 	if errors.Is(err, driver.ErrGone) {
-		e.lose(ErrTaken)()
+		e.lose(ErrTaken)
 	}
 	// If the store has refused to rename the node, give up. The readers behind
 	// it then wait until the node is removed.

@@ -43,7 +43,7 @@ func queueOf(t *testing.T) func(entry.Rule) *entry.Entry {
 
 func hold(t *testing.T, e *entry.Entry) {
 	t.Helper()
-	require.NoError(t, e.Grant(func(entry.Loss) func() { return func() {} }))
+	require.NoError(t, e.Grant(func(entry.Loss) {}))
 }
 
 func TestAnEntryWaitsForEachNodeOfItsRule(t *testing.T) {

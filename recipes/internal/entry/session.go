@@ -71,13 +71,8 @@ func (s *Session) End(cause error) {
 		s.ended = cause
 	}
 	s.mu.Unlock()
-	var reports []func()
 	for _, e := range s.all() {
-		reports = append(reports, e.lose(cause))
-	}
-	// Tell all owners before running the hooks, which may be slow.
-	for _, report := range reports {
-		report()
+		e.lose(cause)
 	}
 }
 

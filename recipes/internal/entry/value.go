@@ -15,7 +15,7 @@ func (e *Entry) SetValue(ctx context.Context, value []byte) error {
 		return driver.Inspect(e.session.Session).SetValue(ctx, e.queue.Name, e.Place(), value)
 	})
 	if errors.Is(err, driver.ErrGone) {
-		e.lose(ErrTaken)()
+		e.lose(ErrTaken)
 	}
 	return err
 }
