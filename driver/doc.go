@@ -3,8 +3,8 @@
 //
 // Applications do not use this package. They import a driver for its side
 // effect and call dlock.Open. Driver authors implement [Driver], [Connector]
-// and [Session], optionally some of the other interfaces in this package, and
-// check the result with package dlocktest.
+// and [Session], optionally [Inspector] and [Checker], and check the result with
+// package dlocktest.
 //
 // # Terms
 //

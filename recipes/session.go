@@ -23,8 +23,7 @@ func newSession(c *Client, ds driver.Session) *session {
 	return &session{Session: entry.NewSession(ds, &c.entries), client: c, ended: make(chan struct{})}
 }
 
-// ofDriver returns the driver's session, so that its optional interfaces can be
-// asserted.
+// ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Session.Session }
 
 // onSession calls f with the client's session. If f finds it ended, for example

@@ -136,7 +136,7 @@
 //	locks/stock/42/.released             the last part of the key of the node
 //	                                     released last; any session may remove
 //	                                     it
-//	locks//kept/stock/42                 the value kept beside the queue, behind
+//	locks//kept/stock/42                 the value beside the queue, behind
 //	                                     the token of its node in 16 hexadecimal
 //	                                     digits. It has no lease; "etcdctl del"
 //	                                     removes it
@@ -151,8 +151,8 @@
 // the prefix followed by the create revision in at least ten digits. A key
 // whose last part is a name accepted by driver.ParseName is a contender, too:
 // the sequence in that name is its rank, and the value is its data. All other
-// keys are ignored. All keys of a session but the kept values are attached to
-// its lease.
+// keys are ignored. All keys of a session but the values are attached to its
+// lease.
 //
 // A program in another language takes part with the following transactions,
 // written here for "etcdctl txn", and a lease that it keeps alive. To create

@@ -150,7 +150,7 @@
 // locks, and Connect waits for the grace. Only a release for which nobody waits
 // may still succeed. Connect logs the wait with log/slog. Calls of Lock wait
 // meanwhile. What is left of the grace is in the store, so it runs once for all
-// clients. Kept values stay if the data have them.
+// clients. Values stay if the data have them.
 //
 // Two events begin a generation without a loss: the first replica ever, and an
 // hour without replicas (repl-backlog-ttl; 0 turns that off). The first session
