@@ -1,17 +1,11 @@
 package zktest
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
 
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
