@@ -15,11 +15,6 @@ type tlsFiles struct {
 	skipVerify bool
 }
 
-// forHost returns the TLS configuration for a host given without a port.
-func (f *tlsFiles) forHost(host string) (*tls.Config, error) {
-	return f.config(net.JoinHostPort(host, "0"))
-}
-
 // config returns the TLS configuration for connecting to addr.
 func (f *tlsFiles) config(addr string) (*tls.Config, error) {
 	c, err := f.Config()
