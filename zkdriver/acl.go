@@ -51,14 +51,14 @@ func (s *settings) newSecret() secret {
 	}
 }
 
-func (x secret) set() bool { return x.auth != nil }
+func (x secret) exists() bool { return x.auth != nil }
 
 // keepsSecret reports whether each session gets a generated login of its own.
 // With acl=creator and a certificate it gets none, because the server would add
 // that login to the ACL of every new queue, and other sessions would refuse
 // such a queue as another user's.
 func (s *settings) keepsSecret() bool {
-	return !s.listOnly && !(s.acl == aclCreator && s.certified())
+	return !s.listOnly && !(s.aclMode == aclCreator && s.certified())
 }
 
 func (s *settings) certified() bool { return s.files.Cert != "" || s.tlsConfig != nil }
@@ -68,7 +68,7 @@ func (s *settings) logins(x secret) [][]byte {
 	if s.login {
 		all = append(all, []byte(s.user+":"+s.password()))
 	}
-	if x.set() {
+	if x.exists() {
 		all = append(all, x.auth())
 	}
 	return all
@@ -78,7 +78,7 @@ func (s *settings) logins(x secret) [][]byte {
 // contender, but only its session may write to it. They can still delete it,
 // because ZooKeeper checks DELETE on the parent node.
 func (s *settings) contenderACL(x secret) []zk.ACL {
-	if !x.set() {
+	if !x.exists() {
 		return s.queueACL()
 	}
 	return append(s.usersACL(zk.PermRead), x.acl...)
@@ -88,9 +88,9 @@ func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
-	case s.acl == aclCreator && s.certified():
+	case s.aclMode == aclCreator && s.certified():
 		return zk.AuthACL(perms) // the server replaces this entry by one for each identity of the client
-	case s.acl != aclOpen:
+	case s.aclMode != aclOpen:
 		return zk.DigestACL(perms, s.user, s.password())
 	}
 	return zk.WorldACL(perms)
@@ -99,7 +99,7 @@ func (s *settings) usersACL(perms int32) []zk.ACL {
 // ancestorACL returns the ACL for nodes above a queue. Users share those nodes,
 // so every client may read them and create nodes below them.
 func (s *settings) ancestorACL() []zk.ACL {
-	if s.acl == aclOpen {
+	if s.aclMode == aclOpen {
 		return s.queueACL()
 	}
 	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
@@ -120,7 +120,7 @@ func (s *settings) ancestorACL() []zk.ACL {
 // notices both without a request, because the answer to every Create has the
 // queue's Czxid and ACL version.
 
-func (s *settings) checksACLs() bool { return s.acl != aclOpen }
+func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 
 // checkQueueACL returns an error if another user may alter the queue. It
 // records in info the epoch and the ACL version that it has checked.
@@ -155,7 +155,7 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL gives permissions to %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
 		"use another name, have the node removed or its ACL set (setAcl), or use acl=open and manage the ACLs yourself",
-		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
+		path, fs.ErrPermission, s.aclMode, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
 // isAncestorACL reports whether the ACL is the one that ancestorACL gives to
@@ -205,7 +205,7 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	case "digest":
 		return s.login && (a.ID == s.user+hiddenDigest || a.ID == zk.DigestACL(0, s.user, s.password())[0].ID)
 	case "x509":
-		return s.acl == aclCreator && s.certified()
+		return s.aclMode == aclCreator && s.certified()
 	}
 	return false
 }
@@ -234,7 +234,7 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 // released the lock.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	switch {
-	case !s.secret.set() || !n.trailer.guarded:
+	case !s.secret.exists() || !n.trailer.guarded:
 		return false
 	case n.mine:
 		return true

@@ -52,8 +52,8 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 type connector struct {
-	settings *settings
-	trusted  atomic.Bool // whether a session has ever begun, which proves that the TLS files were valid
+	settings   *settings
+	hadSession atomic.Bool // whether a session has ever begun, which proves that the TLS files were valid
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
@@ -61,7 +61,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, c.certificateError(err)
 	}
-	c.trusted.Store(true)
+	c.hadSession.Store(true)
 	return s, nil
 }
 
@@ -69,7 +69,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // files were valid then, and are probably being replaced. Before the first
 // session, a TLS error is a configuration mistake and is returned unchanged.
 func (c *connector) certificateError(err error) error {
-	if c.trusted.Load() && zkconn.CertificateError(err) {
+	if c.hadSession.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

@@ -28,20 +28,20 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
 	}
-	n.Data = withTrailer(n.Data, s.secret.set())
+	n.Data = withTrailer(n.Data, s.secret.exists())
 	n, err := s.settings.layout.spec(n)
 	if err != nil {
 		return driver.Joined{}, err
 	}
 	made, err := zkconn.Await(ctx, s.conn,
-		func() (created, error) {
+		func() (madeNode, error) {
 			made, err := s.createCurrent(ctx, queue, n)
 			if err == nil && s.settings.layout != nil {
 				err = s.checkLayout(&made, n.Data)
 			}
 			return made, err
 		},
-		func(made created, err error) {
+		func(made madeNode, err error) {
 			if err == nil {
 				s.discard(made.queue, made.Place, n.Data)
 			}
@@ -51,12 +51,12 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return made.Joined, err
 }
 
-type created struct {
+type madeNode struct {
 	driver.Joined
 	queue string
 }
 
-func (s *session) createCurrent(ctx context.Context, queue string, n driver.NodeSpec) (created, error) {
+func (s *session) createCurrent(ctx context.Context, queue string, n driver.NodeSpec) (madeNode, error) {
 	for range 5 {
 		in, epoch := s.queues.current(queue)
 		j, err := s.createNode(ctx, in, n)
@@ -66,10 +66,10 @@ func (s *session) createCurrent(ctx context.Context, queue string, n driver.Node
 			s.queues.movedBack(queue)
 			s.discard(in, j.Place, n.Data)
 		default:
-			return created{j, in}, err
+			return madeNode{j, in}, err
 		}
 	}
-	return created{}, s.vanished(queue)
+	return madeNode{}, s.vanished(queue)
 }
 
 func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
@@ -185,7 +185,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	stat := results[1].Stat
 	j.Node, j.Token = nodeAt(results[0].String, len(path), stat.Czxid), stat.Mzxid
 	j.Created = time.UnixMilli(stat.Mtime)
-	s.orphans.created(queue, j.Node)
+	s.orphans.noteCreated(queue, j.Node)
 	j.Known = stat.NumChildren == 1
 	return j, stat.Aversion, nil
 }
@@ -220,7 +220,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		return driver.Joined{}, 0, explain(err, "look at", made, "READ on it")
 	}
 	node := nodeAt(made, len(path), parent.Czxid)
-	s.orphans.created(queue, node)
+	s.orphans.noteCreated(queue, node)
 	j.Place, j.Created = driver.Place{Node: node, Token: stat.Czxid}, time.UnixMilli(stat.Ctime)
 	return j, parent.Aversion, nil
 }

@@ -27,7 +27,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	}
 	p.Name = s.settings.layout.stored(p.Name)
 	remove := s.removeAny
-	if why == driver.Released && s.secret.set() {
+	if why == driver.Released && s.secret.exists() {
 		remove = s.removeReleased
 	}
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(s.queueOf(queue, p), p, remove) })
@@ -74,7 +74,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node belongs to another session, or this session lacks DELETE
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.exists(): // the node belongs to another session, or this session lacks DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
 		s.own.seenAs(n, name, s.conn.Connection()) // the server refused the removal, so the node exists
@@ -88,7 +88,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 // write to another session's node and with it the whole removal. Without a
 // secret, an open watch must show that the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
-	if s.secret.set() {
+	if s.secret.exists() {
 		return true
 	}
 	names := s.own.possibleNames(n)

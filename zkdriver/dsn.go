@@ -26,7 +26,7 @@ type settings struct {
 	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
 	layout         *layout // nil: dlock's own names of nodes
-	acl            aclMode
+	aclMode        aclMode
 
 	tls       bool
 	files     dsn.TLS
@@ -161,12 +161,8 @@ func (s *settings) parameters() dsn.Parameters {
 			if !known {
 				return errors.New("neither open nor creator nor digest")
 			}
-			s.acl = mode
+			s.aclMode = mode
 			return nil
-		},
-		"heartbeat": func(string) error {
-			return errors.New("has been removed: it is not needed, as two heartbeats of three are syncs now; " +
-				"the third one is a write, without which a deposed leader could let two sessions hold a lock")
 		},
 	}
 	s.files.AddTo(p)
@@ -190,9 +186,9 @@ func (s *settings) complete() error {
 // acl=creator a certificate from Driver.TLS can replace user and password.
 func (s *settings) checkACL() error {
 	switch {
-	case s.acl == aclDigest && !s.login:
+	case s.aclMode == aclDigest && !s.login:
 		return errors.New("zkdriver: dsn: parameter acl: digest needs a user and a password")
-	case s.acl == aclCreator && !s.login && !s.certified():
+	case s.aclMode == aclCreator && !s.login && !s.certified():
 		return errors.New("zkdriver: dsn: parameter acl: creator needs a user and a password, or a client certificate")
 	}
 	return nil

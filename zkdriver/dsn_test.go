@@ -23,7 +23,7 @@ func TestDSNIsReadInFull(t *testing.T) {
 		hosts: []string{"h1:2182", "[::1]:2181", "h-2.example:2181"}, chroot: "/a/b",
 		user: "al@ce", login: true,
 		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second, tick: time.Second / 2,
-		acl: aclDigest, sequenceLimit: 77,
+		aclMode: aclDigest, sequenceLimit: 77,
 		tls: true, files: dsn.TLS{CA: "/c&a.pem", Cert: "/c.pem", Key: "/k.pem", ServerName: "zk"},
 	}, s)
 }
@@ -93,8 +93,6 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?lease_margin=6s":      "more than half",
 		"zk://h?tick_time=5001ms":     "tick_time is more than half",
 		"zk://h?tick_time=0s":         "tick_time: not a duration from",
-		"zk://h?heartbeat=sync":       `heartbeat: has been removed: it is not needed`,
-		"zk://h?heartbeat=write":      `heartbeat: has been removed: it is not needed`,
 		"zk://h?sequence_limit=0":     "not a number from 1",
 		"zk://h?names=":               "names: neither dlock nor curator nor curator-mutex nor kazoo",
 		"zk://h?names=Curator":        "names: neither dlock nor",
@@ -211,7 +209,7 @@ func (s *settings) format() string {
 	if s.login {
 		b.WriteString(escape(s.user) + ":" + strings.ReplaceAll(url.PathEscape(s.password()), "@", "%40") + "@")
 	}
-	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.acl]
+	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.aclMode]
 	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",
 		strings.Join(s.hosts, ","), s.chroot, s.sessionTimeout, s.connectTimeout, s.sequenceLimit, acl, s.tls)
 	if s.layout != nil {

@@ -30,7 +30,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 // successor if the contenders have moved there.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
-	asked := s.own.createdSoFar()
+	asked := s.own.addedSoFar()
 	names, stat, err := s.conn.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
@@ -92,7 +92,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
-		asked := s.own.createdSoFar()
+		asked := s.own.addedSoFar()
 		n, err := s.readStored(queue, name)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.own.nodeGone(queue, name, asked)

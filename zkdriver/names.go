@@ -326,7 +326,7 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 // has a name of another layout, because the program of that contender would not
 // wait for the new node. It lists the queue unless the nodes ahead are already
 // known.
-func (s *session) checkLayout(made *created, data []byte) error {
+func (s *session) checkLayout(made *madeNode, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)
 		if err != nil {

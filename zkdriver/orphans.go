@@ -32,7 +32,7 @@ type orphan struct {
 	after         driver.Node // this session's last node in the queue before the Create; zero if unknown
 }
 
-func (o *orphans) created(queue string, n driver.Node) {
+func (o *orphans) noteCreated(queue string, n driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	last, known := o.lastCreated[queue]

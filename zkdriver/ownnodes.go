@@ -17,7 +17,7 @@ type ownNodes struct {
 	byToken  map[int64]*ownNode
 	queues   map[string]*ownQueue
 	inFlight inFlight
-	created  uint64 // number of nodes ever added
+	added    uint64 // number of nodes ever added
 }
 
 type ownQueue struct {
@@ -33,7 +33,7 @@ type ownNode struct {
 	token, seq int64
 	names      []string // possible names; more than one after an unanswered Replace
 	doubtful   bool
-	number     uint64 // the value of ownNodes.created when the node was added
+	number     uint64 // the value of ownNodes.added when the node was added
 	connection uint64 // the connection on which the node was last seen
 }
 
@@ -52,8 +52,8 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 	if in.epoch != p.Epoch {
 		return // the queue was recreated meanwhile, so the node is gone
 	}
-	o.created++
-	n := &ownNode{number: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
+	o.added++
+	n := &ownNode{number: o.added, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
@@ -79,12 +79,12 @@ func (o *ownNodes) any() bool {
 	return len(o.byToken) > 0
 }
 
-// createdSoFar returns the number of nodes added so far. Nodes added later have
+// addedSoFar returns the number of nodes added so far. Nodes added later have
 // a higher number.
-func (o *ownNodes) createdSoFar() uint64 {
+func (o *ownNodes) addedSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.created
+	return o.added
 }
 
 func (o *ownNodes) forget(token int64) {
@@ -201,7 +201,7 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 }
 
 // nodeGone forgets the node with the given name after the server has answered
-// that there is none. asked is the result of createdSoFar when the request was
+// that there is none. asked is the result of addedSoFar when the request was
 // sent. Nodes added since are kept, because they may have reused the name.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	seq, ok := sequenceOf(name)

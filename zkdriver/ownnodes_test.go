@@ -14,7 +14,7 @@ import (
 func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
-	asked := b.own.createdSoFar()
+	asked := b.own.addedSoFar()
 	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	// The node was created after the request was sent, so the answer must not

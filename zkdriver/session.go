@@ -52,7 +52,7 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	config := settings.connConfig()
 	config.Logins = func() [][]byte { return settings.logins(s.secret) }
 	config.HasNodes = s.own.any
-	config.Events = events{s}
+	config.Events = connEvents{s}
 	conn, err := zkconn.Dial(ctx, config)
 	if err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	return s, nil
 }
 
-type events struct{ *session }
+type connEvents struct{ *session }
 
-func (e events) Changed(path string, change zkconn.Change) {
+func (e connEvents) Changed(path string, change zkconn.Change) {
 	switch change {
 	case zkconn.Written:
 		e.watches.written(path)
 	case zkconn.Deleted:
 		if queue, name, ok := e.settings.splitPath(path); ok {
-			e.own.nodeGone(queue, name, e.own.createdSoFar())
+			e.own.nodeGone(queue, name, e.own.addedSoFar())
 		}
 		e.watches.fire(path, driver.Changed)
 	default:
@@ -77,9 +77,9 @@ func (e events) Changed(path string, change zkconn.Change) {
 	}
 }
 
-func (e events) Disconnected()  { e.watches.disconnected() }
-func (e events) Ended()         { e.watches.close() }
-func (e events) Watching() bool { return e.watches.any() }
+func (e connEvents) Disconnected()  { e.watches.disconnected() }
+func (e connEvents) Ended()         { e.watches.close() }
+func (e connEvents) Watching() bool { return e.watches.any() }
 
 // explain turns the error of a request into an error for the caller. Its text
 // says what the driver tried to do, such as "create a node in", and which

@@ -93,7 +93,7 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 // arm asks the server for a watch. All callers waiting for the path share that
 // request, so arm takes no context.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
-	asked := s.own.createdSoFar()
+	asked := s.own.addedSoFar()
 	node, err := arm(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.watches.fire(path, driver.Changed) // the node is missing
@@ -177,11 +177,11 @@ type watchedNode struct {
 // subscriber is the receiving side of one driver.Watch, on one or more paths.
 // All fields but c are guarded by watches.mu.
 type subscriber struct {
-	c       chan driver.Cause
-	own     *watch   // the watch of the contender's own node; nil for a queue
-	watches []*watch // watches that have not ended, including own
-	event   event
-	over    bool // whether c is closed or no longer has a receiver
+	c        chan driver.Cause
+	ownWatch *watch   // the watch of the contender's own node; nil for a queue
+	watching []*watch // watches that have not ended, including ownWatch
+	event    event
+	over     bool // whether c is closed or no longer has a receiver
 }
 
 // event is the state of a subscriber: no event yet, a node ahead was released,
@@ -220,14 +220,14 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 		first = true
 	}
 	if own {
-		s.own = w
+		s.ownWatch = w
 	}
 	switch {
 	case w.over:
 		s.notify(endEvent)
 	case s.event != endEvent:
 		w.subscribers[s] = struct{}{}
-		s.watches = append(s.watches, w)
+		s.watching = append(s.watching, w)
 	}
 	return w, first
 }
@@ -255,7 +255,7 @@ func (ws *watches) covers(path string, token int64) bool {
 func (ws *watches) start(s *subscriber, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if node := s.own.node; token != 0 && (node.token != token || !node.mine) {
+	if node := s.ownWatch.node; token != 0 && (node.token != token || !node.mine) {
 		s.notify(endEvent)
 	}
 }
@@ -366,7 +366,7 @@ func (ws *watches) drop(path string, w *watch) {
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
 	for s := range w.subscribers {
-		if why == driver.Released && s.own != w && s.own != nil {
+		if why == driver.Released && s.ownWatch != w && s.ownWatch != nil {
 			s.notify(releaseEvent)
 		} else {
 			s.notify(endEvent)
@@ -387,7 +387,7 @@ func (s *subscriber) notify(e event) {
 	if s.event == endEvent {
 		s.keepOnly(nil)
 	} else {
-		s.keepOnly(s.own)
+		s.keepOnly(s.ownWatch)
 	}
 	switch {
 	case s.over:
@@ -402,13 +402,13 @@ func (s *subscriber) notify(e event) {
 // keepOnly unsubscribes s from all watches except the given one, which may be
 // nil.
 func (s *subscriber) keepOnly(only *watch) {
-	for _, w := range s.watches {
+	for _, w := range s.watching {
 		if w != only {
 			delete(w.subscribers, s)
 		}
 	}
-	s.watches = s.watches[:0]
+	s.watching = s.watching[:0]
 	if only != nil && !only.over {
-		s.watches = append(s.watches, only)
+		s.watching = append(s.watching, only)
 	}
 }

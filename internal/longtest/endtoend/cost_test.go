@@ -125,18 +125,25 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 // waiter's own node), and a delete. The grant itself costs no request.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
-		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
+		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, "release", map[string]int{}, end) })
 	}
 }
 
-func waitedFor(t *testing.T, mode dlock.Mode, end string) {
+func TestAWaiterThatTrustsNoReleaseListsOnceMore(t *testing.T) {
+	waitedFor(t, dlock.Shared, "list", map[string]int{"list": 1}, "delete")
+}
+
+func waitedFor(t *testing.T, mode dlock.Mode, handover string, grant map[string]int, end string) {
 	w := newFixture(t)
 	present := w.client("web1")
-	c, proxy := w.proxied("web2")
+	proxy := zktest.NewProxy(w, w.server.Addr())
+	c := w.open(w.dsn(proxy.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web2")
 	first := w.lock(present).granted()
 	waiting := w.lock(c)
 	waiting.waitsBehind(first.Node())
-	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
+	if handover == "release" {
+		w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
+	}
 	w.unlock(first)
 	w.unlock(waiting.granted()) // so that the client knows the queue and its ACL
 	w.swiftly(func() time.Duration {
@@ -156,7 +163,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		took := time.Since(began)
 		if took < swift {
 			require.Equal(t, map[string]int{"multi": 1, "data": 2, "list": 1}, waiting)
-			require.Empty(t, entering)
+			require.Equal(t, grant, entering)
 			require.Equal(t, map[string]int{end: 1}, leaving)
 		}
 		return took

@@ -232,7 +232,7 @@ func (c *Conn) resume(asked driver.Instant) error {
 	if err := c.lease.Err(); err != nil {
 		return err
 	}
-	c.keepalive.hostsAre(int(c.dialer.round.Load()))
+	c.keepalive.addressesAre(int(c.dialer.round.Load()))
 	c.keepalive.connected(asked, c.lease.Now())
 	return nil
 }
@@ -272,7 +272,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 // down, even if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
-	c.keepalive.run(c.heartbeat, c.dialer.giveUp)
+	c.keepalive.run(c.sendHeartbeat, c.dialer.giveUp)
 	c.config.Events.Ended()
 	c.shutDown()
 	c.workers.close()

@@ -85,7 +85,7 @@ func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	}
 	c := mustDial(t, config)
 	require.LessOrEqual(t, dropped.Load(), int32(3), "an address was dialled twice before another one")
-	require.Equal(t, 4, c.keepalive.schedule.hosts, "another address counts as another host")
+	require.Equal(t, 4, c.keepalive.schedule.addresses, "another address counts as another host")
 }
 
 func TestACertificateHasTheNameOfTheHost(t *testing.T) {

@@ -38,7 +38,7 @@ type dialer struct {
 
 	mu       sync.Mutex
 	closed   bool
-	next     int                 // index in hosts
+	nextHost int                 // index in hosts
 	known    map[string][]string // addresses of each host in dialling order: see lookUp
 	attempts int                 // number of attempts to connect since a server last answered
 	conn     *frameConn
@@ -50,8 +50,8 @@ type dialer struct {
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the current dial
 	lastErr  error              // error of the last attempt
-	refusals int                // number of consecutive attempts with an error that a retry cannot change: see permanentDialError
-	fatal    chan struct{}      // closed when refusals reaches round
+	refused  int                // number of consecutive attempts with an error that a retry cannot change: see permanentDialError
+	fatal    chan struct{}      // closed when refused reaches round
 }
 
 func newDialer(config Config, tls *tls.Config) *dialer {
@@ -78,8 +78,8 @@ func (d *dialer) Connected()          {}
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	server = d.hosts[d.next]
-	d.next = (d.next + 1) % len(d.hosts)
+	server = d.hosts[d.nextHost]
+	d.nextHost = (d.nextHost + 1) % len(d.hosts)
 	return server, d.closed
 }
 
@@ -217,10 +217,10 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.lastErr = err
 	d.onFail(err)
 	if !permanentDialError(err) {
-		d.refusals = 0
+		d.refused = 0
 		return
 	}
-	if d.refusals++; int64(d.refusals) >= d.round.Load() {
+	if d.refused++; int64(d.refused) >= d.round.Load() {
 		select {
 		case <-d.fatal:
 		default:
@@ -291,7 +291,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 		c.pauseRequests(min(d.maxRequestPause, r.timeout/16))
 	}
 	d.setAttached(true)
-	d.refusals, d.server = 0, c.raw.RemoteAddr().String()
+	d.refused, d.server = 0, c.raw.RemoteAddr().String()
 	return nil
 }
 
@@ -317,8 +317,8 @@ func (d *dialer) broken(c *frameConn) {
 	}
 }
 
-// connected returns a channel that is closed while the session is connected.
-func (d *dialer) connected() <-chan struct{} {
+// whenConnected returns a channel that is closed while the session is connected.
+func (d *dialer) whenConnected() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ready

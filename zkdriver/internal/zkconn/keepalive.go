@@ -114,10 +114,10 @@ func (k *keepalive) outage() (kept, survived time.Duration) {
 	return k.schedule.outage()
 }
 
-func (k *keepalive) hostsAre(n int) {
+func (k *keepalive) addressesAre(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.schedule.hosts = n
+	k.schedule.addresses = n
 }
 
 // connected starts a new connection. Requests of earlier connections no longer

@@ -118,7 +118,7 @@ func (r *replyShape) reply(opcode int32) {
 
 func (r *replyShape) multi() {
 	for !r.wrong {
-		kind := r.number()
+		kind := r.integer()
 		done := r.skip(1)
 		r.skip(4)
 		if len(done) == 1 && done[0] != 0 {
@@ -149,17 +149,17 @@ func (r *replyShape) skip(n int) []byte {
 	return b
 }
 
-func (r *replyShape) number() int32 {
+func (r *replyShape) integer() int32 {
 	if b := r.skip(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
-func (r *replyShape) text() { r.skip(int(r.number())) }
+func (r *replyShape) text() { r.skip(int(r.integer())) }
 
 func (r *replyShape) bytes() {
-	if n := r.number(); n > 0 {
+	if n := r.integer(); n > 0 {
 		r.skip(int(n))
 	}
 }
@@ -168,7 +168,7 @@ func (r *replyShape) bytes() {
 // of an element in bytes, which limits the number of elements that the reply
 // may announce.
 func (r *replyShape) each(size int, item func()) {
-	n := int(r.number())
+	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {
 		r.wrong = true
 	}

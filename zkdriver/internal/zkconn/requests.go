@@ -76,9 +76,9 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// heartbeat sends a Sync or a write in the background. It calls ended when the
-// request was answered or has failed.
-func (c *Conn) heartbeat(r reach, ended func()) {
+// sendHeartbeat sends a Sync or a write in the background. It calls ended when
+// the request was answered or has failed.
+func (c *Conn) sendHeartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
 		c.track(r, true, func() error {
@@ -208,7 +208,7 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 		return fmt.Errorf("zkdriver: %w", err)
 	}
 	select {
-	case <-c.dialer.connected():
+	case <-c.dialer.whenConnected():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("zkdriver: %w", ctx.Err())
@@ -219,9 +219,9 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 
 // The states of a job run by Await.
 const (
-	running int32 = iota
-	finished
-	abandoned
+	jobRunning int32 = iota
+	jobFinished
+	jobAbandoned
 )
 
 // Await runs job on its own goroutine and returns the result, or an error as
@@ -250,7 +250,7 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	)
 	c.Work(func() {
 		v, err = job()
-		if state.CompareAndSwap(running, finished) {
+		if state.CompareAndSwap(jobRunning, jobFinished) {
 			close(done)
 		} else if late != nil {
 			late(v, err)
@@ -259,12 +259,12 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	select {
 	case <-done:
 	case <-ctx.Done():
-		if state.CompareAndSwap(running, abandoned) {
+		if state.CompareAndSwap(jobRunning, jobAbandoned) {
 			return none, fmt.Errorf("zkdriver: %w", ctx.Err())
 		}
 		<-done
 	case <-c.lease.Done():
-		if state.CompareAndSwap(running, abandoned) {
+		if state.CompareAndSwap(jobRunning, jobAbandoned) {
 			return none, c.lease.Err()
 		}
 		<-done

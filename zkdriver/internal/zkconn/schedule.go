@@ -10,10 +10,10 @@ import (
 // heartbeat is due. It does no I/O and reads no clock. The doc comment of
 // keepalive explains the rules, and what T, M, g, a touch and a proof are.
 type schedule struct {
-	timeout time.Duration // T: the session timeout that the server has granted
-	term    time.Duration // T - M: how long the lease lasts after the instant that it counts from
-	gap     time.Duration // g: a proof proves the touches answered at least this long before it was sent
-	hosts   int           // number of addresses that the session may connect to, over all hosts
+	timeout   time.Duration // T: the session timeout that the server has granted
+	term      time.Duration // T - M: how long the lease lasts after the instant that it counts from
+	gap       time.Duration // g: a proof proves the touches answered at least this long before it was sent
+	addresses int           // number of addresses that the session may connect to, over all hosts
 
 	// The lease counts from strong while the session has a node, and otherwise
 	// from the later of the two. Both survive a reconnect.
@@ -59,8 +59,8 @@ var never driver.Instant
 
 // newSchedule returns a schedule for the session. The tick is zero unless the
 // data source name states it.
-func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
-	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
+func newSchedule(timeout, margin, tick time.Duration, addresses int) *schedule {
+	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, addresses: addresses}
 	if tick > 0 {
 		// The leader pings its followers every half tick. The other 0.05 ticks
 		// allow for delays.
@@ -75,7 +75,7 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 func (s *schedule) answerTimeout() time.Duration {
 	p, _ := s.interval(0)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
-	if s.hosts > 1 { // another server may answer
+	if s.addresses > 1 { // another server may answer
 		timeout = min(timeout, s.timeout/8)
 	}
 	return timeout
