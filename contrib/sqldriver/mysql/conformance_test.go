@@ -122,6 +122,7 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 		network.Close()
 		return nil, err
 	}
+	c.t.Cleanup(network.Close)
 	return cs, nil
 }
 
