@@ -73,7 +73,14 @@ func open(step int, oldDSN, newDSN string) (c clients, err error) {
 	return c, err
 }
 
-func (c clients) close() error { return errors.Join(c.old.Close(), c.new.Close()) }
+func (c clients) close() (err error) {
+	for _, client := range []*dlock.Client{c.old, c.new} {
+		if client != nil {
+			err = errors.Join(err, client.Close())
+		}
+	}
+	return err
+}
 
 func main() {
 	step := flag.Int("step", 1, "1: lock in the old store, 2: in both, 3: in the new one")
