@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-const conformanceTimeout = time.Second
+const conformanceTimeout = 2 * time.Second
 
 func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
