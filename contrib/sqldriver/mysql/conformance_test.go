@@ -3,10 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/mysqltest"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 const conformanceTimeout = time.Second
@@ -45,9 +41,9 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			cs.store.exec(t, callText(cs.store.database, "dlock_end", []any{cs.ID()}))
 		},
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
-			return s.(*caseSession).cut()
+			return s.(*caseSession).network.Cut()
 		},
-		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
+		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
 		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, false) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
@@ -56,7 +52,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			return cs.requests.Hold(op, cs.store.open)
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			s.(*caseSession).proxy.SetDelayOneWay(testenv.ToClient, d)
+			s.(*caseSession).network.DelayReplies(d)
 		},
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 			dlocktest.SkewLease(s.(*caseSession).Lease(), d)
@@ -88,42 +84,7 @@ type caseSession struct {
 	*session.Session
 	store    *caseStore
 	requests *sqltest.Requests
-	proxy    *testenv.Proxy
-
-	mu     sync.Mutex
-	isCut  bool
-	closed bool // the proxy is closed
-}
-
-func (s *caseSession) cut() (heal func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isCut = true
-	s.proxy.Cut()
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.isCut = false
-		s.proxy.DropConnections()
-		s.proxy.Heal()
-	})
-}
-
-// dial connects through the proxy or, once the proxy is closed, directly to the
-// server. It fails if the proxy is closed while the session is cut off.
-func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	s.mu.Lock()
-	addr := s.proxy.Addr()
-	if s.closed {
-		addr = s.store.server.Addr()
-	}
-	fail := s.closed && s.isCut
-	s.mu.Unlock()
-	if fail {
-		return nil, errors.New("cut off")
-	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, network, addr)
+	network  *sqltest.Network
 }
 
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
@@ -144,32 +105,28 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	return c
 }
 
-// Check implements driver.Checker. It connects directly, not through a proxy.
+// Check implements driver.Checker. It connects directly, without faults.
 func (c *caseStore) Check(ctx context.Context) ([]driver.Finding, error) {
-	return c.connector(c.server.Addr()).Check(ctx)
+	return c.connector().Check(ctx)
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	// Do not take a port from testenv, which keeps a lock file open for each.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	network, err := sqltest.NewNetwork(c.server.Addr(), "")
 	if err != nil {
 		return nil, err
 	}
-	proxy := testenv.ProxyOn(l, c.server.Addr())
-	proxy.Serve(nil)
-	inner := c.connector(proxy.Addr())
-	cs := &caseSession{store: c, proxy: proxy}
-	inner.config.DialFunc = cs.dial
+	inner := c.connector()
+	cs := &caseSession{store: c, network: network}
+	inner.config.DialFunc = network.Dial
 	if cs.Session, cs.requests, err = connectIntercepted(ctx, inner); err != nil {
-		proxy.Close()
+		network.Close()
 		return nil, err
 	}
-	c.t.Cleanup(proxy.Close)
 	return cs, nil
 }
 
-func (c *caseStore) connector(addr string) *connector {
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(addr, c.database, c.params...))
+func (c *caseStore) connector() *connector {
+	inner, err := Driver{}.OpenConnector(c.server.DSN(c.database, c.params...))
 	if err != nil {
 		c.t.Error(err)
 	}
@@ -177,7 +134,7 @@ func (c *caseStore) connector(addr string) *connector {
 }
 
 func (c *caseStore) open() session.Store {
-	st, err := newStore(c.connector(c.server.Addr()))
+	st, err := newStore(c.connector())
 	if err != nil {
 		c.t.Error(err)
 	}
@@ -203,10 +160,6 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 
 func (s *caseSession) Close() error {
 	err := s.Session.Close()
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.proxy.DropConnections()
-	s.proxy.Close()
+	s.network.Close()
 	return err
 }

@@ -29,7 +29,7 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	sqltest.LockedRows(t, sqltest.DeadSessions{
 		Connector: c,
 		Timeout:   timeout,
-		CutOff:    func(s driver.Session) (heal func()) { return s.(*caseSession).cut() },
+		CutOff:    func(s driver.Session) (heal func()) { return s.(*caseSession).network.Cut() },
 		Lock: func() (free func()) {
 			tx := begin(t, c, "SELECT * FROM dlock_node WHERE queue = 'locked' FOR UPDATE")
 			return func() { tx.Rollback() }

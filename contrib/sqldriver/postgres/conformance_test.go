@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/internal/faultnet"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -92,7 +91,7 @@ type caseSession struct {
 	*session.Session
 	store    *caseStore
 	requests *sqltest.Requests
-	network  *faultnet.Network
+	network  *sqltest.Network
 }
 
 func newSession(t *testing.T, c *caseStore) *caseSession {
@@ -124,14 +123,24 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
+	network, err := sqltest.NewNetwork(c.server.Addr(), "LISTEN ")
+	if err != nil {
+		return nil, err
+	}
 	inner := c.connector()
-	cs := &caseSession{store: c, network: &faultnet.Network{Notices: "LISTEN "}}
-	inner.config.DialFunc = cs.network.Dial
-	var err error
+	cs := &caseSession{store: c, network: network}
+	inner.config.DialFunc = network.Dial
 	if cs.Session, cs.requests, err = connectIntercepted(ctx, inner); err != nil {
+		network.Close()
 		return nil, err
 	}
 	return cs, nil
+}
+
+func (s *caseSession) Close() error {
+	err := s.Session.Close()
+	s.network.Close()
+	return err
 }
 
 // Check implements driver.Checker. It connects without fault injection.

@@ -1,0 +1,137 @@
+package sqltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Network is the network between one session and its server. It injects the
+// faults of the hooks CutOff, Reset, SilenceNotices and DelayReplies of
+// dlocktest.Config. The session has to use [Network.Dial].
+type Network struct {
+	proxy   *testenv.Proxy
+	server  string
+	notices []byte
+
+	mu     sync.Mutex
+	lines  []*line // guarded by mu
+	slow   bool    // guarded by mu; replies are delayed
+	cut    bool    // guarded by mu
+	closed bool    // guarded by mu
+}
+
+// line is a connection through a Network.
+type line struct {
+	notices bool // guarded by Network.mu; the session has sent Network.notices
+	silent  bool // guarded by Network.mu; nothing more is received
+}
+
+// NewNetwork returns a network without faults. The session must send notices, a
+// text such as "LISTEN", only on connections that receive notices. Close the
+// network after the session.
+func NewNetwork(server, notices string) (*Network, error) {
+	// testenv.Listen would keep a lock file open for each session.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{proxy: testenv.ProxyOn(l, server), server: server, notices: []byte(notices)}
+	n.proxy.Serve(n.protocol)
+	return n, nil
+}
+
+func (n *Network) protocol() (requests, replies testenv.FrameReader) {
+	l := new(line)
+	n.mu.Lock()
+	n.lines = append(n.lines, l)
+	n.mu.Unlock()
+	requests = func(r io.Reader) (testenv.Frame, error) {
+		f, err := testenv.ReadBytes(r)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		l.notices = l.notices || len(n.notices) > 0 && bytes.Contains(f.Bytes, n.notices)
+		return f, err
+	}
+	replies = func(r io.Reader) (testenv.Frame, error) {
+		f, err := testenv.ReadBytes(r)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if l.silent {
+			f.Bytes = nil // forward nothing
+		}
+		return f, err
+	}
+	return requests, replies
+}
+
+// Dial connects through the network or, once it is closed, directly to the
+// server. If the network was closed during a cut, Dial fails.
+func (n *Network) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	n.mu.Lock()
+	addr, cut := n.proxy.Addr(), n.closed && n.cut
+	if n.closed {
+		addr = n.server
+	}
+	n.mu.Unlock()
+	if cut {
+		return nil, errors.New("cut off")
+	}
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// Cut stops all bytes in both directions until heal is called, except delayed
+// replies in flight. Connections stay open. heal then breaks them, and what was
+// sent during the cut is lost. heal is idempotent.
+func (n *Network) Cut() (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = true
+	n.proxy.CutOneWay(testenv.ToServer)
+	if !n.slow {
+		n.proxy.Cut()
+	}
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.cut = false
+		n.proxy.DropConnections()
+		n.proxy.Heal()
+	})
+}
+
+// Reset breaks all connections.
+func (n *Network) Reset() { n.proxy.DropConnections() }
+
+// DelayReplies delays each later reply by d.
+func (n *Network) DelayReplies(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slow = true
+	n.proxy.SetDelayOneWay(testenv.ToClient, d)
+}
+
+// SilenceNotices drops all further bytes to the session on the connections that
+// receive notices. They stay open. Later connections are not affected.
+func (n *Network) SilenceNotices() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.lines {
+		l.silent = l.notices
+	}
+}
+
+// Close breaks all connections and leaves no goroutine.
+func (n *Network) Close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.proxy.DropConnections()
+	n.proxy.Close()
+}
