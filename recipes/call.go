@@ -142,7 +142,7 @@ func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, entry.ErrCallOver
 	}
-	return c.hold(e)
+	return c.grant(e)
 }
 
 // newEntry joins the queue. TryLock lists the queue first, so that it rarely
@@ -159,7 +159,7 @@ func (c *call) newEntry(ctx context.Context) (e *entry.Entry, err error) {
 				return ErrLocked
 			}
 		}
-		e, err = entry.Join(ctx, s.Session, c.entries, entry.Spec{
+		e, err = entry.Join(ctx, s.Grants, c.entryQueue, entry.Spec{
 			Prefix:    c.prefix(c.want),
 			Data:      newRecord(c.began, c.options.record),
 			Rule:      c.want.rule,
@@ -281,8 +281,8 @@ func (c *call) succeeded() {
 	}
 }
 
-// hold grants the entry and returns its Lock.
-func (c *call) hold(e *entry.Entry) (*Lock, error) {
+// grant grants the entry and returns its Lock.
+func (c *call) grant(e *entry.Entry) (*Lock, error) {
 	h, l := newHold(c.queue, c.want, e)
 	if !h.enlist() {
 		return nil, ErrClosed
@@ -291,7 +291,7 @@ func (c *call) hold(e *entry.Entry) (*Lock, error) {
 		h.discharge()
 		return nil, err
 	}
-	if c.want.settled != "" {
+	if c.want.settledKind != "" {
 		c.settle(e)
 	}
 	return l, nil

@@ -48,8 +48,8 @@ type Client struct {
 	reports  *calls // reports of losses
 	holds    *calls // holds that have not ended; Shutdown waits for them
 
-	warned  sync.Map // names of semaphores that warnOfUnits has logged
-	entries entry.Client
+	warned      sync.Map // names of semaphores that warnOfUnits has logged
+	entryClient entry.Client
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // sessions that may still exist in the store
@@ -75,7 +75,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
-	client.entries = entry.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
+	client.entryClient = entry.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
 	return client
 }
 
@@ -195,7 +195,7 @@ func (c *Client) closeSessions() error {
 	c.reports.close()
 	limit := time.NewTimer(closeTimeout)
 	defer limit.Stop()
-	if !c.calls.await(limit.C) || !c.reports.await(limit.C) {
+	if !c.calls.drain(limit.C) || !c.reports.drain(limit.C) {
 		all = append(all, fmt.Errorf("dlock: close: some calls or hooks are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
@@ -352,7 +352,7 @@ func (c *calls) count() int {
 	return c.active
 }
 
-func (c *calls) await(limit <-chan time.Time) bool {
+func (c *calls) drain(limit <-chan time.Time) bool {
 	select {
 	case <-c.ended:
 		return true

@@ -47,12 +47,12 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	defer h.mu.Unlock()
 	key := mapKey(parent)
 	c := l.contexts[key]
-	if c == nil || h.lost != nil {
+	if c == nil || h.loss != nil {
 		c = l.newContext(key, parent)
 	}
 	if c.held == nil {
 		outer, _ := parent.Value(h.queue.key).(*heldIn)
-		c.held = &heldContext{c.Context, h.queue.key, heldIn{lock: l, outer: outer}}
+		c.held = &heldContext{c.Context, h.queue.key, heldIn{holder: l, outer: outer}}
 	}
 	return c.held
 }
@@ -68,7 +68,7 @@ func FromContext(ctx context.Context) *Lock {
 		return nil
 	}
 	if in, ok := ctx.Value(nearest{}).(*heldIn); ok {
-		return in.lock
+		return in.holder
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (c *heldContext) Value(key any) any {
 }
 
 func (c *heldContext) String() string {
-	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.lock.hold.queue.name))
+	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
 // newContext returns a child of parent that is cancelled when the Lock ends. If
@@ -103,9 +103,9 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	c := &lockContext{Context: ctx, cancel: cancel}
 	switch {
 	case l.unlocked:
-		cancel(l.notHeld())
-	case l.hold.lost != nil:
-		cancel(l.hold.lost)
+		cancel(l.unlockedError())
+	case l.hold.loss != nil:
+		cancel(l.hold.loss)
 	default:
 		l.keep(key, parent, c)
 	}
@@ -114,7 +114,7 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 
 func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
-		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
+		c.unregister = context.AfterFunc(parent, func() { l.dropContext(key) })
 	}
 	if l.contexts == nil {
 		l.contexts = make(map[any]*lockContext)
@@ -127,14 +127,14 @@ func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
 type lockContext struct {
 	context.Context // the parent of held
 	cancel          context.CancelCauseFunc
-	stop            func() bool // unregisters from the parent
+	unregister      func() bool // unregisters from the parent
 
 	held *heldContext // what Lock.Context returns; nil before its first call
 }
 
 func (c *lockContext) cancelWith(cause error) {
-	if c.stop != nil {
-		c.stop()
+	if c.unregister != nil {
+		c.unregister()
 	}
 	c.cancel(cause)
 }
@@ -155,7 +155,7 @@ func (l *lockState) takeContexts() []*lockContext {
 	return contexts
 }
 
-func (l *lockState) forget(key any) {
+func (l *lockState) dropContext(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	delete(l.contexts, key)

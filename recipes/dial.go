@@ -130,7 +130,7 @@ func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if errors.Is(err, errNobodyWaits) {
 		return nil, err
 	}
-	c.dialing.pace.record(err)
+	c.dialing.pace.attempted(err)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ type pace struct {
 	until time.Time
 }
 
-func (p *pace) record(err error) {
+func (p *pace) attempted(err error) {
 	if err == nil {
 		p.Succeeded()
 		p.until = time.Time{}

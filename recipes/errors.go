@@ -31,7 +31,7 @@ var (
 	// reachable or a request was unanswered. The message names the holder as of
 	// the last time the waiter listed the queue, which may be long ago in a
 	// long queue.
-	ErrTimeout error = timeout{}
+	ErrTimeout error = plainTimeout{}
 
 	// ErrLost means that the lock was held and then lost: its session ended, or
 	// an operator or another client removed its node. Another contender may
@@ -81,11 +81,11 @@ var (
 	ErrBadName = driver.ErrBadName
 )
 
-type timeout struct{}
+type plainTimeout struct{}
 
-func (timeout) Error() string        { return "timed out" }
-func (timeout) Timeout() bool        { return true }
-func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
+func (plainTimeout) Error() string        { return "timed out" }
+func (plainTimeout) Timeout() bool        { return true }
+func (plainTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 func lockError(lock string, err error) error { return &namedError{lock, err} }
 

@@ -24,11 +24,11 @@ type hold struct {
 	since time.Time
 	// enlisted is the result of enlist, called before a Lock is returned.
 	enlisted bool
-	max      *maxHold // set before the first Lock is returned; nil without WithMaxHold
+	max      *holdLimit // set before the first Lock is returned; nil without WithMaxHold
 
 	mu     sync.Mutex
 	locks  []*lockState // guarded by mu; Locks not yet unlocked
-	lost   error        // guarded by mu; set once the Locks are marked lost
+	loss   error        // guarded by mu; set once the Locks are marked lost
 	wanted wanted
 	hooks  *ending // guarded by mu; nil until the Granted hook has returned
 }
@@ -122,7 +122,7 @@ func (h *hold) tellLoss(loss entry.Loss) {
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lost != nil || len(h.locks) == 0 {
+	if h.loss != nil || len(h.locks) == 0 {
 		return nil, false, false
 	}
 	for _, l := range h.locks {
@@ -136,7 +136,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return contexts, false, true
 	}
 	err.mode = h.mode()
-	h.lost = err
+	h.loss = err
 	h.wanted.stop()
 	for _, l := range h.locks {
 		if l.lost != nil {
@@ -177,7 +177,7 @@ func (h *hold) grantReported(ctx context.Context) {
 	if trace.Released != nil || trace.Lost != nil {
 		h.hooks = &ending{trace, context.WithoutCancel(ctx)}
 	}
-	lost, _ := h.lost.(*lostError)
+	lost, _ := h.loss.(*lostError)
 	h.mu.Unlock()
 	if lost != nil {
 		h.queue.client.report(func() { h.traceLost(lost) })
@@ -206,13 +206,13 @@ func (h *hold) mode() Mode {
 	return Shared
 }
 
-func (h *hold) ended() error {
+func (h *hold) whyEnded() error {
 	h.check()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.lost != nil:
-		return h.lost
+	case h.loss != nil:
+		return h.loss
 	case len(h.locks) == 0:
 		return h.queue.notHeld
 	}
@@ -245,25 +245,25 @@ func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
 }
 
-// maxHold is the limit of one hold.
-type maxHold struct {
-	limit        time.Duration
-	lose, remove *time.Timer
-	returned     bool // guarded by hold.mu; whether the entry was given back
+// holdLimit is the limit of one hold.
+type holdLimit struct {
+	limit         time.Duration
+	lose, release *time.Timer
+	returned      bool // guarded by hold.mu; whether the entry was given back
 }
 
 // limitTo starts the limit. It is called before the first Lock is returned.
 func (h *hold) limitTo(d time.Duration) {
-	h.max = &maxHold{limit: d}
+	h.max = &holdLimit{limit: d}
 	left := d - time.Since(h.since)
 	h.max.lose = time.AfterFunc(left, h.overstayed)
-	h.max.remove = time.AfterFunc(left+d/4, func() { h.queue.client.spawn(h.takeAway) })
+	h.max.release = time.AfterFunc(left+d/4, func() { h.queue.client.spawn(h.takeAway) })
 }
 
-func (m *maxHold) stop() {
+func (m *holdLimit) stop() {
 	if m != nil {
 		m.lose.Stop()
-		m.remove.Stop()
+		m.release.Stop()
 	}
 }
 
@@ -279,7 +279,7 @@ func (h *hold) overstayed() {
 func (h *hold) takeAway() {
 	h.overstayed() // in case the timer for it has not run yet, after a pause of the process
 	h.mu.Lock()
-	hangs := len(h.locks) > 0 && errors.Is(h.lost, ErrMaxHold)
+	hangs := len(h.locks) > 0 && errors.Is(h.loss, ErrMaxHold)
 	h.mu.Unlock()
 	if !hangs {
 		return

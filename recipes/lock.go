@@ -33,7 +33,7 @@ type lockState struct {
 	// Guarded by hold.mu:
 	exclusive bool
 	unlocked  bool
-	end       error                // what later calls of Unlock return
+	unlockErr error                // what later calls of Unlock return
 	lost      chan struct{}        // returned by Lost; created on first use
 	contexts  map[any]*lockContext // cancelled when this Lock ends; by mapKey(parent)
 }
@@ -105,7 +105,7 @@ func (l *Lock) Lost() <-chan struct{} {
 	defer h.mu.Unlock()
 	if l.lost == nil {
 		l.lost = make(chan struct{})
-		if h.lost != nil && !l.unlocked {
+		if h.loss != nil && !l.unlocked {
 			close(l.lost)
 		}
 	}
@@ -127,18 +127,18 @@ func (l *Lock) Err() error {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	if l.unlocked {
-		return l.notHeld()
+		return l.unlockedError()
 	}
-	return l.hold.lost
+	return l.hold.loss
 }
 
-// notHeld returns the error of a Lock that was unlocked. It is called with mu
-// held.
-func (l *lockState) notHeld() error {
-	if l.end == l.hold.queue.notHeld {
-		return l.end
+// unlockedError returns the error of a Lock that was unlocked. It is called
+// with mu held.
+func (l *lockState) unlockedError() error {
+	if l.unlockErr == l.hold.queue.notHeld {
+		return l.unlockErr
 	}
-	return bothError{l.hold.queue.notHeld, l.end}
+	return bothError{l.hold.queue.notHeld, l.unlockErr}
 }
 
 // bothError matches two errors but prints only the first.
@@ -152,7 +152,7 @@ func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 func (l *Lock) noteEnd(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
-	l.end = err
+	l.unlockErr = err
 }
 
 // String describes the lock on one line: name, mode, node, token, and whether
@@ -168,9 +168,9 @@ func (l *Lock) String() string {
 	defer h.mu.Unlock()
 	state := "held"
 	switch {
-	case l.unlocked && !errors.Is(l.end, ErrLost):
+	case l.unlocked && !errors.Is(l.unlockErr, ErrLost):
 		state = "unlocked"
-	case l.unlocked, h.lost != nil, ended:
+	case l.unlocked, h.loss != nil, ended:
 		state = "lost"
 	}
 	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.queue.name), l.mode(), printable(place.Name), place.Token, state)

@@ -32,10 +32,10 @@ func (r rlocker) TryLock(ctx context.Context) (*Lock, error) { return r.TryRLock
 // Locks are locks that [LockAll] or [TryLockAll] has taken together. They count
 // as held while all of them are held. Locks are safe for concurrent use.
 type Locks struct {
-	_    noCopy
-	all  []*Lock   // in the order of the arguments
-	once sync.Once // creates lost
-	lost chan struct{}
+	_        noCopy
+	all      []*Lock   // in the order of the arguments
+	lostOnce sync.Once // creates lost
+	lost     chan struct{}
 }
 
 // LockAll takes all locks, or none. It takes them one by one in the order of
@@ -235,7 +235,7 @@ func (l *Locks) Err() error {
 // Lost returns a channel that closes when the first of the locks is lost. After
 // Unlock it never closes.
 func (l *Locks) Lost() <-chan struct{} {
-	l.once.Do(func() {
+	l.lostOnce.Do(func() {
 		lost := make(chan struct{})
 		l.lost = lost
 		var first sync.Once

@@ -59,16 +59,16 @@ func cutUnits(n driver.Node) (host string, u units, ok bool) {
 		return "", units{}, false
 	}
 	weight, of, _ := strings.Cut(prefix[dash+2:], "of")
-	u = units{count(weight), count(of)}
+	u = units{parseCount(weight), parseCount(of)}
 	if u.weight == 0 || u.weight > u.of {
 		return "", units{}, false
 	}
 	return prefix[:dash], u, true
 }
 
-// count parses a number of units as dlock writes it. It returns zero for any
-// other text.
-func count(digits string) int {
+// parseCount parses a number of units as dlock writes it. It returns zero for
+// any other text.
+func parseCount(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 || n > maxUnits || digits[0] < '1' || digits[0] > '9' {
 		return 0

@@ -142,7 +142,7 @@ func (l *Lock) Wanted() <-chan struct{} {
 	defer h.mu.Unlock()
 	if h.wanted.c == nil {
 		h.wanted.c = make(chan struct{})
-		if h.lost == nil && len(h.locks) > 0 {
+		if h.loss == nil && len(h.locks) > 0 {
 			ctx, cancel := context.WithCancel(context.Background())
 			h.wanted.cancel = cancel
 			h.queue.client.spawn(func() { h.awaitWanted(ctx) })

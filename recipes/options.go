@@ -183,17 +183,17 @@ func WithWait(w Wait) Option {
 // Wait selects how a contender waits for its turn. The zero Wait is
 // WatchPredecessor.
 type Wait struct {
-	wait entry.Wait
+	wait entry.WaitPolicy
 }
 
 // WatchPredecessor makes a contender watch only the node that it waits for. A
 // release then wakes only those contenders that get the lock. This is the
 // default, and best for any store that supports watches.
-func WatchPredecessor() Wait { return Wait{entry.Wait{Kind: entry.WatchPredecessor}} }
+func WatchPredecessor() Wait { return Wait{entry.WaitPolicy{Kind: entry.WatchPredecessor}} }
 
 // WatchQueue makes a contender watch the whole queue. Every change wakes all
 // waiters (the herd effect), each of which lists the queue.
-func WatchQueue() Wait { return Wait{entry.Wait{Kind: entry.WatchQueue}} }
+func WatchQueue() Wait { return Wait{entry.WaitPolicy{Kind: entry.WatchQueue}} }
 
 // Poll makes a contender list the queue periodically instead of watching it. It
 // is meant for stores and firewalls that cannot keep a watch. The interval is
@@ -204,7 +204,7 @@ func Poll(d time.Duration) Wait {
 		d = 100 * time.Millisecond
 	}
 	const most = math.MaxInt64 / 2 // avoids overflow of 3d/2
-	return Wait{entry.Wait{Kind: entry.Poll, Interval: min(d, most)}}
+	return Wait{entry.WaitPolicy{Kind: entry.Poll, Interval: min(d, most)}}
 }
 
 // String returns "watch predecessor", "watch queue" or "poll".

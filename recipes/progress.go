@@ -119,7 +119,7 @@ func (c *call) timedOut(ctx context.Context) error {
 	err := &timeoutError{lock: c.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
 	if mine := c.client.heldNode(c.name); mine != "" && joined {
 		err.holder, err.mine = mine, true
-	} else if p.view.First != p.view.Behind && c.entries.Wait.Kind == entry.WatchPredecessor {
+	} else if p.view.First != p.view.Behind && c.entryQueue.WaitPolicy.Kind == entry.WatchPredecessor {
 		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
 	}
 	return err

@@ -11,14 +11,14 @@ import (
 // queue is a client's handle on the queue of one lock. It implements RWMutex
 // and the other recipes.
 type queue struct {
-	client  *Client
-	recipe  string // the name of the recipe in hooks and logs
-	name    string
-	options options
-	entries *entry.Queue
-	err     error // returned by every call; nil if the queue is usable
-	notHeld error
-	key     any
+	client     *Client
+	recipe     string // the name of the recipe in hooks and logs
+	name       string
+	options    options
+	entryQueue *entry.Queue
+	err        error // returned by every call; nil if the queue is usable
+	notHeld    error
+	key        any
 }
 
 // want describes what a contender requests, such as a shared lock. It is
@@ -30,9 +30,9 @@ type want struct {
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 
 	// For units of a semaphore only:
-	units   units
-	settled string // the node's kind once granted, if it had to wait
-	err     error  // why the units cannot be acquired
+	units       units
+	settledKind string // the node's kind once granted, if it had to wait
+	err         error  // why the units cannot be acquired
 }
 
 func newQueue(c *Client, recipe, name string, opts []Option) *queue {
@@ -44,12 +44,12 @@ func newQueue(c *Client, recipe, name string, opts []Option) *queue {
 		notHeld: lockError(name, ErrNotHeld),
 		key:     holdsKey{client: c, name: name},
 	}
-	q.entries = &entry.Queue{
-		Name:    name,
-		Wait:    q.options.wait.wait,
-		BackOff: q.options.backOff,
-		Renamed: q.reportDowngraded,
-		Reaped:  q.reportReaped,
+	q.entryQueue = &entry.Queue{
+		Name:       name,
+		WaitPolicy: q.options.wait.wait,
+		BackOff:    q.options.backOff,
+		Renamed:    q.reportDowngraded,
+		Reaped:     q.reportReaped,
 	}
 	if err := cmp.Or(driver.CheckQueue(name), q.options.recordErr); err != nil {
 		q.err = lockError(name, err)

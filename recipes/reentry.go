@@ -12,16 +12,16 @@ import (
 // holdsKey is the context key under which a context of [Lock.Context] stores
 // its heldIn, for one client and lock name.
 type holdsKey struct {
-	client *Client
-	name   string
-	units  bool // whether the Lock is of a Semaphore
+	client    *Client
+	name      string
+	semaphore bool // whether the Lock is of a Semaphore
 }
 
 // heldIn says which Lock a context belongs to. outer is set if the parent
 // context belongs to another Lock of the same name.
 type heldIn struct {
-	lock  *Lock
-	outer *heldIn
+	holder *Lock
+	outer  *heldIn
 }
 
 // WithoutReentry returns a child of ctx that does not re-enter locks: Lock
@@ -63,7 +63,7 @@ func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Con
 func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 	in, _ := ctx.Value(q.key).(*heldIn)
 	for ; in != nil; in = in.outer {
-		lost, held := in.lock.state()
+		lost, held := in.holder.state()
 		if lost != nil {
 			return nil, lost
 		}
@@ -73,7 +73,7 @@ func (q *queue) reenter(ctx context.Context, w *want) (*Lock, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, newCall(q, w).interrupted(ctx)
 		}
-		if l, err := in.lock.lockAgain(w); l != nil || err != nil {
+		if l, err := in.holder.lockAgain(w); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -86,9 +86,9 @@ func (l *Lock) state() (lost error, held bool) {
 	defer l.hold.mu.Unlock()
 	switch {
 	case !l.unlocked:
-		return l.hold.lost, true
-	case errors.Is(l.end, ErrLost):
-		return l.end, false
+		return l.hold.loss, true
+	case errors.Is(l.unlockErr, ErrLost):
+		return l.unlockErr, false
 	}
 	return nil, false
 }
@@ -100,8 +100,8 @@ func (l *Lock) lockAgain(w *want) (*Lock, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.lost != nil:
-		return nil, h.lost
+	case h.loss != nil:
+		return nil, h.loss
 	case l.unlocked:
 		return nil, nil
 	case w.exclusive && !h.exclusive():

@@ -46,8 +46,8 @@ const semaphoreRecipe = "semaphore"
 // within the process, for example with golang.org/x/sync/semaphore.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c, semaphoreRecipe, name, opts)
-	q.key = holdsKey{client: q.client, name: name, units: true}
-	q.entries.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
+	q.key = holdsKey{client: q.client, name: name, semaphore: true}
+	q.entryQueue.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -140,7 +140,7 @@ func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() +
 type units struct{ weight, of int }
 
 func (u units) want() *want {
-	return &want{kind: u.kind(acquiring), settled: u.kind(settled), units: u, rule: u.behindUnits}
+	return &want{kind: u.kind(acquiring), settledKind: u.kind(settled), units: u, rule: u.behindUnits}
 }
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
@@ -176,7 +176,7 @@ func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 // needed if no node was behind the entry when it was granted, because later
 // contenders find it already holding.
 func (c *call) settle(e *entry.Entry) {
-	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settled) {
+	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settledKind) {
 		return
 	}
 	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper

@@ -13,7 +13,7 @@ import (
 // session is a session of the client that may still exist in the store, even if
 // it is lost.
 type session struct {
-	*entry.Session
+	*entry.Grants
 	client *Client
 
 	ended  chan struct{} // closed when attend has returned
@@ -21,11 +21,11 @@ type session struct {
 }
 
 func newSession(c *Client, ds driver.Session) *session {
-	return &session{Session: entry.NewSession(ds, &c.entries), client: c, ended: make(chan struct{})}
+	return &session{Grants: entry.NewGrants(ds, &c.entryClient), client: c, ended: make(chan struct{})}
 }
 
 // ofDriver returns the driver's session, for [driver.Inspect].
-func (s *session) ofDriver() driver.Session { return s.Session.Session }
+func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
 // onSession calls f with the client's session. If f finds it ended, for example
 // after the machine slept, f is called once more with a new one.
@@ -129,7 +129,7 @@ func (s *session) attend() {
 		s.endErr = s.endInStore()
 		s.client.endedBy(ErrClosed)
 	} else {
-		s.lost(s.Err())
+		s.endLost(s.Err())
 		s.endErr = s.endInStore()
 	}
 	if s.endErr == nil {
@@ -137,8 +137,8 @@ func (s *session) attend() {
 	}
 }
 
-// lost reports the loss to all holders, and waits until they have unlocked.
-func (s *session) lost(cause error) {
+// endLost reports the loss to all holders, and waits until they have unlocked.
+func (s *session) endLost(cause error) {
 	s.End(cause)
 	s.client.options.logger.Warn("dlock: session ended", "error", cause)
 	s.client.endedBy(cause)
@@ -153,7 +153,7 @@ func (s *session) endInStore() error {
 	for {
 		begun := s.client.nextBegun()
 		closing := s.client.closedOr(nil) != nil
-		err := s.Session.Close()
+		err := s.Grants.Close()
 		if err == nil || closing {
 			return err
 		}
@@ -196,9 +196,9 @@ func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 // heartbeats passes the heartbeats of a session to the Heartbeat hook. It has
 // its own goroutine, so that a slow hook does not delay the driver.
 type heartbeats struct {
-	session string
-	mu      sync.Mutex         // held while sending to next
-	next    chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
+	sessionID  string
+	mu         sync.Mutex         // held while sending to next
+	unreported chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
 }
 
 // watchHeartbeats calls the Heartbeat hook, if there is one, until the session
@@ -208,14 +208,14 @@ func (s *session) watchHeartbeats() {
 	if hook == nil {
 		return
 	}
-	h := &heartbeats{session: driver.Inspect(s.ofDriver()).Describe().ID, next: make(chan HeartbeatInfo, 1)}
+	h := &heartbeats{sessionID: driver.Inspect(s.ofDriver()).Describe().ID, unreported: make(chan HeartbeatInfo, 1)}
 	if !driver.Inspect(s.ofDriver()).OnHeartbeat(h.note) {
 		return
 	}
 	s.client.spawn(func() {
 		for {
 			select {
-			case i := <-h.next:
+			case i := <-h.unreported:
 				hook(context.Background(), i)
 			case <-s.Done():
 				return
@@ -230,9 +230,9 @@ func (h *heartbeats) note(left, term time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case unreported := <-h.next:
+	case unreported := <-h.unreported:
 		left = min(left, unreported.Left)
 	default:
 	}
-	h.next <- HeartbeatInfo{Session: h.session, Left: left, Term: term}
+	h.unreported <- HeartbeatInfo{SessionID: h.sessionID, Left: left, Term: term}
 }

@@ -135,9 +135,9 @@ type ConnectedInfo struct {
 
 // HeartbeatInfo is the argument of Trace.Heartbeat.
 type HeartbeatInfo struct {
-	Session string        // the ID of driver.SessionInfo
-	Left    time.Duration // what was left of the lease when the answer arrived
-	Term    time.Duration // how long the lease runs without a renewal
+	SessionID string        // the ID of driver.SessionInfo
+	Left      time.Duration // what was left of the lease when the answer arrived
+	Term      time.Duration // how long the lease runs without a renewal
 }
 
 // SessionEndedInfo is the argument of Trace.SessionEnded.

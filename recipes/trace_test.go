@@ -411,7 +411,7 @@ func TestHeartbeatTellsHowMuchOfTheLeaseWasLeft(t *testing.T) {
 		time.Sleep(timeout / 8)
 		term := timeout * 3 / 4
 		id := driver.Inspect(c.session()).Describe().ID
-		assert.Equal(w, []recipes.HeartbeatInfo{{Session: id, Left: term - timeout/8, Term: term}}, taken())
+		assert.Equal(w, []recipes.HeartbeatInfo{{SessionID: id, Left: term - timeout/8, Term: term}}, taken())
 
 		w.store.Faults().DelayReplies(c.session(), timeout/5)
 		time.Sleep(timeout / 2)

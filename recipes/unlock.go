@@ -49,15 +49,15 @@ func (l *Lock) Unlock() error {
 	h.mu.Lock()
 	if l.unlocked {
 		defer h.mu.Unlock()
-		return l.end
+		return l.unlockErr
 	}
-	lost, before := h.lost, h.exclusive()
+	lost, before := h.loss, h.exclusive()
 	l.unlocked = true
-	l.end = h.queue.notHeld
+	l.unlockErr = h.queue.notHeld
 	if lost != nil {
-		l.end = lost
+		l.unlockErr = lost
 	}
-	contexts, cause := l.takeContexts(), l.end
+	contexts, cause := l.takeContexts(), l.unlockErr
 	h.dropLock(l.lockState)
 	last := len(h.locks) == 0
 	shared := lost == nil && before && h.markShared()
@@ -161,10 +161,10 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	switch {
 	case l.unlocked:
 		defer h.mu.Unlock()
-		return l.end
-	case h.lost != nil:
+		return l.unlockErr
+	case h.loss != nil:
 		defer h.mu.Unlock()
-		return h.lost
+		return h.loss
 	case h.want.units.of > 0:
 		defer h.mu.Unlock()
 		return lockError(h.queue.name, errUnitsDowngraded)
@@ -207,7 +207,7 @@ func (h *hold) markShared() bool {
 // error of the store.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	err := h.entry.Rename(ctx)
-	if ended := h.ended(); ended != nil {
+	if ended := h.whyEnded(); ended != nil {
 		return ended
 	}
 	if err == nil {

@@ -215,21 +215,21 @@ func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 		return l.c
 	}
 	own := armed("/q/own", "/q/before")
-	ws.written("/q/before")
+	ws.wrote("/q/before")
 	require.Equal(t, driver.Released, <-own)
 
 	ws.disconnected()
 	before := armed("/q/other", "/q/before")
 	elsewhere := armed("/p/own", "/p/before")
-	ws.written("/q/before")
+	ws.wrote("/q/before")
 	require.Equal(t, driver.Changed, <-before, "the watch of /q/own was set on an earlier connection")
-	ws.written("/p/before")
+	ws.wrote("/p/before")
 	require.Equal(t, driver.Released, <-elsewhere, "all watches in the queue p were set on this connection")
 
 	ws.fire("/q/own", driver.Changed)
 	require.Equal(t, driver.Changed, <-own)
 	before = armed("/q/third", "/q/before")
-	ws.written("/q/before")
+	ws.wrote("/q/before")
 	require.Equal(t, driver.Released, <-before)
 	require.Empty(t, ws.stale)
 }
@@ -241,7 +241,7 @@ func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 		own, _ := ws.subscribe("/q/own", l, true)
 		ws.answered("/q/own", own, watchedNode{}, nil)
 		w, _ := ws.subscribe("/q/n", l, false)
-		ws.written("/q/n")
+		ws.wrote("/q/n")
 		select {
 		case <-l.c:
 			t.Fatal("it is not known yet what was written to")

@@ -66,7 +66,7 @@ type connEvents struct{ *session }
 func (e connEvents) Changed(path string, change zkconn.Change) {
 	switch change {
 	case zkconn.Written:
-		e.watches.written(path)
+		e.watches.wrote(path)
 	case zkconn.Deleted:
 		if queue, name, ok := e.settings.splitPath(path); ok {
 			e.own.nodeGone(queue, name, e.own.addedSoFar())

@@ -295,14 +295,14 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	}
 }
 
-// written handles the report of a write to a node, which ends its watch. If
+// wrote handles the report of a write to a node, which ends its watch. If
 // writes to the node are trusted, it was released.
 //
 // Reports after a reconnect are not trusted, for two reasons. First, the server
 // also reports a write if the node was replaced by another of the same name.
 // Second, watches are set again in several requests, so a waiter may learn of a
 // write to its predecessor before it learns that its own node was removed.
-func (ws *watches) written(path string) {
+func (ws *watches) wrote(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.paths[path]

@@ -24,10 +24,10 @@ import (
 // and removed. An Entry is safe for concurrent use, except that only one
 // goroutine at a time may wait.
 type Entry struct {
-	session *Session
+	session *Grants
 	queue   *Queue
 	spec    Spec
-	number  int64     // the grant's number in the session, from 1; set by Session.add
+	number  int64     // the grant's number in the session, from 1; set by Grants.add
 	asked   time.Time // when Create was sent
 
 	// The next three fields need no mutex, because only one goroutine at a time
@@ -109,10 +109,10 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 
 // Join creates a node in the queue and returns its entry, in the state waiting.
 // If Create fails, no node is left.
-func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
+func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
-	if spec.Waits && q.Wait.Kind == WatchPredecessor {
+	if spec.Waits && q.WaitPolicy.Kind == WatchPredecessor {
 		n.Predecessor = spec.Rule.predecessor
 	}
 	j, err := s.Create(ctx, q.Name, n)
@@ -157,7 +157,7 @@ func (e *Entry) Grant(lost func(Loss)) error {
 
 // add registers an entry about to be granted, so that End reports its loss. It
 // fails after End.
-func (s *Session) add(e *Entry) error {
+func (s *Grants) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended != nil {
@@ -165,14 +165,14 @@ func (s *Session) add(e *Entry) error {
 	}
 	s.grants++
 	e.number = s.grants
-	s.granted[e.number] = e
+	s.byNumber[e.number] = e
 	return nil
 }
 
-func (s *Session) ungrant(e *Entry) {
+func (s *Grants) ungrant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.granted, e.number)
+	delete(s.byNumber, e.number)
 }
 
 // lose marks a granted entry as lost, because the session has ended or the node

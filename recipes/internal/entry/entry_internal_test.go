@@ -18,7 +18,7 @@ func TestANodeIsKnownByNameAndEpoch(t *testing.T) {
 }
 
 func TestPollPausesAreSpread(t *testing.T) {
-	w := Wait{Kind: Poll, Interval: time.Second}
+	w := WaitPolicy{Kind: Poll, Interval: time.Second}
 	seen := map[time.Duration]bool{}
 	for range 100 {
 		p := w.NextPoll()

@@ -21,9 +21,9 @@ const (
 
 // nodeWatch is the watch of a granted entry's own node. Entry.mu guards it.
 type nodeWatch struct {
-	kept  driver.Watch       // the waiter's watch, reused after the grant
-	timer *time.Timer        // starts watchNode after watchAfter
-	stop  context.CancelFunc // stops watchNode; nil until it started
+	kept   driver.Watch       // the waiter's watch, reused after the grant
+	timer  *time.Timer        // starts watchNode after watchAfter
+	cancel context.CancelFunc // stops watchNode; nil until it started
 }
 
 // stopWatch stops the watch, or keeps it from starting.
@@ -31,8 +31,8 @@ func (w *nodeWatch) stopWatch() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.stop != nil {
-		w.stop()
+	if w.cancel != nil {
+		w.cancel()
 	}
 	w.kept.Stop()
 	w.kept = driver.Watch{}
@@ -85,7 +85,7 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	if e.state != granted {
 		return false
 	}
-	e.watching.stop = cancel
+	e.watching.cancel = cancel
 	return true
 }
 

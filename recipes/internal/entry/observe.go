@@ -8,7 +8,7 @@ import (
 
 // WatchAndList watches and lists the queue. It arms the watch first, so that no
 // change after the list is missed.
-func (s *Session) WatchAndList(ctx context.Context, queue string) (driver.Watch, []driver.Node, error) {
+func (s *Grants) WatchAndList(ctx context.Context, queue string) (driver.Watch, []driver.Node, error) {
 	watch, err := s.WatchQueue(ctx, queue)
 	if err != nil {
 		return driver.Watch{}, nil, err

@@ -9,9 +9,9 @@ import (
 // Queue identifies a queue in the store and holds the settings of its entries.
 // It is immutable.
 type Queue struct {
-	Name    string
-	Wait    Wait
-	BackOff func() BackOff // used when watching a granted node fails
+	Name       string
+	WaitPolicy WaitPolicy
+	BackOff    func() BackOff // used when watching a granted node fails
 	// Renamed is called after each attempt to rename a node.
 	Renamed func(ctx context.Context, node string, err error)
 	// Reaped is called when a request of the reaper has succeeded. If err is
@@ -43,12 +43,12 @@ const (
 	Poll
 )
 
-// Wait selects how an entry waits for its turn.
-type Wait struct {
+// WaitPolicy selects how an entry waits for its turn.
+type WaitPolicy struct {
 	Kind     Kind
 	Interval time.Duration // the average interval of Poll
 }
 
 // NextPoll returns the pause before Poll lists the queue again. It is random,
 // so that contenders do not poll in step.
-func (w Wait) NextPoll() time.Duration { return w.Interval/2 + rand.N(w.Interval) }
+func (w WaitPolicy) NextPoll() time.Duration { return w.Interval/2 + rand.N(w.Interval) }

@@ -15,7 +15,7 @@ type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // sends the request once; nil means confirmed
 	tries int
-	ended func()        // called when the task succeeded or was given up
+	onEnd func()        // called when the task succeeded or was given up
 	done  chan struct{} // closed after ended was called
 	err   error         // why it was given up; set before done is closed
 }
@@ -60,7 +60,7 @@ func (t *task) once() error {
 
 func (t *task) finish(err error) {
 	t.err = err
-	t.ended()
+	t.onEnd()
 	close(t.done)
 	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
 }

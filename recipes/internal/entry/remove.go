@@ -89,7 +89,7 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	t := e.reap(&task{
 		tries: 1,
 		try:   func(ctx context.Context) error { return e.deleteAgain(ctx, p) },
-		ended: e.removed,
+		onEnd: e.removed,
 	})
 	select {
 	case <-t.done:

@@ -16,7 +16,7 @@ import (
 // Guarded by Entry.mu.
 type rename struct {
 	prefix    string             // the new prefix; empty if the node keeps its name
-	done      bool               // whether the store has confirmed the new name
+	confirmed bool               // whether the store has confirmed the new name
 	underWay  chan struct{}      // closed when the Replace in flight returns; nil if there is none
 	interrupt context.CancelFunc // cancels the Replace in flight; nil if there is none
 	repeated  bool               // whether the reaper is retrying the Replace
@@ -82,7 +82,7 @@ func (e *Entry) beginReplace(ctx context.Context, cancel context.CancelFunc) (p 
 			return driver.Place{}, false, err
 		}
 	}
-	if e.state != granted || e.rename.done {
+	if e.state != granted || e.rename.confirmed {
 		return driver.Place{}, false, nil
 	}
 	e.rename.underWay, e.rename.interrupt = make(chan struct{}), cancel
@@ -93,7 +93,7 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	close(e.rename.underWay)
-	e.rename.underWay, e.rename.interrupt, e.place, e.rename.done = nil, nil, p, renamed
+	e.rename.underWay, e.rename.interrupt, e.place, e.rename.confirmed = nil, nil, p, renamed
 }
 
 // awaitReplace waits for the Replace in flight. It is called with mu held,
@@ -119,7 +119,7 @@ func (e *Entry) renameLater() {
 		return
 	}
 	e.rename.repeated = true
-	e.reap(&task{try: e.tryRename, ended: e.endRepeats})
+	e.reap(&task{try: e.tryRename, onEnd: e.endRepeats})
 }
 
 func (e *Entry) endRepeats() {

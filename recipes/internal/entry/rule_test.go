@@ -29,7 +29,7 @@ func queueOf(t *testing.T) func(entry.Rule) *entry.Entry {
 	ds, err := memdriver.New().Connect(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, ds.Close()) })
-	s := entry.NewSession(ds, &entry.Client{
+	s := entry.NewGrants(ds, &entry.Client{
 		Go:     func(f func()) bool { go f(); return true },
 		Logger: slog.New(slog.DiscardHandler),
 	})

@@ -23,49 +23,49 @@ type Client struct {
 	Logger  *slog.Logger
 }
 
-// Session is a driver's session together with the entries granted in it.
-type Session struct {
+// Grants is a driver's session together with the entries granted in it.
+type Grants struct {
 	driver.Session
 	client *Client
 
-	mu      sync.Mutex
-	granted map[int64]*Entry // by Entry.number
-	grants  int64            // number of grants so far
-	ended   error            // the cause of the first End; nil before
+	mu       sync.Mutex
+	byNumber map[int64]*Entry // by Entry.number
+	grants   int64            // number of grants so far
+	ended    error            // the cause of the first End; nil before
 
 	lossesInUse int           // lost entries whose callers may still be working
 	noLossInUse chan struct{} // signalled when lossesInUse becomes zero
 }
 
-// NewSession returns a session of client c that has no entries yet.
-func NewSession(s driver.Session, c *Client) *Session {
-	return &Session{
+// NewGrants returns the session s of client c, in which nothing is granted yet.
+func NewGrants(s driver.Session, c *Client) *Grants {
+	return &Grants{
 		Session:     s,
 		client:      c,
-		granted:     make(map[int64]*Entry),
+		byNumber:    make(map[int64]*Entry),
 		noLossInUse: make(chan struct{}, 1),
 	}
 }
 
 // all returns the granted entries, oldest grant first.
-func (s *Session) all() []*Entry {
+func (s *Grants) all() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	entries := make([]*Entry, 0, len(s.granted))
-	for _, number := range slices.Sorted(maps.Keys(s.granted)) {
-		entries = append(entries, s.granted[number])
+	entries := make([]*Entry, 0, len(s.byNumber))
+	for _, number := range slices.Sorted(maps.Keys(s.byNumber)) {
+		entries = append(entries, s.byNumber[number])
 	}
 	return entries
 }
 
 // Granted returns the granted entries in a queue, oldest grant first.
-func (s *Session) Granted(queue string) []*Entry {
+func (s *Grants) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
 // End marks all granted entries as lost, and prevents further grants. It does
 // not close the driver's session. Only the first cause counts.
-func (s *Session) End(cause error) {
+func (s *Grants) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {
 		s.ended = cause
@@ -78,7 +78,7 @@ func (s *Session) End(cause error) {
 
 // Cause returns the cause of the first End or, before that, the error of the
 // driver's session.
-func (s *Session) Cause() error {
+func (s *Grants) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended != nil {
@@ -89,13 +89,13 @@ func (s *Session) Cause() error {
 
 // lossBegins counts a lost entry whose caller may still be working under the
 // lock.
-func (s *Session) lossBegins() {
+func (s *Grants) lossBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lossesInUse++
 }
 
-func (s *Session) lossEnds() {
+func (s *Grants) lossEnds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lossesInUse--; s.lossesInUse == 0 {
@@ -106,7 +106,7 @@ func (s *Session) lossEnds() {
 	}
 }
 
-func (s *Session) lossInUse() bool {
+func (s *Grants) lossInUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lossesInUse > 0
@@ -114,7 +114,7 @@ func (s *Session) lossInUse() bool {
 
 // AwaitLossesSeen waits until the callers of all lost entries have unlocked, or
 // stop closes.
-func (s *Session) AwaitLossesSeen(stop <-chan struct{}) {
+func (s *Grants) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {
 		case <-s.noLossInUse:

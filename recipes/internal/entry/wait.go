@@ -111,10 +111,10 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 		return true, nil
 	}
 	w.see(ctx, View{ahead[0].Name, blocking[len(blocking)-1].Name, len(ahead) + 1, time.Now()})
-	if w.queue.Wait.Kind != Poll {
+	if w.queue.WaitPolicy.Kind != Poll {
 		Throttle(w.idle, ctx.Done())
 	}
-	if w.queue.Wait.Kind == WatchPredecessor {
+	if w.queue.WaitPolicy.Kind == WatchPredecessor {
 		if watch, err = w.watchAhead(ctx, blocking); err != nil {
 			return false, err
 		}
@@ -126,7 +126,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 // must be called before the queue is listed, or changes in between would be
 // missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
-	if w.queue.Wait.Kind != WatchQueue {
+	if w.queue.WaitPolicy.Kind != WatchQueue {
 		return driver.Watch{}, nil
 	}
 	w.first.Known = false // its list is older than the watch
@@ -253,16 +253,16 @@ func (e *Entry) keepWatch(w driver.Watch) {
 // pollTimer starts the timer for the next list. Unless the entry polls, c is
 // nil and never fires.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
-	if w.queue.Wait.Kind != Poll {
+	if w.queue.WaitPolicy.Kind != Poll {
 		return nil, func() bool { return true }
 	}
-	t := time.NewTimer(w.queue.Wait.NextPoll())
+	t := time.NewTimer(w.queue.WaitPolicy.NextPoll())
 	return t.C, t.Stop
 }
 
 func (w *waiter) see(ctx context.Context, v View) {
 	now := sight{behind: v.Behind, position: v.Position}
-	if w.queue.Wait.Kind == WatchQueue {
+	if w.queue.WaitPolicy.Kind == WatchQueue {
 		now.list = w.listed
 	}
 	if w.idle++; now != w.seen {
