@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -168,9 +169,16 @@ var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
+	var list *prefetch
+	if s.queues.get(queue).shared {
+		list = s.prefetch(queue, n.Data)
+	}
 	results, err := s.conn.Multi(
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
+	if list != nil && list.cancel() {
+		list = nil // the create was never sent, so neither was the list
+	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
 			return driver.Joined{}, 0, errMayNotWrite
@@ -186,8 +194,52 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	j.Node, j.Token = nodeAt(results[0].String, len(path), stat.Czxid), stat.Mzxid
 	j.Created = time.UnixMilli(stat.Mtime)
 	s.orphans.noteCreated(queue, j.Node)
-	j.Known = stat.NumChildren == 1
+	if j.Known = stat.NumChildren == 1; j.Known {
+		s.queues.noteShared(queue, false)
+	} else if list != nil {
+		j.Ahead, j.Behind, j.Known = s.prefetched(list, j.Node)
+		s.queues.noteShared(queue, len(j.Ahead) > 0)
+	}
 	return j, stat.Aversion, nil
+}
+
+// prefetch is a list of the queue that is requested right behind a create, which
+// saves a contender that is not alone a round trip. It is not worth its request
+// if the contender has to wait: the list still shows a holder who is about to
+// release, and has to be repeated. A server answers the requests of a connection
+// in order, so the list shows the new node, unless the connection breaks in
+// between.
+type prefetch struct {
+	cancel func() bool // prevents the request; returns false if it is too late for that
+	done   chan struct{}
+	nodes  []driver.Node // set before done is closed; nil after an error
+}
+
+func (s *session) prefetch(queue string, data []byte) *prefetch {
+	p := &prefetch{done: make(chan struct{})}
+	p.cancel = s.conn.AfterSend(data, func() {
+		s.conn.Go(func() { // does not run if the session has ended
+			defer close(p.done)
+			p.nodes, _ = s.listNodes(queue)
+		})
+	})
+	return p
+}
+
+// prefetched waits for the list and returns the nodes in it that are ahead of
+// the new node n, and whether there are nodes behind it. If known is false, the
+// list lacks n, has failed, or the session has ended.
+func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
+	select {
+	case <-p.done:
+	case <-s.Done():
+		return nil, false, false
+	}
+	i := slices.Index(p.nodes, n)
+	if i < 0 {
+		return nil, false, false
+	}
+	return p.nodes[:i], i < len(p.nodes)-1, true
 }
 
 func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {

@@ -21,7 +21,9 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	}
 	nodes, err := zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) {
 		in, _ := s.queues.current(queue)
-		return s.listNodes(in)
+		nodes, err := s.listNodes(in)
+		s.queues.noteShared(in, len(nodes) > 0 && nodes[0] != s.orphans.lastNode(in))
+		return nodes, err
 	}, nil)
 	return s.settings.layout.shownNodes(nodes), err
 }

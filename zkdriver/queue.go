@@ -134,6 +134,10 @@ type queueInfo struct {
 	mode       createMode
 	epoch      int64 // zero unless the mode is draining or the session checks ACLs
 	aclVersion int32 // version of the ACL that was checked; zero if the mode is draining or the session checks no ACLs
+
+	// shared is a guess whether the next contender will find others that it
+	// need not wait for: see prefetch.
+	shared bool
 }
 
 type createMode int
@@ -173,6 +177,15 @@ func (q *queueCache) set(queue string, info queueInfo) {
 		}
 	}
 	q.known[queue] = info
+}
+
+func (q *queueCache) noteShared(queue string, shared bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if info, known := q.known[queue]; known {
+		info.shared = shared
+		q.known[queue] = info
+	}
 }
 
 // setMoved records that a queue's contenders are now in its successor.

@@ -31,6 +31,9 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 		}
 		paths = append(paths, path+"/"+n.Name)
 	}
+	if len(ahead) > 0 {
+		s.queues.noteShared(queue, false)
+	}
 	sub := &subscriber{c: make(chan driver.Cause, 1)}
 	err := s.subscribeAll(ctx, sub, paths, true, func(path string) (watchedNode, error) { return s.watchNode(queue, path) })
 	if err != nil {

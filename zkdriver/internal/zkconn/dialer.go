@@ -1,6 +1,7 @@
 package zkconn
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,6 +31,7 @@ type dialer struct {
 
 	maxRequestPause time.Duration
 
+	afterSend     sync.Map      // of Conn.AfterSend: contents to func()
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // number of finished handshakes
@@ -325,6 +327,18 @@ func (d *dialer) whenConnected() <-chan struct{} {
 }
 
 func (d *dialer) lastZxid() *atomic.Int64 { return &d.zxid }
+
+func (d *dialer) transactionSent(frame []byte) {
+	d.afterSend.Range(func(contents, run any) bool {
+		if !bytes.Contains(frame, []byte(contents.(string))) {
+			return true
+		}
+		if _, there := d.afterSend.LoadAndDelete(contents); there {
+			run.(func())()
+		}
+		return false
+	})
+}
 
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 

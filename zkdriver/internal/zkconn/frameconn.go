@@ -97,6 +97,9 @@ type connOwner interface {
 	// session.
 	lastZxid() *atomic.Int64
 
+	// transactionSent is called when a transaction has been written.
+	transactionSent(frame []byte)
+
 	// closeConfirmed reports that the server has answered the close
 	// request.
 	closeConfirmed()
@@ -150,6 +153,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	switch opcode {
 	case opClose:
 		c.closeXid.Store(int64(xid))
+	case opMulti:
+		defer c.owner.transactionSent(frame)
 	case opSetWatches:
 		// Without an earlier connection, since is zero. Any zxid will do then,
 		// because there are no watches to set again.

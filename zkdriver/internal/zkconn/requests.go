@@ -186,6 +186,19 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
+// AfterSend calls run once, as soon as a transaction that contains these bytes
+// has been written to a connection. A request that run sends on that connection
+// is answered after the transaction. run must not block.
+//
+// The function cancel prevents the call, or returns false if it is too late.
+func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
+	c.dialer.afterSend.Store(string(contents), run)
+	return func() bool {
+		_, there := c.dialer.afterSend.LoadAndDelete(string(contents))
+		return there
+	}
+}
+
 // Go starts job on a goroutine of the Conn. If the Conn has shut down, Go
 // returns false without running job.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }

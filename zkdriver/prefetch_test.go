@@ -1,0 +1,162 @@
+package zkdriver
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
+	t.Helper()
+	b = newFixture(t, "session_timeout=1m")
+	t.Cleanup(func() { b.Close() })
+	other = b.another("session_timeout=1m")
+	t.Cleanup(func() { other.Close() })
+	first, err := create(within(t), other, "q", "web2-R-", []byte("first"))
+	require.NoError(t, err)
+	return b, other, first
+}
+
+func (b *fixture) join(data string) driver.Joined {
+	b.t.Helper()
+	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
+	require.NoError(b.t, err)
+	return j
+}
+
+func (b *fixture) names() (names []string) {
+	b.t.Helper()
+	nodes, err := b.List(within(b.t), "q")
+	require.NoError(b.t, err)
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+func listed(p *zktest.Proxy) func() bool {
+	before := p.Frames(zktest.OpGetChildren2)
+	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
+}
+
+// The session lists the queue once, as any contender that is not alone. From
+// then on, its creates bring the list along.
+func (b *fixture) learnShared() (own string) {
+	b.t.Helper()
+	require.False(b.t, b.join("a").Known, "the session knows nothing of the queue yet")
+	return b.names()[1]
+}
+
+func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
+	b, _, first := newSharedQueue(t)
+	own := b.learnShared()
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+	sent, requests := listed(b.proxy), b.proxy.Requests()
+	made := make(chan driver.Joined)
+	go func() {
+		j, err := b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
+		if err != nil {
+			t.Error(err)
+		}
+		made <- j
+	}()
+	<-held.Held()
+	eventually(t, "a list before the answer to the Create", sent)
+	held.Release()
+	j := <-made
+	require.Equal(t, requests+2, b.proxy.Requests())
+	require.True(t, j.Known)
+	require.Len(t, j.Ahead, 2)
+	require.Equal(t, first.Node, j.Ahead[0])
+	require.Equal(t, own, j.Ahead[1].Name)
+}
+
+// A contender that has to wait lists the queue again when it is woken, so a
+// list behind its create would be a request too many.
+func TestNoListIsSentBehindACreateAfterOneThatWaited(t *testing.T) {
+	b, _, first := newSharedQueue(t)
+	b.learnShared()
+	j := b.join("b")
+	require.True(t, j.Known)
+	_, err := b.Watch(within(t), "q", j.Place, first.Node)
+	require.NoError(t, err)
+	sent := listed(b.proxy)
+	require.False(t, b.join("c").Known)
+	require.False(t, sent())
+}
+
+func TestNoListIsSentBehindACreateAfterOneThatWasAlone(t *testing.T) {
+	b, other, first := newSharedQueue(t)
+	require.NoError(t, b.Delete(within(t), "q", b.join("a").Place, driver.Changed))
+	b.names()
+	require.NoError(t, other.Delete(within(t), "q", first, driver.Changed))
+	for i := range 3 {
+		sent := listed(b.proxy)
+		j := b.join(string(rune('b' + i)))
+		require.True(t, j.Alone())
+		require.NoError(t, b.Delete(within(t), "q", j.Place, driver.Changed))
+		require.Equal(t, i == 0, sent(), "a list is sent only until the session knows that no other node is left")
+	}
+}
+
+// If the connection breaks before the list arrives, Create still succeeds,
+// because the node was created.
+func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
+	b, _, first := newSharedQueue(t)
+	own := b.learnShared()
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	made := make(chan driver.Joined, 1)
+	go func() {
+		j, err := b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
+		if err != nil {
+			t.Error(err)
+		}
+		made <- j
+	}()
+	<-held.Held()
+	b.proxy.DropConnections()
+	held.Release()
+	j := <-made
+	require.False(t, j.Known)
+	require.Equal(t, []string{first.Name, own, j.Name}, b.names())
+}
+
+func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
+	for name, end := range map[string]func(b *fixture, cancel func()){
+		"cancelled": func(_ *fixture, cancel func()) { cancel() },
+		"closed":    func(b *fixture, _ func()) { go b.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _, first := newSharedQueue(t)
+			own := b.learnShared()
+			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+			defer held.Release()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() {
+				_, err := b.Create(ctx, "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
+				ended <- err
+			}()
+			<-held.Held()
+			end(b, cancel)
+			require.Error(t, <-ended)
+			held.Release()
+			want := []string{first.Name}
+			if name == "cancelled" {
+				want = append(want, own)
+			}
+			eventually(t, "the node is removed", func() bool {
+				names := b.nodes("q")
+				slices.Sort(names)
+				slices.Sort(want)
+				return slices.Equal(names, want)
+			})
+		})
+	}
+}
