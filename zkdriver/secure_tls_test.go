@@ -147,9 +147,9 @@ func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
 	trust := "?tls=true&tls_ca=" + url.PathEscape(certs.CA)
 
-	err := refused(t, "zk://alice:geheim@"+server.Addr()+trust+"&connect_timeout=1s")
+	err := refused(t, "zk://alice:geheim@"+server.Addr()+trust+"&connect_timeout=5s")
 	assert.ErrorContains(t, err, "the port may be a plain one")
-	err = refused(t, "zk://alice:geheim@"+server.SecureAddr()+"?connect_timeout=1s")
+	err = refused(t, "zk://alice:geheim@"+server.SecureAddr()+"?connect_timeout=5s")
 	assert.ErrorContains(t, err, "may speak TLS")
 
 	s := mustConnect(t, "zk://alice:geheim@"+server.SecureAddr()+trust+"&acl=digest")
@@ -193,9 +193,9 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	dsn := "zk://" + server.SecureAddr()
 
-	err := refused(t, dsn+"?connect_timeout=2s&tls=true&tls_ca="+url.PathEscape(certs.CA))
+	err := refused(t, dsn+"?connect_timeout=5s&tls=true&tls_ca="+url.PathEscape(certs.CA))
 	assert.ErrorContains(t, err, "certificate", "the client has shown no certificate")
-	err = refused(t, dsn+tlsParams(certs.CA, certs.Stranger)+"&connect_timeout=2s")
+	err = refused(t, dsn+tlsParams(certs.CA, certs.Stranger)+"&connect_timeout=5s")
 	assert.ErrorContains(t, err, "certificate", "the client has shown a certificate of another CA")
 
 	alice := mustConnect(t, dsn+tlsParams(certs.CA, certs.Client)+"&acl=creator")

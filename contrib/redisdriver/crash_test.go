@@ -351,7 +351,7 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 }
 
 func short(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

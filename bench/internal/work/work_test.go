@@ -81,7 +81,7 @@ func TestLoopWithReadersTakesSharedLocksAsOftenAsPlanned(t *testing.T) {
 	}
 	require.InDelta(t, 9500, below, 150)
 	m := &memory{}
-	report := do(t, m, Plan{Kind: Loop, Sessions: 2, Contenders: 2, Reads: 100, Millis: 100})
+	report := do(t, m, Plan{Kind: Loop, Sessions: 2, Contenders: 2, Reads: 100, Millis: 1000})
 	require.Equal(t, 2, m.locked, "only before the measurement")
 	require.Positive(t, report.Counts[0]+report.Counts[1])
 }
