@@ -328,9 +328,9 @@ func (d *dialer) whenConnected() <-chan struct{} {
 
 func (d *dialer) lastZxid() *atomic.Int64 { return &d.zxid }
 
-func (d *dialer) transactionSent(frame []byte) {
+func (d *dialer) sending(transaction []byte) {
 	d.afterSend.Range(func(contents, run any) bool {
-		if !bytes.Contains(frame, []byte(contents.(string))) {
+		if !bytes.Contains(transaction, []byte(contents.(string))) {
 			return true
 		}
 		if _, there := d.afterSend.LoadAndDelete(contents); there {

@@ -51,9 +51,8 @@
 //     the lease, and ends it when an answer says that the session is over
 //     (requests.go). Unanswered, Permanent and Unimplemented say what an error
 //     leaves open.
-//   - A request directly after another one. AfterSend runs a function as soon
-//     as a certain transaction has been written to the connection
-//     (requests.go).
+//   - A request directly after another one. AfterSend runs a function when a
+//     certain transaction is written to the connection (requests.go).
 //   - A close that is confirmed. go-zookeeper may lose the close request, and a
 //     handshake under way may even bring the session back. Close forbids
 //     further connections and, unless the server has confirmed the end, ends

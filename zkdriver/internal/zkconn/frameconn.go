@@ -97,8 +97,9 @@ type connOwner interface {
 	// session.
 	lastZxid() *atomic.Int64
 
-	// transactionSent is called when a transaction has been written.
-	transactionSent(frame []byte)
+	// sending is called when a transaction is about to be written, by the
+	// goroutine that writes all requests.
+	sending(transaction []byte)
 
 	// closeConfirmed reports that the server has answered the close
 	// request.
@@ -154,7 +155,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	case opClose:
 		c.closeXid.Store(int64(xid))
 	case opMulti:
-		defer c.owner.transactionSent(frame)
+		c.owner.sending(frame)
 	case opSetWatches:
 		// Without an earlier connection, since is zero. Any zxid will do then,
 		// because there are no watches to set again.

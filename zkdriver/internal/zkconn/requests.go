@@ -186,9 +186,9 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend calls run once, as soon as a transaction that contains these bytes
-// has been written to a connection. A request that run sends on that connection
-// is answered after the transaction. run must not block.
+// AfterSend calls run once, when a transaction that contains these bytes is
+// written to a connection. A request that run makes is written after the
+// transaction, and on the same connection answered after it. run must not block.
 //
 // The function cancel prevents the call, or returns false if it is too late.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
