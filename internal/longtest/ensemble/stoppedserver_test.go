@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -69,9 +70,10 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 
 // While the disks stall, the servers answer no writes, and the leases of all
 // sessions end, those of waiters as well. Then the waiters join the queue again,
-// each is granted the lock once, and there is never a second holder.
+// each is granted the lock once, and there is never a second holder. The test
+// has the machine for itself: a session that starved would pass the lock on
+// before the disks stall.
 func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
-	t.Parallel()
 	zktest.RequireSlowDisk(t)
 	const waiters, timeout = 100, 6 * time.Second
 	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk())
@@ -107,7 +109,9 @@ func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
 			assert.Less(t, token.Swap(l.Token()), l.Token())
 			held.Add(1)
 			inside.Add(-1)
-			assert.NoError(t, l.Unlock())
+			if err := l.Unlock(); err != nil {
+				assert.ErrorIs(t, err, driver.ErrUnavailable)
+			}
 		})
 	}
 	eventually(t, "all wait", func() bool { return joins.Load() == waiters })
