@@ -47,8 +47,8 @@ func createCancelledAnyTime(c *check) {
 			c.delete(a, "q", p)
 		}
 		if i%4 == 3 {
-			// A driver may need a new connection after each. They must not come
-			// faster than a server can accept them.
+			// A driver may need a new connection after each Create that was
+			// cancelled. This waits until the server has accepted them.
 			c.list(a, "q")
 		}
 	})

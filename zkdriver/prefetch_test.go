@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
@@ -29,6 +30,17 @@ func (b *fixture) join(data string) driver.Joined {
 	return j
 }
 
+// joining is like join, but does not wait.
+func (b *fixture) joining(data string) <-chan driver.Joined {
+	made := make(chan driver.Joined, 1)
+	go func() {
+		j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
+		assert.NoError(b.t, err)
+		made <- j
+	}()
+	return made
+}
+
 func (b *fixture) names() (names []string) {
 	b.t.Helper()
 	nodes, err := b.List(within(b.t), "q")
@@ -44,8 +56,8 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// The session lists the queue once, as any contender that is not alone. From
-// then on, its creates bring the list along.
+// learnShared makes the session list the queue, as every contender does that is
+// not alone. After that, the session sends a list behind its creates.
 func (b *fixture) learnShared() (own string) {
 	b.t.Helper()
 	require.False(b.t, b.join("a").Known, "the session knows nothing of the queue yet")
@@ -57,14 +69,7 @@ func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 	own := b.learnShared()
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	sent, requests := listed(b.proxy), b.proxy.Requests()
-	made := make(chan driver.Joined)
-	go func() {
-		j, err := b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
-		if err != nil {
-			t.Error(err)
-		}
-		made <- j
-	}()
+	made := b.joining("b")
 	<-held.Held()
 	eventually(t, "a list before the answer to the Create", sent)
 	held.Release()
@@ -110,14 +115,7 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.learnShared()
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
-	made := make(chan driver.Joined, 1)
-	go func() {
-		j, err := b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
-		if err != nil {
-			t.Error(err)
-		}
-		made <- j
-	}()
+	made := b.joining("b")
 	<-held.Held()
 	b.proxy.DropConnections()
 	held.Release()

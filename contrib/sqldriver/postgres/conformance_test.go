@@ -14,6 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
+// With 1 s, a heartbeat would fail after 250 ms, and on a small machine a few new
+// connections at once take as long.
 const conformanceTimeout = 2 * time.Second
 
 func TestConformance(t *testing.T) {
