@@ -13,6 +13,7 @@
 //	node.go        the watch of an entry's own node
 //	reaper.go      requests that are repeated until the store has answered
 //	rename.go      gives a node a new name and keeps its position
+//	left.go        requests that go on when their callers have left
 //	remove.go      removes a node
 //	wait.go        what an entry does until nothing blocks it
 //	observe.go     watches a whole queue

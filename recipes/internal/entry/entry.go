@@ -30,7 +30,7 @@ type Entry struct {
 	number  int64     // the grant's number in the session, from 1; set by Grants.add
 	asked   time.Time // when Create was sent
 
-	// The next three fields need no mutex, because only one goroutine at a time
+	// The next four fields need no mutex, because only one goroutine at a time
 	// waits with, grants or removes an entry.
 
 	// first is the result of Create. Its nodes ahead and its watch are cleared
@@ -38,6 +38,9 @@ type Entry struct {
 	first driver.Joined
 	// listed identifies the latest list of the queue.
 	listed list
+	// repeats repeats a Delete without an answer. It is set before the caller
+	// gets the error of the first one.
+	repeats *task
 	// followed reports whether another contender may have joined the queue
 	// behind this entry and seen it waiting.
 	followed bool
@@ -50,6 +53,8 @@ type Entry struct {
 	lost     func(Loss) // set by Grant; reports a loss to the owner
 	loss     *Loss      // nil unless lost
 	inUse    bool       // whether callers may still be using the lost lock
+	creation request
+	removal  request
 	watching nodeWatch
 	rename   rename
 }
@@ -111,15 +116,17 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 // If Create fails, no node is left.
 func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
+	e.creation.over.L, e.removal.over.L = &e.mu, &e.mu
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
 	if spec.Waits && q.WaitPolicy.Kind == WatchPredecessor {
 		n.Predecessor = spec.Rule.predecessor
 	}
-	j, err := s.Create(ctx, q.Name, n)
-	if err != nil {
+	if err := s.awaitLeft(ctx, q.Name); err != nil {
 		return nil, err
 	}
-	e.joined(j)
+	if err := e.create(ctx, n); err != nil {
+		return nil, err
+	}
 	return e, nil
 }
 

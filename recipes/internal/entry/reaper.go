@@ -20,12 +20,8 @@ type task struct {
 	err   error         // why it was given up; set before done is closed
 }
 
-// reap starts the task. If the client is being closed, the task does not start,
-// and done never closes.
-func (e *Entry) reap(t *task) *task {
-	t.entry, t.done = e, make(chan struct{})
-	e.session.client.Go(t.run)
-	return t
+func (e *Entry) newTask(try func(ctx context.Context) error, onEnd func()) *task {
+	return &task{entry: e, try: try, onEnd: onEnd, done: make(chan struct{})}
 }
 
 func (t *task) run() {
@@ -45,6 +41,7 @@ func (t *task) run() {
 			t.finish(err)
 			return
 		}
+		s.tryFailed(t.entry.queue.Name, err)
 		t.entry.logger().Warn("dlock: not confirmed by the store yet",
 			"lock", t.entry.queue.Name, "node", node, "tries", t.tries, "error", err)
 		Sleep(pause.NextEndless(), s.Done())

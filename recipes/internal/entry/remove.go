@@ -29,25 +29,101 @@ func (e *Entry) Remove(limit time.Duration) error {
 		e.removed()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	defer time.AfterFunc(limit, cancel).Stop() // not WithTimeout, because some drivers send the deadline to the store
-	place := e.lastPlace(ctx)
-	err := e.session.Delete(ctx, e.queue.Name, place, e.removalCause())
-	if err != nil && e.session.Err() == nil && mayPass(err) {
-		return e.removeLater(ctx, place, err, limit)
+	timer := time.AfterFunc(limit, func() { e.leave(&e.removal) })
+	defer timer.Stop()
+	began := time.Now()
+	e.session.client.run(e.delete)
+	err, answered := e.awaitAnswer(&e.removal)
+	switch {
+	case !answered:
+		return e.unconfirmed(fmt.Errorf("no answer within %v", limit))
+	case e.repeats != nil:
+		return e.awaitRepeats(err, limit-time.Since(began))
+	}
+	return e.explain(err)
+}
+
+// delete sends the Delete. If the store does not answer, delete repeats it until
+// the store does or the session ends.
+func (e *Entry) delete() {
+	err := e.session.Delete(context.Background(), e.queue.Name, e.lastPlace(), e.removalCause())
+	if e.mayRepeat(err) {
+		e.repeats = e.newTask(e.deleteAgain, e.removed)
+		e.repeats.tries++
+		e.answer(&e.removal, err, true)
+		e.repeats.run()
+		e.session.settle(e.queue.Name)
+		return
 	}
 	e.removed()
+	if !e.answer(&e.removal, err, false) {
+		e.session.settle(e.queue.Name)
+		e.reportLate(err)
+	}
+}
+
+// reportLate reports the answer to a Delete whose caller has left.
+func (e *Entry) reportLate(err error) {
+	var refused *refusal
+	if err = e.explain(err); errors.As(err, &refused) {
+		err = refused.err
+	} else {
+		err = nil
+	}
+	e.queue.Reaped(e.Place().Name, 1, err)
+}
+
+func (e *Entry) mayRepeat(err error) bool {
+	return err != nil && e.session.Err() == nil && mayPass(err)
+}
+
+// explain returns the error of Remove for the store's answer to the Delete.
+func (e *Entry) explain(err error) error {
+	name := e.Place().Name
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrGone):
-		return &Loss{Node: place.Name, Cause: ErrTaken}
+		return &Loss{Node: name, Cause: ErrTaken}
 	case e.session.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	e.logRefusal(place.Name, err)
-	return &refusal{place.Name, err}
+	e.logRefusal(name, err)
+	return &refusal{name, err}
+}
+
+// awaitRepeats waits until the repeats of the Delete have ended, or the limit
+// passes. The argument err is the error of the first Delete.
+func (e *Entry) awaitRepeats(err error, limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-e.repeats.done:
+		switch {
+		case e.repeats.err == nil:
+			return nil
+		case e.session.Err() == nil:
+			return &refusal{e.Place().Name, e.repeats.err}
+		}
+	case <-timer.C:
+	case <-e.session.client.Closed:
+		return errClosing
+	}
+	return e.unconfirmed(err)
+}
+
+func (e *Entry) unconfirmed(err error) error {
+	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, e.Place().Name, err)
+}
+
+// deleteAgain repeats a Delete. It treats ErrGone as success, because an
+// earlier attempt may have removed the node.
+func (e *Entry) deleteAgain(ctx context.Context) error {
+	err := e.session.Delete(ctx, e.queue.Name, e.Place(), driver.Changed)
+	if errors.Is(err, driver.ErrGone) {
+		return nil
+	}
+	return err
 }
 
 // Abandon removes the node of a call that failed, waiting at most 50 ms. A
@@ -74,47 +150,10 @@ func (e *Entry) removalCause() driver.Cause {
 
 // lastPlace returns the place of the node after any Replace in flight has
 // ended. Otherwise Delete might overtake it and miss the node.
-func (e *Entry) lastPlace(ctx context.Context) driver.Place {
+func (e *Entry) lastPlace() driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.rename.underWay != nil && e.awaitReplace(ctx) == nil { // beginRemoval has interrupted it
+	for e.rename.underWay != nil && e.awaitReplace(context.Background()) == nil { // beginRemoval has interrupted it
 	}
 	return e.place
-}
-
-// removeLater hands the removal to the reaper and waits for it until ctx ends.
-// The arguments err, the error of the first Delete, and limit appear only in
-// the error message.
-func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
-	t := e.reap(&task{
-		tries: 1,
-		try:   func(ctx context.Context) error { return e.deleteAgain(ctx, p) },
-		onEnd: e.removed,
-	})
-	select {
-	case <-t.done:
-		switch {
-		case t.err == nil:
-			return nil
-		case e.session.Err() == nil:
-			return &refusal{p.Name, t.err}
-		}
-	case <-ctx.Done():
-	case <-e.session.client.Closed:
-		return errClosing
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v", limit)
-	}
-	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
-}
-
-// deleteAgain retries a Delete. It treats ErrGone as success, because an
-// earlier attempt may have removed the node.
-func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
-	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
-	if errors.Is(err, driver.ErrGone) {
-		return nil
-	}
-	return err
 }

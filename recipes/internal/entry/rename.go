@@ -119,7 +119,7 @@ func (e *Entry) renameLater() {
 		return
 	}
 	e.rename.repeated = true
-	e.reap(&task{try: e.tryRename, onEnd: e.endRepeats})
+	e.session.client.Go(e.newTask(e.tryRename, e.endRepeats).run)
 }
 
 func (e *Entry) endRepeats() {

@@ -23,6 +23,14 @@ type Client struct {
 	Logger  *slog.Logger
 }
 
+// run runs f on a goroutine. Once Close has begun, it waits for f, whose
+// requests Close ends.
+func (c *Client) run(f func()) {
+	if !c.Go(f) {
+		f()
+	}
+}
+
 // Grants is a driver's session together with the entries granted in it.
 type Grants struct {
 	driver.Session
@@ -31,7 +39,8 @@ type Grants struct {
 	mu       sync.Mutex
 	byNumber map[int64]*Entry // by Entry.number
 	grants   int64            // number of grants so far
-	ended    error            // the cause of the first End; nil before
+	left     map[string]*leftover
+	ended    error // the cause of the first End; nil before
 
 	lossesInUse int           // lost entries whose callers may still be working
 	noLossInUse chan struct{} // signalled when lossesInUse becomes zero
@@ -43,6 +52,7 @@ func NewGrants(s driver.Session, c *Client) *Grants {
 		Session:     s,
 		client:      c,
 		byNumber:    make(map[int64]*Entry),
+		left:        make(map[string]*leftover),
 		noLossInUse: make(chan struct{}, 1),
 	}
 }

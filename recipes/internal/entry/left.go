@@ -1,0 +1,164 @@
+package entry
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// A caller's context interrupts no request that changes the store, because
+// nobody would know then what the request has done. Instead the caller leaves,
+// the request goes on until it is answered, and its answer is adopted: a node
+// that was created is removed by its place. While something is left in a queue,
+// the session's next call for that queue waits. Otherwise calls with short
+// deadlines would add nodes to a store under load faster than it can remove
+// them, each of which delays the calls behind it: such a queue does not recover
+// when the load is gone.
+
+// leftover is what calls that have left wait for in a queue: Creates without an
+// answer, and nodes whose removal is not confirmed.
+type leftover struct {
+	requests int
+	err      error         // why the latest try has failed
+	change   chan struct{} // closed when all is confirmed or a try has failed
+}
+
+// leave counts one more request in the queue that nobody waits for.
+func (s *Grants) leave(queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.left[queue]
+	if l == nil {
+		l = &leftover{change: make(chan struct{})}
+		s.left[queue] = l
+	}
+	l.requests++
+}
+
+// settle is called when a request counted by leave has ended.
+func (s *Grants) settle(queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.left[queue]
+	if l.requests--; l.requests == 0 {
+		delete(s.left, queue)
+		l.err = nil
+		close(l.change)
+	}
+}
+
+// tryFailed tells the waiting calls that the store does not answer.
+func (s *Grants) tryFailed(queue string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.left[queue]; l != nil {
+		close(l.change)
+		l.err, l.change = err, make(chan struct{})
+	}
+}
+
+// awaitLeft waits until nothing is left in the queue. It returns the error of a
+// try that fails meanwhile.
+func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
+	s.mu.Lock()
+	l := s.left[queue]
+	if l == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	change := l.change
+	s.mu.Unlock()
+	select {
+	case <-change:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return l.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.Done():
+		return s.Err()
+	case <-s.client.Draining:
+		return errClosing
+	}
+}
+
+// request is the Create or the Delete of an entry.
+type request struct {
+	over     sync.Cond // signalled when answered or left is set; its mutex, Entry.mu, guards all
+	answered bool
+	err      error // the answer
+	left     bool  // whether the caller has left
+}
+
+// answer passes the answer to the caller. It returns false if the caller has
+// left. If repeated is true, the request goes on, and the session's next calls
+// for the queue wait for it in any case.
+func (e *Entry) answer(r *request, err error, repeated bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.left {
+		return false
+	}
+	if repeated {
+		e.session.leave(e.queue.Name)
+	}
+	r.answered, r.err = true, err
+	r.over.Signal()
+	return true
+}
+
+// leave ends the caller's wait for the answer, if there is none yet. From then
+// on, the session's next calls for the queue wait for it.
+func (e *Entry) leave(r *request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !r.answered && !r.left {
+		r.left = true
+		e.session.leave(e.queue.Name)
+		r.over.Signal()
+	}
+}
+
+func (e *Entry) awaitAnswer(r *request) (err error, answered bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for !r.answered && !r.left {
+		r.over.Wait()
+	}
+	return r.err, r.answered
+}
+
+// create sends a Create. If ctx ends first, create returns its error, and the
+// node is removed once the store has answered.
+func (e *Entry) create(ctx context.Context, n driver.NodeSpec) error {
+	unlimited := context.WithoutCancel(ctx)
+	if ctx.Done() == nil {
+		return e.createNow(unlimited, n)
+	}
+	if !e.session.client.Go(func() {
+		err := e.createNow(unlimited, n)
+		if e.answer(&e.creation, err, false) {
+			return
+		}
+		if err == nil {
+			e.Abandon()
+		}
+		e.session.settle(e.queue.Name)
+	}) {
+		return errClosing
+	}
+	defer context.AfterFunc(ctx, func() { e.leave(&e.creation) })()
+	if err, answered := e.awaitAnswer(&e.creation); answered {
+		return err
+	}
+	return ctx.Err()
+}
+
+func (e *Entry) createNow(ctx context.Context, n driver.NodeSpec) error {
+	j, err := e.session.Create(ctx, e.queue.Name, n)
+	if err == nil {
+		e.joined(j)
+	}
+	return err
+}
