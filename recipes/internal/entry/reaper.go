@@ -2,7 +2,10 @@ package entry
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
 // tryTimeout limits a single request of the reaper.
@@ -41,7 +44,7 @@ func (t *task) run() {
 			t.finish(err)
 			return
 		}
-		s.tryFailed(t.entry.queue.Name, err)
+		s.tryFailed(t.entry.queue.Name, fmt.Errorf("%w: node %s is not removed yet: %v", driver.ErrUnavailable, node, err))
 		t.entry.logger().Warn("dlock: not confirmed by the store yet",
 			"lock", t.entry.queue.Name, "node", node, "tries", t.tries, "error", err)
 		Sleep(pause.NextEndless(), s.Done())

@@ -29,10 +29,12 @@ func (e *Entry) Remove(limit time.Duration) error {
 		e.removed()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
+	if !e.session.client.Go(e.delete) {
+		return e.deleteAtClose(limit)
+	}
+	began := time.Now()
 	timer := time.AfterFunc(limit, func() { e.leave(&e.removal) })
 	defer timer.Stop()
-	began := time.Now()
-	e.session.client.run(e.delete)
 	err, answered := e.awaitAnswer(&e.removal)
 	switch {
 	case !answered:
@@ -60,6 +62,19 @@ func (e *Entry) delete() {
 		e.session.settle(e.queue.Name)
 		e.reportLate(err)
 	}
+}
+
+// deleteAtClose sends the Delete when the client is being closed. It is not
+// repeated, because the node goes with the session.
+func (e *Entry) deleteAtClose(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := e.session.Delete(ctx, e.queue.Name, e.lastPlace(), e.removalCause())
+	e.removed()
+	if e.mayRepeat(err) {
+		return e.unconfirmed(err)
+	}
+	return e.explain(err)
 }
 
 // reportLate reports the answer to a Delete whose caller has left.

@@ -23,14 +23,6 @@ type Client struct {
 	Logger  *slog.Logger
 }
 
-// run runs f on a goroutine. Once Close has begun, it waits for f, whose
-// requests Close ends.
-func (c *Client) run(f func()) {
-	if !c.Go(f) {
-		f()
-	}
-}
-
 // Grants is a driver's session together with the entries granted in it.
 type Grants struct {
 	driver.Session
