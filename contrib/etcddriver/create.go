@@ -14,10 +14,8 @@ import (
 
 // Create creates the node and lists the nodes ahead of it in one transaction.
 //
-// If Create gets no reply, the method cancel undoes it in the background. To
-// make the transaction fail if it arrives later, cancel puts a cancellation
-// key. If a proxy delivers the transaction twice, the second list contains the
-// node itself, and the token is still the node's create revision.
+// If a proxy delivers the transaction twice, the second list contains the node
+// itself, and the token is still the node's create revision.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -25,18 +23,12 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		}
 		number := s.take(queue)
 		id, keys := nodeID(s.id, number), s.settings.queueKeys(queue)
-		unless := s.settings.cancelled(s.id, s.created.Add(1))
-		reply, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(unless), "=", 0)).
-			Then(
-				clientv3.OpGet(keys, clientv3.WithPrefix()),
-				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
-			).Commit()
-		if err == nil && !reply.Succeeded {
-			err = errForeignKey
-		}
+		reply, err := s.commit(ctx,
+			clientv3.OpGet(keys, clientv3.WithPrefix()),
+			clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
+		)
 		if err != nil {
-			s.undo(queue, number, unless, err)
+			s.undo(ctx, orphan{queue, number}, err)
 			return err
 		}
 		members := parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs)
@@ -57,23 +49,24 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// undo removes the node of a failed Create in the background. The number in the
-// node's key is reused only if no request in flight can still create the node.
-func (s *session) undo(queue string, number int64, unless string, err error) {
-	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd rejected the request
-		s.giveBack(queue, number)
-		return
-	}
-	key := s.settings.queueKeys(queue) + nodeID(s.id, number)
-	undone := func() (free bool) { return s.cancel(key, unless) }
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		undone = func() (free bool) { return s.withdraw(key) }
-	}
-	s.calls.Go(func() {
-		if undone() {
-			s.giveBack(queue, number)
+// commit runs a transaction that must not arrive late: once reap has removed
+// orphans, etcd rejects every transaction that was sent before. If that happens
+// to one that still has a caller, commit sends it again.
+func (s *session) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	key := s.settings.cancelled(s.id)
+	for {
+		reply, err := s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", s.reaped.Load())).
+			Then(then...).Else(clientv3.OpGet(key)).Commit()
+		if err != nil || reply.Succeeded {
+			return reply, err
 		}
-	})
+		var latest int64
+		for _, kv := range reply.Responses[0].GetResponseRange().Kvs {
+			latest = kv.ModRevision
+		}
+		s.reaped.Store(latest)
+	}
 }
 
 // watchAhead watches the node that n.Predecessor chooses among those ahead. It
@@ -100,84 +93,88 @@ func (s *session) watchAhead(
 	return w
 }
 
-// cancel removes the node of a Create whose outcome is unknown, retrying until
-// etcd confirms. It reports whether the number in the node's key may be reused.
-//
-// cancel also puts a cancellation key, which makes etcd reject the Create if it
-// arrives later. An attempt does nothing if the cancellation key already
-// exists, because a delayed attempt could otherwise remove a later node that
-// reuses the key. If etcd is out of space and rejects the cancellation key,
-// cancel only removes the node.
-//
-// Attempts are serialized. While the store is unreachable, many Creates may
-// fail, and concurrent attempts would use up the CPU.
-func (s *session) cancel(key, cancelled string) (free bool) {
-	for free = true; s.lease.Err() == nil; {
-		err := s.tryCancel(key, cancelled)
-		if err == nil {
-			return free
-		}
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			free = s.withdraw(key) && free
-		}
-	}
-	return false
+// orphan is the node of a Create that was not answered. It may appear later. Its
+// number is not used again before it is reaped.
+type orphan struct {
+	queue  string
+	number int64
 }
 
-func (s *session) tryCancel(key, cancelled string) error {
-	s.cancelling.Lock()
-	defer s.cancelling.Unlock()
-	err := s.attempt(func(ctx context.Context) error {
-		_, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(cancelled), "=", 0)).
-			Then(
-				clientv3.OpDelete(key),
-				clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
-			).Commit()
-		return err
-	})
-	if err != nil {
-		s.pause(betweenTries)
+const (
+	reapedAtOnce = 127 // etcd allows 128 operations in a transaction, of which one cancels
+	betweenReaps = 100 * time.Millisecond
+)
+
+// undo makes sure that a failed Create leaves no node, in the background if
+// necessary.
+func (s *session) undo(ctx context.Context, o orphan, err error) {
+	if errors.Is(err, rpctypes.ErrNoSpace) { // may have made the node, because etcd checks the space again afterwards
+		_, err = s.commit(ctx, s.deletes(o)...)
+	} else if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) {
+		err = nil // etcd rejected the request
+	}
+	if err == nil {
+		s.giveBack(o.queue, o.number)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orphans = append(s.orphans, o)
+	if !s.reaping {
+		s.reaping = s.calls.Go(s.reap)
+	}
+}
+
+// reap removes orphans, many in one transaction, until there are none. It
+// pauses between transactions, because each also rejects the Creates in flight,
+// which are then sent again.
+func (s *session) reap() {
+	life, end := s.lease.Context()
+	defer end()
+	for {
+		s.mu.Lock()
+		batch := slices.Clone(s.orphans[:min(len(s.orphans), reapedAtOnce)])
+		s.reaping = len(batch) > 0
+		s.mu.Unlock()
+		if len(batch) == 0 || life.Err() != nil {
+			return
+		}
+		err := s.removeOrphans(life, batch)
+		if err == nil {
+			s.mu.Lock()
+			s.orphans = slices.Clone(s.orphans[len(batch):])
+			s.mu.Unlock()
+			for _, o := range batch {
+				s.giveBack(o.queue, o.number)
+			}
+		}
+		if err != nil || len(batch) < reapedAtOnce {
+			s.pause(betweenReaps)
+		}
+	}
+}
+
+// removeOrphans removes the nodes, and makes etcd reject earlier transactions
+// that arrive later. While etcd is out of space, it can only remove the nodes.
+func (s *session) removeOrphans(ctx context.Context, batch []orphan) error {
+	ctx, cancel := context.WithTimeout(ctx, s.calls.Limit)
+	defer cancel()
+	deletes := s.deletes(batch...)
+	cancels := clientv3.OpPut(s.settings.cancelled(s.id), "", clientv3.WithLease(s.id))
+	reply, err := s.commit(ctx, append(deletes, cancels)...)
+	if err == nil {
+		s.reaped.Store(reply.Header.Revision)
+	} else if errors.Is(err, rpctypes.ErrNoSpace) {
+		_, _ = s.commit(ctx, deletes...)
 	}
 	return err
 }
 
-// withdraw removes the node of a Create that failed with ErrNoSpace, retrying
-// until etcd confirms. The node may exist, because etcd checks the space again
-// after applying the transaction.
-//
-// It reports whether the first attempt was confirmed. Otherwise that attempt
-// may still arrive, so the number in the node's key must not be reused.
-func (s *session) withdraw(key string) (free bool) {
-	for free = true; s.lease.Err() == nil; free = false {
-		err := s.attempt(func(ctx context.Context) error {
-			_, err := s.client.Delete(ctx, key)
-			return err
-		})
-		if err == nil {
-			return free
-		}
-		s.pause(betweenTries)
+func (s *session) deletes(orphans ...orphan) (ops []clientv3.Op) {
+	for _, o := range orphans {
+		ops = append(ops, clientv3.OpDelete(s.settings.queueKeys(o.queue)+nodeID(s.id, o.number)))
 	}
-	return false
-}
-
-// betweenTries is the pause between attempts to remove the node of a failed
-// Create.
-const betweenTries = 100 * time.Millisecond
-
-// attempt makes a background request, with the time limit of a foreground
-// request. It returns an error if the session has ended.
-func (s *session) attempt(request func(context.Context) error) error {
-	ctx, leave, open := s.calls.Enter(context.Background())
-	if !open {
-		return errClosed
-	}
-	defer leave()
-	if err := s.lease.Err(); err != nil {
-		return err
-	}
-	return request(ctx)
+	return ops
 }
 
 func (s *session) pause(d time.Duration) {

@@ -106,9 +106,9 @@
 //	                order
 //	 2 names        the sequence is the create revision, which is never repeated
 //	 3 tokens       the token is the create revision, counted for the whole store
-//	 4 all or       the transaction is rejected if its cancellation key exists or
-//	   nothing      the lease has ended; cancelling is one transaction, which may
-//	                be repeated
+//	 4 all or       the transaction is rejected if the session's cancellation key
+//	   nothing      has changed or the lease has ended; one transaction removes
+//	                many nodes of unanswered Creates and changes that key
 //	 5 ahead        the transaction lists the queue before it puts the node
 //	 6 watch        an etcd watch follows the queue from before a list of it; far
 //	                behind, two watches tell only that a node has changed
@@ -140,12 +140,12 @@
 //	                                     the token of its node in 16 hexadecimal
 //	                                     digits. It has no lease; "etcdctl del"
 //	                                     removes it
-//	locks//cancelled/694d9af3a6d2710c:8  Create number 8 of that session is
+//	locks//cancelled/694d9af3a6d2710c    Creates that the session sent before
+//	                                     the last change of this key are
 //	                                     cancelled
 //
 // The name of a session is its lease ID in 16 hexadecimal digits. The other
-// numbers are decimal. Each Create of a session has its own number. The number
-// of a node may be reused once the node is gone and no request that creates or
+// numbers are decimal. The number of a node may be reused once the node is gone and no request that creates or
 // removes a node with this number can still arrive. The value of a node's key
 // is the prefix of the node's name, a newline, and the data. The node's name is
 // the prefix followed by the create revision in at least ten digits. A key
@@ -156,9 +156,10 @@
 //
 // A program in another language takes part with the following transactions,
 // written here for "etcdctl txn", and a lease that it keeps alive. To create
-// node 1 by Create number 8:
+// node 1, if the cancellation key does not exist, or else with its modification
+// revision instead of 0:
 //
-//	create("locks//cancelled/694d9af3a6d2710c:8") = "0"
+//	mod("locks//cancelled/694d9af3a6d2710c") = "0"
 //
 //	get --prefix locks/stock/42//
 //	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"

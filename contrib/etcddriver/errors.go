@@ -13,10 +13,9 @@ import (
 )
 
 var (
-	errExpired    = errors.New("etcddriver: etcd has ended the lease")
-	errRestored   = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
-	errForeignKey = errors.New("another program has put the key that cancels this request")
-	errClosed     = errors.New("etcddriver: closed")
+	errExpired  = errors.New("etcddriver: etcd has ended the lease")
+	errRestored = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
+	errClosed   = errors.New("etcddriver: closed")
 )
 
 // classify makes temporary errors match driver.ErrUnavailable.

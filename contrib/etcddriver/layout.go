@@ -19,9 +19,10 @@ import (
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the key whose existence cancels the session's n-th Create.
-func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
-	return s.prefix + "//cancelled/" + nodeID(session, n)
+// cancelled returns the key whose changes cancel the Creates that the session
+// has sent before.
+func (s *settings) cancelled(session clientv3.LeaseID) string {
+	return s.prefix + "//cancelled/" + sessionName(session)
 }
 
 // valueKey returns the key of the value beside the queue.

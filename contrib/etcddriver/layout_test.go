@@ -23,10 +23,10 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	defer w.Stop()
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
 	require.NoError(t, s.Delete(within(t), "stock/42", first.Place, driver.Released))
-	s.cancel(s.settings.queueKeys("stock/42")+nodeID(s.id, 3), s.settings.cancelled(s.id, 9))
+	require.NoError(t, s.removeOrphans(within(t), []orphan{{"stock/42", 3}}))
 
 	require.Equal(t, strings.Join([]string{
-		prefix + "//cancelled/" + id + ":9", "",
+		prefix + "//cancelled/" + id, "",
 		prefix + "/stock/42/.released", id + ":1",
 		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data", "",
 	}, "\n"), server.Etcdctl("get", "--prefix", prefix+"/"))
@@ -35,7 +35,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	require.Equal(t, "web3-W-\nweb2-R-data\n", server.Etcdctl("get", "--print-value-only", prefix+"/stock/42//"+id+":2"))
 
 	keys := server.Etcdctl("lease", "timetolive", "--keys", id)
-	for _, key := range []string{"//cancelled/" + id + ":9", "/stock/42//" + id + ":2", "/stock/42/.released"} {
+	for _, key := range []string{"//cancelled/" + id, "/stock/42//" + id + ":2", "/stock/42/.released"} {
 		require.Contains(t, keys, prefix+key)
 	}
 }
@@ -48,7 +48,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	defer server.Etcdctl("lease", "revoke", lease)
 	keys := prefix + "/stock/42//"
 
-	txn(t, server, `create("`+prefix+"//cancelled/"+lease+`:8") = "0"`,
+	txn(t, server, `mod("`+prefix+"//cancelled/"+lease+`") = "0"`,
 		"get --prefix "+keys, "put --lease="+lease+" "+keys+lease+`:1 "web1-W-\n{}"`)
 	nodes, err := s.List(within(t), "stock/42")
 	require.NoError(t, err)

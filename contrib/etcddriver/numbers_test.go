@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func (s *session) key(t *testing.T, queue string, p driver.Place) string {
@@ -193,9 +196,9 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	require.Equal(t, []driver.Node{next.Node}, nodes)
 }
 
-// When etcd is out of space, it rejects cancellation keys too, and clients
-// retry Create until an operator frees space. The driver must not keep retrying
-// a cancellation for each of these Creates.
+// When etcd is out of space, it rejects the cancellation key too, and clients
+// retry Create until an operator frees space. The driver must keep nothing for
+// each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -237,7 +240,7 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// If the reply to a Create is lost, the driver cancels the Create by writing a
+// If the reply to a Create is lost, the driver cancels the Create by changing a
 // key. If etcd is out of space, it rejects this key.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
@@ -281,44 +284,64 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program with write permission can put a key that cancels a Create.
-func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
+// Any program with write permission can put the key that cancels Creates.
+func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
-	_, err := raw(t, server).Put(within(t), s.settings.cancelled(s.id, 1), "")
-	require.NoError(t, err)
-	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.ErrorContains(t, err, "another program has put the key")
-	s.leavesNothing(t, "q")
-	create(t, s, "q", "h-W-")
+	for _, queue := range []string{"a", "b"} {
+		_, err := raw(t, server).Put(within(t), s.settings.cancelled(s.id), "")
+		require.NoError(t, err)
+		require.True(t, create(t, s, queue, "h-W-").Alone())
+	}
 }
 
-// While the store is unreachable, waiters retry Create, and each failed Create
-// has to be cancelled. Concurrent cancellations would starve the heartbeats of
-// CPU time.
-func TestCancellationsWaitForEachOther(t *testing.T) {
-	tries := make(chan time.Time, 1000)
-	s := connectThrough(t, func(request, _ any, send func() error) error {
-		switch {
-		case matching(faults.OpCleanUp)("", request):
-			tries <- time.Now()
-			return errBroken
-		case isCreate(request):
+// When a connection breaks, all Creates in flight lose their replies. Until their
+// nodes are gone, nobody gets the lock.
+func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
+	const unanswered = 1000
+	server := etcdtest.Shared(t)
+	prefix, proxy := server.Prefix(), testenv.NewProxy(t, server.Addr(), nil)
+	broken, late := make(chan struct{}), make(chan *pb.TxnRequest, unanswered)
+	var creates, cleanUps atomic.Int64
+	s := connectTo(t, "etcd://"+proxy.Addr()+"/"+prefix+"?"+longSession, intercepted(func(request, _ any, send func() error) error {
+		if isCreate(request) {
+			if creates.Add(1)%2 == 0 {
+				late <- request.(*pb.TxnRequest)
+			} else {
+				_ = send()
+			}
+			<-broken
 			return errBroken
 		}
+		if matching(faults.OpCleanUp)("", request) || matching(faults.OpDelete)("", request) {
+			cleanUps.Add(1)
+		}
 		return send()
-	})
-	for range 20 {
-		_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
-		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}))
+	var calls sync.WaitGroup
+	for i := range unanswered {
+		calls.Go(func() {
+			_, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "h-W-", Data: fmt.Append(nil, i)})
+			assert.ErrorIs(t, err, driver.ErrUnavailable)
+		})
 	}
-	last := <-tries
-	for range 5 {
-		next := <-tries
-		require.GreaterOrEqual(t, next.Sub(last), betweenTries)
-		last = next
+	eventually(t, func() bool { return creates.Load() == unanswered })
+	proxy.DropConnections()
+	close(broken)
+	calls.Wait()
+	s.leavesNothing(t, "q")
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 by 127, the first few, and tries while reconnecting
+
+	client := pb.NewKVClient(raw(t, server).ActiveConnection())
+	for range unanswered / 2 {
+		_, err := client.Txn(within(t), <-late)
+		require.NoError(t, err)
 	}
+	require.True(t, create(t, connectTo(t, "etcd://"+server.Addr()+"/"+prefix), "q", "h-W-").Alone())
+	reply, err := raw(t, server).Get(within(t), s.settings.cancelled(s.id), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(reply.Kvs), 1)
+	require.Empty(t, s.numbers)
 }
 
 // leavesNothing waits until all failed Creates are undone, and checks that the

@@ -36,15 +36,15 @@ type session struct {
 	calls   calls.Gate
 	watches watches.Set
 	stream  watchStream
-	created atomic.Int64 // number of Creates so far
 	newest  atomic.Int64 // revision of the store at the last heartbeat
+	reaped  atomic.Int64 // revision at which orphans were last reaped, or zero
 
 	mu      sync.Mutex
 	own     map[int64]*ownNode  // nodes returned by Create, by token
 	numbers map[string]*numbers // by queue, for the queues that have a number in use
 	queues  map[string]*queueWatch
-
-	cancelling sync.Mutex // serializes attempts to cancel Creates
+	orphans []orphan
+	reaping bool // the method reap is running
 
 	closing sync.Mutex
 	gone    bool // the lease was revoked; guarded by closing
