@@ -113,43 +113,36 @@ func (s *session) undo(ctx context.Context, o orphan, err error) {
 	} else if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) {
 		err = nil // etcd rejected the request
 	}
-	if err == nil {
-		s.giveBack(o.queue, o.number)
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.orphans = append(s.orphans, o)
-	if !s.reaping {
-		s.reaping = s.calls.Go(s.reap)
+	if err == nil {
+		s.giveBack(o.queue, o.number)
+	} else if s.orphans = append(s.orphans, o); len(s.orphans) == 1 {
+		s.calls.Go(s.reap)
 	}
 }
 
 // reap removes orphans, many in one transaction, until there are none. It
-// pauses between transactions, because each also rejects the Creates in flight,
-// which are then sent again.
+// pauses to gather more, because each transaction also rejects the Creates in
+// flight, which are then sent again.
 func (s *session) reap() {
 	life, end := s.lease.Context()
 	defer end()
-	for {
-		s.mu.Lock()
-		batch := slices.Clone(s.orphans[:min(len(s.orphans), reapedAtOnce)])
-		s.reaping = len(batch) > 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.orphans) > 0 && life.Err() == nil {
+		batch := s.orphans[:min(len(s.orphans), reapedAtOnce)]
 		s.mu.Unlock()
-		if len(batch) == 0 || life.Err() != nil {
-			return
-		}
 		err := s.removeOrphans(life, batch)
+		if err != nil || len(batch) < reapedAtOnce {
+			s.pause(betweenReaps)
+		}
+		s.mu.Lock()
 		if err == nil {
-			s.mu.Lock()
-			s.orphans = slices.Clone(s.orphans[len(batch):])
-			s.mu.Unlock()
+			s.orphans = append([]orphan(nil), s.orphans[len(batch):]...)
 			for _, o := range batch {
 				s.giveBack(o.queue, o.number)
 			}
-		}
-		if err != nil || len(batch) < reapedAtOnce {
-			s.pause(betweenReaps)
 		}
 	}
 }

@@ -27,10 +27,8 @@ func (s *session) take(queue string) (number int64) {
 
 // giveBack frees the number of a removed node for a later node. It must not be
 // called if an unanswered request may still create or remove a node with this
-// number.
+// number. session.mu must be held.
 func (s *session) giveBack(queue string, number int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := s.numbers[queue]
 	n.free = append(n.free, number)
 	if int64(len(n.free)) == n.last {

@@ -234,12 +234,11 @@ func (s *session) change(ctx context.Context, n *ownNode, token int64, removes b
 // node.
 func (s *session) forget(token int64, n *ownNode, answered int) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, known := s.own[token]
 	delete(s.own, token)
 	n.removing -= answered
-	free := n.removing == 0 && !n.lost && (known || answered > 0)
-	s.mu.Unlock()
-	if free {
+	if n.removing == 0 && !n.lost && (known || answered > 0) {
 		s.giveBack(n.queue, n.number)
 	}
 }

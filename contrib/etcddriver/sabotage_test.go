@@ -43,7 +43,7 @@ var planted = []mistakes.Mistake{
 	},
 	{
 		"orphans stay", "create.go",
-		"s.calls.Go(s.reap)", "true",
+		"s.calls.Go(s.reap)", "_ = s.reap",
 		"TestConformance/rule04/a-reply-lost-leaves-nothing-and-takes-no-other-node",
 	},
 	{
@@ -53,7 +53,7 @@ var planted = []mistakes.Mistake{
 	},
 	{
 		"a key is used again before its create is undone", "create.go",
-		"	s.orphans = append(s.orphans, o)\n", "	s.numbers[o.queue].free = append(s.numbers[o.queue].free, o.number)\n	s.orphans = append(s.orphans, o)\n",
+		"	if err == nil {\n		s.giveBack(", "	s.giveBack(o.queue, o.number)\n	if err == nil {\n		s.giveBack(",
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
 	},
 	{

@@ -43,8 +43,7 @@ type session struct {
 	own     map[int64]*ownNode  // nodes returned by Create, by token
 	numbers map[string]*numbers // by queue, for the queues that have a number in use
 	queues  map[string]*queueWatch
-	orphans []orphan
-	reaping bool // the method reap is running
+	orphans []orphan // while there are any, the method reap is running
 
 	closing sync.Mutex
 	gone    bool // the lease was revoked; guarded by closing
