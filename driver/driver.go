@@ -90,9 +90,10 @@ type Session interface {
 	// stay, even if ctx ended, the reply was lost, or the request reaches the
 	// store later. If the node may exist, the driver removes it as soon as it
 	// can reach the store, for as long as the session lives. (When the session
-	// ends, the store removes it.) If the node exists and only the list or the
-	// watch of [Joined] is missing, Create returns the place without them, and
-	// no error.
+	// ends, the store removes it.) A broken connection can leave many such
+	// nodes, which block their queue, so the driver sends at most a few
+	// requests for each. If the node exists and only the list or the watch of
+	// [Joined] is missing, Create returns the place without them, and no error.
 	//
 	// Rule 5, ahead: see [Joined].
 	Create(ctx context.Context, queue string, n NodeSpec) (Joined, error)

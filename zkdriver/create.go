@@ -36,7 +36,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	made, err := zkconn.Await(ctx, s.conn,
 		func() (madeNode, error) {
-			made, err := s.createCurrent(ctx, queue, n)
+			made, err := s.createCurrent(queue, n)
 			if err == nil && s.settings.layout != nil {
 				err = s.checkLayout(&made, n.Data)
 			}
@@ -57,15 +57,17 @@ type madeNode struct {
 	queue string
 }
 
-func (s *session) createCurrent(ctx context.Context, queue string, n driver.NodeSpec) (madeNode, error) {
+func (s *session) createCurrent(queue string, n driver.NodeSpec) (madeNode, error) {
 	for range 5 {
 		in, epoch := s.queues.current(queue)
-		j, err := s.createNode(ctx, in, n)
+		j, err := s.createNode(in, n)
 		switch {
 		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the contenders have moved to the successor or back: retry there
 		case err == nil && in != queue && j.Epoch != epoch:
 			s.queues.movedBack(queue)
-			s.discard(in, j.Place, n.Data)
+			if err := s.discard(in, j.Place, n.Data); err != nil {
+				return madeNode{}, err
+			}
 		default:
 			return madeNode{j, in}, err
 		}
@@ -89,11 +91,8 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 
 // createNode creates a node in at most five attempts. An attempt fails, for
 // example, if the queue is removed meanwhile.
-func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+func (s *session) createNode(queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
-		if err := ctx.Err(); err != nil {
-			return driver.Joined{}, fmt.Errorf("zkdriver: %w", err)
-		}
 		info, err := s.prepareQueue(queue)
 		if err != nil {
 			return driver.Joined{}, err
@@ -104,17 +103,18 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			}
 			continue
 		}
-		if err := s.conn.AwaitConnection(ctx); err != nil {
-			return driver.Joined{}, err
-		}
 		j, aclVersion, err := s.createOnce(queue, n, info.mode)
 		switch {
 		case err == nil && s.pastEnd(n.Prefix, j.Place):
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
-			s.discard(queue, j.Place, n.Data)
+			if err := s.discard(queue, j.Place, n.Data); err != nil {
+				return driver.Joined{}, err
+			}
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
 			s.queues.drop(queue) // the queue was recreated, or its ACL was changed, after the session checked it
-			s.discard(queue, j.Place, n.Data)
+			if err := s.discard(queue, j.Place, n.Data); err != nil {
+				return driver.Joined{}, err
+			}
 		case err == nil:
 			if err := s.conn.CountFromWrite(); err != nil {
 				s.discard(queue, j.Place, n.Data)
@@ -168,7 +168,7 @@ var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
+	where := search{n.Prefix, s.orphans.lastNode(queue)}
 	var list *prefetch
 	if s.queues.get(queue).shared {
 		list = s.prefetch(queue, n.Data)
@@ -183,11 +183,13 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
 			return driver.Joined{}, 0, errMayNotWrite
 		}
-		s.addOrphan(x, err)
+		if zkconn.Unanswered(err) {
+			s.addOrphan(queue, n.Data, where)
+		}
 		return driver.Joined{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
-		s.addOrphan(x, zk.ErrConnectionClosed)
+		s.addOrphan(queue, n.Data, where)
 		return driver.Joined{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
@@ -244,10 +246,12 @@ func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, b
 
 func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
+	where := search{n.Prefix, s.orphans.lastNode(queue)}
 	made, err := s.conn.Create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.settings.contenderACL(s.secret))
 	if err != nil {
-		s.addOrphan(x, err)
+		if zkconn.Unanswered(err) {
+			s.addOrphan(queue, n.Data, where)
+		}
 		return driver.Joined{}, 0, err
 	}
 	// Read the queue's Stat before the new node's. A queue with nodes cannot be
@@ -265,7 +269,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		}
 	}
 	if err != nil {
-		s.orphans.add(x, s.startRemovingOrphans)
+		s.addOrphan(queue, n.Data, where)
 		if errors.Is(err, zk.ErrNoNode) {
 			return driver.Joined{}, 0, s.vanished(queue)
 		}
@@ -293,11 +297,16 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-func (s *session) discard(queue string, p driver.Place, data []byte) {
+// discard removes a node that Create will not return. After an error the node
+// may still exist, and is removed as an orphan. Create must then fail, because
+// another node with the same data would be removed, too.
+func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)
-	if err != nil && !errors.Is(err, driver.ErrGone) {
-		prefix, _, _ := splitName(p.Name)
-		s.orphans.add(orphan{queue, prefix, data, driver.Node{}}, s.startRemovingOrphans)
+	if err == nil || errors.Is(err, driver.ErrGone) {
+		return nil
 	}
+	prefix, _, _ := splitName(p.Name)
+	s.addOrphan(queue, data, search{prefix: prefix})
+	return err
 }

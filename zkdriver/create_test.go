@@ -213,23 +213,6 @@ func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, "session_timeout=20s")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
-	for i := range 100 {
-		ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond))
-		p, err := create(ctx, b, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
-		cancel()
-		if err == nil {
-			require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
-		} else {
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		}
-	}
-	b.empties("q")
-}
-
 func TestACancelledCreateInFlightLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
@@ -255,11 +238,7 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 		_, err := create(within(t), b, "q", "h-W-", []byte("lost"))
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		closed(t, "the answer is lost", lost)
-		eventually(t, "the search is over", func() bool {
-			b.orphans.mu.Lock()
-			defer b.orphans.mu.Unlock()
-			return !b.orphans.running
-		})
+		b.cleanedUp()
 		require.Len(t, b.nodes("q"), 30)
 		require.LessOrEqual(t, b.proxy.Frames(zktest.OpGetData)-gets, 1)
 	}

@@ -1,35 +1,43 @@
 package zkdriver
 
 import (
-	"bytes"
-	"cmp"
+	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// orphans lists the Creates whose answer was lost. Their nodes may exist under
-// unknown names and would then block the queue, so the driver searches for each
+// orphans holds the Creates whose answer was lost. Their nodes may exist under
+// unknown names and would then block the queue, so the driver searches for them
 // until a server has answered. When the session ends, the store removes them
 // anyway.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session created, by queue
-	list        []orphan
+	sought      map[orphan]search
 	running     bool // whether removeOrphans is running
 }
 
-type orphan struct {
-	queue, prefix string
-	data          []byte
-	after         driver.Node // this session's last node in the queue before the Create; zero if unknown
+// orphan identifies a node, because each Create has its own data.
+type orphan struct{ queue, data string }
+
+// search tells which nodes may be an orphan.
+type search struct {
+	prefix string
+	after  driver.Node // this session's last node in the queue before the Create; zero if unknown
+}
+
+func (x search) mayBe(n driver.Node) bool {
+	return strings.HasPrefix(n.Name, x.prefix) && (n.Epoch != x.after.Epoch || n.Seq > x.after.Seq)
 }
 
 func (o *orphans) noteCreated(queue string, n driver.Node) {
@@ -45,118 +53,139 @@ func (o *orphans) noteCreated(queue string, n driver.Node) {
 	o.lastCreated[queue] = n
 }
 
+// lastNode is where the search for a new node of this session begins. It relies
+// on no other session's nodes, because other clients can create nodes with any
+// sequence.
 func (o *orphans) lastNode(queue string) driver.Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan. If no goroutine is removing orphans yet, add calls start,
-// which returns false if the Conn has shut down.
-func (o *orphans) add(x orphan, start func() (started bool)) {
+// add adds an orphan. If it returns true, the caller must start removeOrphans.
+func (o *orphans) add(x orphan, where search) (start bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.list = append(o.list, x)
-	if !o.running {
-		o.running = start()
+	if o.sought == nil {
+		o.sought = make(map[orphan]search)
+	}
+	o.sought[x] = where
+	start, o.running = !o.running, true
+	return start
+}
+
+func (o *orphans) has(x orphan) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, there := o.sought[x]
+	return there
+}
+
+// all returns all orphans. If there are none, the calling goroutine must exit.
+func (o *orphans) all() map[orphan]search {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.running = len(o.sought) > 0
+	return maps.Clone(o.sought)
+}
+
+func (o *orphans) done(gone map[orphan]search) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for x := range gone {
+		delete(o.sought, x)
 	}
 }
 
-// next returns the oldest orphan, which stays in the list until done is called.
-// It returns false if the list is empty; the calling goroutine must then exit.
-func (o *orphans) next() (orphan, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.list) == 0 {
-		o.running = false
-		return orphan{}, false
-	}
-	return o.list[0], true
-}
-
-func (o *orphans) done() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.list = o.list[1:]
-}
-
-// addOrphan schedules the search for a node whose Create failed with err, if
-// the node may nonetheless exist.
-func (s *session) addOrphan(x orphan, err error) {
-	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
-		s.orphans.add(x, s.startRemovingOrphans)
+func (s *session) addOrphan(queue string, data []byte, where search) {
+	if s.orphans.add(orphan{queue, string(data)}, where) {
+		s.conn.Go(s.removeOrphans)
 	}
 }
 
-func (s *session) startRemovingOrphans() (started bool) { return s.conn.Go(s.removeOrphans) }
-
+// removeOrphans removes all orphans together, however many a broken connection
+// has left.
 func (s *session) removeOrphans() {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	wait := 10 * time.Millisecond
-	for {
-		select {
-		case <-s.conn.Lease().Done():
-			return
-		case <-pause.C:
-		}
-		x, more := s.orphans.next()
-		if !more {
+	const shortest = 10 * time.Millisecond
+	for wait := shortest; s.conn.AwaitConnection(context.Background()) == nil; {
+		all := s.orphans.all()
+		if len(all) == 0 {
 			return
 		}
-		if err := s.removeOrphan(x); err != nil {
-			wait = min(2*wait, time.Second)
-			pause.Reset(wait)
+		if s.remove(all) == nil {
+			s.orphans.done(all)
+			wait = shortest
 			continue
 		}
-		s.orphans.done()
-		wait = 10 * time.Millisecond
-		pause.Reset(0)
+		select {
+		case <-s.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, time.Second)
 	}
 }
 
-// removeOrphan looks for an orphan's node and removes it. It sends a Sync
-// first, because the Create may have gone through another server. A Create
-// still in flight after that is refused by the leader, because the session has
-// moved to another connection since.
-func (s *session) removeOrphan(x orphan) error {
-	path := s.settings.queuePath(x.queue)
-	if err := s.conn.Sync(path); err != nil {
+// remove searches for orphans and removes those that it finds. It sends a Sync
+// first, because a Create may have gone through another server. A Create still
+// in flight after that is refused by the leader, because the session has moved
+// to another connection since.
+func (s *session) remove(all map[orphan]search) error {
+	if err := s.conn.Sync("/"); err != nil {
 		return err
 	}
-	names, stat, err := s.conn.Children(path)
+	searches := make(map[string]map[search]bool) // by queue
+	for x, where := range all {
+		if searches[x.queue] == nil {
+			searches[x.queue] = make(map[search]bool)
+		}
+		searches[x.queue][where] = true
+	}
+	return together(slices.Collect(maps.Keys(searches)), func(queue string) error {
+		return s.removeIn(queue, slices.Collect(maps.Keys(searches[queue])))
+	})
+}
+
+// removeIn searches one queue. It removes the oldest nodes first, because a
+// waiter behind them looks for another predecessor when the last one is gone.
+func (s *session) removeIn(queue string, searches []search) error {
+	names, stat, err := s.conn.Children(s.settings.queuePath(queue))
 	if err != nil {
 		return ignorePermanent(err)
 	}
-	after := int64(-1)
-	if stat.Czxid == x.after.Epoch {
-		after = x.after.Seq
-	}
-	for _, name := range newestFirst(names, x.prefix, after) {
-		found, err := s.removeIfOrphan(x, name)
-		if err = ignorePermanent(err); found || err != nil {
-			return err
-		}
-	}
-	return nil
+	nodes := slices.DeleteFunc(sorted(names, stat.Czxid), func(n driver.Node) bool {
+		return !slices.ContainsFunc(searches, func(x search) bool { return x.mayBe(n) })
+	})
+	return together(nodes, func(n driver.Node) error {
+		return ignorePermanent(s.removeIfOrphan(queue, n.Name))
+	})
 }
 
-// removeIfOrphan removes the named node if it is the orphan. It first reads
-// only the Stat, which tells the owner, because the data of other sessions'
-// nodes may be large.
-func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
-	r := s.own.beginRemoval(x.queue, name)
-	defer s.own.endRemoval(x.queue, r)
-	child := s.settings.queuePath(x.queue) + "/" + name
-	stat, err := s.conn.Stat(child)
+// removeIfOrphan first reads only the Stat, which tells the owner, because the
+// data of other sessions' nodes may be large.
+func (s *session) removeIfOrphan(queue, name string) error {
+	r := s.own.beginRemoval(queue, name)
+	defer s.own.endRemoval(queue, r)
+	path := s.settings.queuePath(queue) + "/" + name
+	stat, err := s.conn.Stat(path)
 	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
-		return false, err
+		return err
 	}
-	data, _, err := s.conn.Get(child)
-	if err != nil || !bytes.Equal(data, x.data) {
-		return false, err
+	data, _, err := s.conn.Get(path)
+	if err != nil || !s.orphans.has(orphan{queue, string(data)}) {
+		return err
 	}
-	return true, s.conn.Delete(child, -1)
+	return s.conn.Delete(path, -1)
+}
+
+// together calls f for each item, for up to 32 at a time. A failure does not
+// keep it from calling f for the others.
+func together[T any](items []T, f func(T) error) error {
+	var g errgroup.Group
+	g.SetLimit(32)
+	for _, x := range items {
+		g.Go(func() error { return f(x) })
+	}
+	return g.Wait()
 }
 
 func ignorePermanent(err error) error {
@@ -164,27 +193,4 @@ func ignorePermanent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// newestFirst returns the names that the orphan may have, highest sequence
-// first: those with its prefix and a sequence above after. The caller takes
-// after from a node of its own session, because other clients can create nodes
-// with any sequence.
-func newestFirst(names []string, prefix string, after int64) []string {
-	type entry struct {
-		name string
-		seq  int64
-	}
-	var entries []entry
-	for _, name := range names {
-		if seq, ok := sequenceOf(name); ok && seq > after && strings.HasPrefix(name, prefix) {
-			entries = append(entries, entry{name, seq})
-		}
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(b.seq, a.seq) })
-	sorted := make([]string, len(entries))
-	for i, e := range entries {
-		sorted[i] = e.name
-	}
-	return sorted
 }

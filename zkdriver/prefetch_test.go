@@ -124,37 +124,18 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	require.Equal(t, []string{first.Name, own, j.Name}, b.names())
 }
 
-func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
-	for name, end := range map[string]func(b *fixture, cancel func()){
-		"cancelled": func(_ *fixture, cancel func()) { cancel() },
-		"closed":    func(b *fixture, _ func()) { go b.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, _, first := newSharedQueue(t)
-			own := b.learnShared()
-			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
-			defer held.Release()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := make(chan error)
-			go func() {
-				_, err := b.Create(ctx, "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
-				ended <- err
-			}()
-			<-held.Held()
-			end(b, cancel)
-			require.Error(t, <-ended)
-			held.Release()
-			want := []string{first.Name}
-			if name == "cancelled" {
-				want = append(want, own)
-			}
-			eventually(t, "the node is removed", func() bool {
-				names := b.nodes("q")
-				slices.Sort(names)
-				slices.Sort(want)
-				return slices.Equal(names, want)
-			})
-		})
-	}
+func TestACreateThatWaitsForItsListEndsWithTheSession(t *testing.T) {
+	b, _, first := newSharedQueue(t)
+	b.learnShared()
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	ended := make(chan error)
+	go func() {
+		_, err := b.Create(context.Background(), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
+		ended <- err
+	}()
+	<-held.Held()
+	go b.Close()
+	require.ErrorIs(t, <-ended, driver.ErrSessionEnded)
+	held.Release()
+	eventually(t, "the node is removed", func() bool { return slices.Equal(b.nodes("q"), []string{first.Name}) })
 }

@@ -1,0 +1,175 @@
+package zkdriver
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// warm makes the session's next Create in each queue a single request.
+func (b *fixture) warm(queues ...string) {
+	b.t.Helper()
+	for _, q := range queues {
+		require.NoError(b.t, b.Delete(within(b.t), q, b.mustCreate(q, "h-W-", "warm"), driver.Changed))
+	}
+}
+
+// loseCreates breaks the connection after the server has made n nodes in each
+// queue, and before it has answered.
+func (b *fixture) loseCreates(n int, queues ...string) {
+	b.t.Helper()
+	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+	var creates errgroup.Group
+	for i := range n * len(queues) {
+		creates.Go(func() error {
+			_, err := create(context.Background(), b, queues[i/n], "h-W-", fmt.Append(nil, "lost", i))
+			assert.ErrorIs(b.t, err, driver.ErrUnavailable)
+			return nil
+		})
+	}
+	for _, q := range queues {
+		eventually(b.t, "all nodes are made", func() bool { return len(b.nodes(q)) == n })
+	}
+	b.proxy.DropConnections()
+	hold.Release()
+	creates.Wait()
+}
+
+func (b *fixture) cleanedUp() {
+	b.t.Helper()
+	eventually(b.t, "the clean-up is over", func() bool {
+		b.orphans.mu.Lock()
+		defer b.orphans.mu.Unlock()
+		return !b.orphans.running
+	})
+}
+
+// The nodes of unanswered Creates block their queue, so the time that it takes
+// to remove them must not grow with the square of their number.
+func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
+	const lost, live = 1000, 20
+	b := newFixture(t, "session_timeout=1m")
+	b.warm("q")
+	before := b.requests()
+	b.loseCreates(lost, "q")
+	for i := range live {
+		b.mustCreate("q", "h-W-", fmt.Sprint("live", i))
+	}
+	b.cleanedUp()
+	require.Len(t, b.nodes("q"), live)
+	// Each orphan takes a create and three requests for its removal. Nodes
+	// whose Creates fail during the search may be read twice.
+	require.LessOrEqual(t, b.requests()-before, 5*lost)
+}
+
+func TestFurtherBreaksDuringTheCleanUpLeaveNothing(t *testing.T) {
+	b := newFixture(t, "session_timeout=1m")
+	queues := []string{"q", "r", "removed"}
+	b.warm(queues...)
+	lists := b.proxy.LoseReply(zktest.Op(zktest.OpGetChildren2))
+	deletes := b.proxy.LoseReply(zktest.Op(zktest.OpDelete))
+	b.loseCreates(20, queues...)
+	removeAll(t, b.raw, b.chroot+"/removed")
+	live := b.mustCreate("removed", "h-W-", "live")
+	require.Zero(t, live.Seq, "the node has the name of an orphan that was removed")
+	closed(t, "a list is lost", lists)
+	closed(t, "a delete is lost", deletes)
+	b.cleanedUp()
+	require.Equal(t, []string{live.Name}, b.nodes("removed"))
+	require.Empty(t, b.nodes("q"))
+	require.Empty(t, b.nodes("r"))
+	require.NoError(t, b.Err())
+}
+
+func TestTheCleanUpEndsWithTheSession(t *testing.T) {
+	for name, end := range map[string]func(*fixture) error{
+		"closed":  func(b *fixture) error { return b.Close() },
+		"expired": func(b *fixture) error { return zktest.Expire(b.server.Addr(), b.conn.SessionID(), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t, "session_timeout=1m")
+			b.warm("q")
+			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
+			b.loseCreates(20, "q")
+			closed(t, "the search reads a node", held.Held())
+			require.NoError(t, end(b))
+			held.Release()
+			closed(t, "all goroutines have ended", b.conn.Finished())
+			require.Empty(t, b.nodes("q"))
+		})
+	}
+}
+
+// The second attempt of a Create would make a node with the same data, and the
+// search for the first node would remove both.
+func TestACreateThatMayLeaveANodeIsNotRepeated(t *testing.T) {
+	b := newFixture(t, "")
+	s := mustConnect(t, "zk://alice:geheim@"+b.proxy.Addr()+b.chroot+"?acl=digest&session_timeout=1m")
+	p, err := create(within(t), s, "q", "h-W-", []byte("warm"))
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
+	require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
+	_, err = b.raw.Create(b.chroot+"/q", nil, 0, zk.DigestACL(zk.PermAll, "alice", "geheim"))
+	require.NoError(t, err)
+	lost := b.proxy.LoseRequest(zktest.Op(zktest.OpDelete))
+	_, err = create(within(t), s, "q", "h-W-", []byte("x"))
+	closed(t, "the new node is not deleted", lost)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	eventually(t, "the queue is empty", func() bool {
+		nodes, err := s.List(within(t), "q")
+		return err == nil && len(nodes) == 0
+	})
+}
+
+// The callers of a client leave while its Creates are not answered. That must
+// neither block the lock for long, nor leave anything for each call.
+func TestALockIsFreeSoonAfterABreakUnderLoad(t *testing.T) {
+	b := newFixture(t, "")
+	client, err := dlock.Open("zk", "zk://"+b.proxy.Addr()+b.chroot+"?session_timeout=1m")
+	require.NoError(t, err)
+	defer client.Close()
+	m := client.RWMutex("q")
+	use := func(lock func(context.Context) (*dlock.Lock, error), ctx context.Context) error {
+		l, err := lock(ctx)
+		if err == nil {
+			err = l.Unlock()
+		}
+		return err
+	}
+	require.NoError(t, use(m.Lock, within(t)))
+	goroutines, requests := runtime.NumGoroutine(), b.proxy.Requests()
+
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+	leaves, leave := context.WithCancel(t.Context())
+	stays, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var calls, left errgroup.Group
+	const each = 100
+	for range each {
+		left.Go(func() error { use(m.Lock, leaves); return nil })
+		calls.Go(func() error { use(m.Lock, stays); return nil })
+		calls.Go(func() error { use(m.TryLock, stays); return nil })
+	}
+	eventually(t, "the server has made their nodes", func() bool { return len(b.nodes("q")) >= 2*each })
+	leave()
+	left.Wait()
+	b.proxy.DropConnections()
+	held.Release()
+	calls.Wait()
+	require.NoError(t, use(m.Lock, within(t)))
+	eventually(t, "the queue is empty", func() bool { return len(b.nodes("q")) == 0 })
+	eventually(t, "all goroutines of the calls have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+	require.Less(t, b.proxy.Requests()-requests, 15*3*each)
+}
