@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -230,13 +229,6 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 	}
 }
 
-// The states of a job run by Await.
-const (
-	jobRunning int32 = iota
-	jobFinished
-	jobAbandoned
-)
-
 // Await runs job on its own goroutine and returns the result, or an error as
 // soon as ctx or the session ends. Since go-zookeeper takes no context, the job
 // itself continues. If Await returns before the job, late receives the job's
@@ -255,34 +247,32 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 		v, err := job()
 		return unlessEnded(c, v, err)
 	}
-	var (
-		v     T
-		err   error
-		state atomic.Int32
-		done  = make(chan struct{})
-	)
-	c.Work(func() {
-		v, err = job()
-		if state.CompareAndSwap(jobRunning, jobFinished) {
-			close(done)
-		} else if late != nil {
-			late(v, err)
-		}
-	})
-	select {
-	case <-done:
-	case <-ctx.Done():
-		if state.CompareAndSwap(jobRunning, jobAbandoned) {
-			return none, fmt.Errorf("zkdriver: %w", ctx.Err())
-		}
-		<-done
-	case <-c.lease.Done():
-		if state.CompareAndSwap(jobRunning, jobAbandoned) {
-			return none, c.lease.Err()
-		}
-		<-done
+	type result struct {
+		v   T
+		err error
 	}
-	return unlessEnded(c, v, err)
+	results, left := make(chan result), make(chan struct{})
+	if !c.Go(func() {
+		v, err := job()
+		select {
+		case results <- result{v, err}:
+		case <-left:
+			if late != nil {
+				late(v, err)
+			}
+		}
+	}) {
+		return none, c.lease.Err()
+	}
+	defer close(left)
+	select {
+	case r := <-results:
+		return unlessEnded(c, r.v, r.err)
+	case <-ctx.Done():
+		return none, fmt.Errorf("zkdriver: %w", ctx.Err())
+	case <-c.lease.Done():
+		return none, c.lease.Err()
+	}
 }
 
 // unlessEnded returns v and err, or the session's error if the session has
