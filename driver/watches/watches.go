@@ -28,7 +28,12 @@ type Set struct {
 // index holds a queue's watches by the names of the watched nodes, so that the
 // cost of a notice does not grow with the number of waiters. Watches of the
 // whole queue have the empty name.
-type index map[string]map[*watch]bool
+type index map[string]*watched
+
+type watched struct {
+	by    map[*watch]bool
+	proof string // see Prove
+}
 
 type watch struct {
 	number int64 // counts from 1, in the order of arming
@@ -105,9 +110,9 @@ func (s *Set) arm(w *watch) driver.Watch {
 	}
 	for _, name := range w.names() {
 		if x[name] == nil {
-			x[name] = make(map[*watch]bool)
+			x[name] = &watched{by: make(map[*watch]bool)}
 		}
-		x[name][w] = true
+		x[name].by[w] = true
 	}
 	s.armed++
 	w.number = s.armed
@@ -124,9 +129,11 @@ func (s *Set) stop(w *watch) {
 func (s *Set) remove(w *watch) {
 	x := s.queues[w.queue]
 	for _, name := range w.names() {
-		delete(x[name], w)
-		if len(x[name]) == 0 {
-			delete(x, name)
+		if of := x[name]; of != nil {
+			delete(of.by, w)
+			if len(of.by) == 0 {
+				delete(x, name)
+			}
 		}
 	}
 	if len(x) == 0 {
@@ -138,7 +145,9 @@ func (s *Set) remove(w *watch) {
 // were armed.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
-		found = slices.AppendSeq(found, maps.Keys(x[name]))
+		if of := x[name]; of != nil {
+			found = slices.AppendSeq(found, maps.Keys(of.by))
+		}
 	}
 	inOrder(found)
 	return slices.Compact(found)
@@ -180,6 +189,13 @@ func (s *Set) Queues() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.queues))
+}
+
+// Whole reports whether there is an open watch of the whole queue.
+func (s *Set) Whole(queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[queue][""] != nil
 }
 
 // Names returns the names of the watched nodes of the queue, in no particular
@@ -237,13 +253,28 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 // Released and goes on, as after [Set.Gone].
 func (s *Set) LookReleased(queue string,
 	list func() (nodes []driver.Place, released driver.Node, version any, err error)) error {
-	s.mu.Lock()
-	armed := s.armed
-	s.mu.Unlock()
+	m := s.Mark()
 	nodes, released, version, err := list()
-	if err != nil {
-		return err
+	if err == nil {
+		s.Compare(queue, m, nodes, released, version)
 	}
+	return err
+}
+
+// Mark is a moment, as returned by [Set.Mark].
+type Mark int64
+
+// Mark returns the moment before a list, for [Set.Compare].
+func (s *Set) Mark() Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Mark(s.armed)
+}
+
+// Compare does what [Set.LookReleased] does after its list, for a driver that
+// lists several queues in one request. The driver calls [Set.Mark] before the
+// request, and then Compare with the results for each queue.
+func (s *Set) Compare(queue string, m Mark, nodes []driver.Place, released driver.Node, version any) {
 	places, names := make(map[driver.Place]bool), map[string]bool{released.Name: true}
 	for _, n := range nodes {
 		places[n], names[n.Name] = true, true
@@ -259,9 +290,8 @@ func (s *Set) LookReleased(queue string,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(s.queues[queue].all(), func(w *watch) bool {
-		return w.number <= armed && (!unchanged(w) || !w.whole && w.lose(released, driver.Released))
+		return w.number <= int64(m) && (!unchanged(w) || !w.whole && w.lose(released, driver.Released))
 	})
-	return nil
 }
 
 // Gone tells the set that a node is gone from the queue or has been renamed,
@@ -276,6 +306,40 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
+}
+
+// Prove sets the proof of a node that is watched in the queue: a text that the
+// store has told this session together with the node, and that a notice of the
+// node's release must repeat. It is forgotten with the last watch of the node.
+func (s *Set) Prove(queue, name, proof string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := s.queues[queue][name]; of != nil {
+		of.proof = proof
+	}
+}
+
+// Announced is like [Set.Gone], for a store in which others than the store may
+// send notices. If why is Released and the proof is not the one set by
+// [Set.Prove], the watches of the node end, so that the caller lists the queue.
+func (s *Set) Announced(queue string, n driver.Node, why driver.Cause, proof string) {
+	s.mu.Lock()
+	of := s.queues[queue][n.Name]
+	if of == nil || of.proof == "" || of.proof != proof {
+		why = driver.Changed
+	}
+	s.mu.Unlock()
+	s.Gone(queue, n, why)
+}
+
+// Left tells the set that the session has removed or renamed its own node, and
+// that the store will announce it. It ends the watches of the whole queue and
+// those that have the node as their own. The watches that have it ahead wait
+// for the notice, which may say that it was released.
+func (s *Set) Left(queue string, n driver.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.own.Name == n.Name })
 }
 
 // lose tells a watch that node n is gone, and reports whether the watch ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 const conformanceTimeout = 600 * time.Millisecond
@@ -34,7 +35,7 @@ func TestConformance(t *testing.T) {
 
 		Drop: func(t *testing.T, s driver.Session) {
 			d := storeOf(s).store
-			if err := os.Remove(d.path(s.(*session).id)); err != nil {
+			if err := os.Remove(d.path(memberOf(s).id)); err != nil {
 				t.Fatal(err)
 			}
 			operate(t, d, func(*state) {})
@@ -43,27 +44,29 @@ func TestConformance(t *testing.T) {
 		Reset:          func(t *testing.T, s driver.Session) { cutOff(t, s)() },
 		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op, because this driver polls
 		LoseRequest: func(t *testing.T, s driver.Session, _ faults.Op) {
-			disks.Store(s.(*session).store.dir, disk{fails: true})
+			disks.Store(memberOf(s).dir, disk{fails: true})
 		},
 		LoseReply: func(t *testing.T, s driver.Session, _ faults.Op) {
-			disks.Store(s.(*session).store.dir, disk{fails: true, late: true})
+			disks.Store(memberOf(s).dir, disk{fails: true, late: true})
 		},
 		HoldRequest: func(t *testing.T, s driver.Session, _ faults.Op) (arrive func()) {
-			disks.Store(s.(*session).store.dir, disk{fails: true})
+			disks.Store(memberOf(s).dir, disk{fails: true})
 			return func() {} // no-op: a change whose rename has failed never arrives
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			disks.Store(s.(*session).store.dir, disk{delay: d})
+			disks.Store(memberOf(s).dir, disk{delay: d})
 		},
-		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
+			dlocktest.SkewLease(s.(*session.Session).Lease(), d)
+		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			operate(t, c.(linkedStore).store, func(st *state) {
-				st.remove(func(q string, _ node) bool { return q == queue })
+				st.keep(queue, func(node) bool { return false })
 			})
 		},
 		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
 			operate(t, c.(linkedStore).store, func(st *state) {
-				st.remove(func(q string, n node) bool { return q == queue && n.Name == name })
+				st.keep(queue, func(n node) bool { return n.Name != name })
 			})
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
@@ -79,7 +82,7 @@ func TestConformance(t *testing.T) {
 // cutOff cuts the session off from its store: it removes the symbolic link
 // through which the session finds the directory.
 func cutOff(t *testing.T, s driver.Session) (heal func()) {
-	link := s.(*session).store.dir
+	link := memberOf(s).dir
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
@@ -203,3 +206,6 @@ func version(root *os.Root, name string) int64 {
 	}
 	return st.Version
 }
+
+// memberOf returns the store of a session.
+func memberOf(s driver.Session) *member { return s.(*session.Session).Store().(*member) }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func init() { dlock.Register("file", Driver{}) }
@@ -61,19 +62,12 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Session, error) {
-	s := &session{connector: c, id: "session-" + rand.Text(), lease: driver.NewLease(c.timeout, 0)}
-	err := c.store.update(ctx, func(st *state) (err error) {
-		st.Sessions[s.id] = true
-		return markUnavailable(s.lease.Begin(func() error {
-			return errors.Join(os.WriteFile(c.store.path(s.id), nil, 0o600), s.renew())
-		}))
-	})
+	m := &member{store: c.store, id: "session-" + rand.Text(), timeout: c.timeout}
+	s, err := session.Connect(ctx, m, session.Config{Name: "exampledriver", ID: m.id, Timeout: c.timeout,
+		Server: func() string { return c.store.dir }, Longest: 5 * time.Millisecond})
 	if err != nil {
-		s.lease.End(err)
-		_ = os.Remove(c.store.path(s.id))
-		return nil, fmt.Errorf("exampledriver: connect: %w", err)
+		_ = os.Remove(m.path(m.id))
+		return nil, err
 	}
-	s.calls.Go(func() { s.lease.Run(s.beat) })
-	s.calls.Go(s.poll)
 	return s, nil
 }

@@ -84,7 +84,7 @@ func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	connected, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	defer connected.Close()
-	s := connected.(*session)
+	m := memberOf(connected)
 
 	var mu sync.Mutex
 	var ends []time.Time // deadlines of the session, in the order of the heartbeats
@@ -100,7 +100,8 @@ func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	for range 8 {
 		beats.Go(func() {
 			for range 500 {
-				assert.NoError(t, s.beat(t.Context()))
+				_, err := m.Beat(t.Context())
+				assert.NoError(t, err)
 			}
 		})
 	}

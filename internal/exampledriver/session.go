@@ -3,263 +3,207 @@
 package exampledriver
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/calls"
-	"github.com/dlock-go/dlock/driver/watches"
+	"github.com/dlock-go/dlock/driver/session"
 )
+
+// member is the store as one session sees it.
+type member struct {
+	store
+	id       string
+	timeout  time.Duration
+	renewing sync.Mutex // held during a renewal
+}
 
 var (
-	_ driver.Session   = (*session)(nil)
-	_ driver.Inspector = (*session)(nil)
+	_ session.Expirer   = (*member)(nil)
+	_ session.Inspector = (*member)(nil)
 )
 
-type session struct {
-	driver.Unsupported // the methods of Inspector that session lacks
-	connector
-	id       string
-	lease    *driver.Lease
-	watches  watches.Set
-	calls    calls.Gate // calls in flight, and the session's goroutines
-	renewing sync.Mutex // held during a renewal
-
-	closing sync.Mutex // held during Close
-	gone    bool       // whether the store has dropped the session
+// Begin implements session.Store.
+func (m *member) Begin(ctx context.Context, _ time.Duration) (session.Begun, error) {
+	return session.Begun{}, m.update(ctx, func(st *state) error {
+		st.Sessions[m.id] = true
+		return markUnavailable(errors.Join(os.WriteFile(m.path(m.id), nil, 0o600), m.renew()))
+	})
 }
 
-var errExpired = errors.New("the store has dropped the session")
+// Beat implements session.Store. It does not wait for the store's lock, so a
+// busy store does not delay it.
+func (m *member) Beat(context.Context) (time.Duration, error) { return 0, m.renew() }
 
-// change makes a request that changes the state.
-func (s *session) change(ctx context.Context, what, queue string, f func(*state) error) error {
-	return s.ask(ctx, s.store.update, what, queue, f)
+// renew sets the session's deadline to one session timeout from now.
+func (m *member) renew() error {
+	m.renewing.Lock()
+	defer m.renewing.Unlock()
+	end := time.Now().Add(m.timeout)
+	return chtimes(m.path(m.id), end, end)
 }
 
-// view makes a request that only reads the state.
-func (s *session) view(ctx context.Context, what, queue string, f func(*state) error) error {
-	return s.ask(ctx, s.store.read, what, queue, f)
+// Expire implements session.Expirer. It makes an update without a change,
+// because every update drops the sessions whose deadlines have passed.
+func (m *member) Expire(ctx context.Context) (bool, error) {
+	return false, m.change(ctx, func(*state) error { return nil })
 }
 
-// ask makes a request in a live session. It ends the session if the outcome of
-// the request is unknown, or if the store has dropped the session.
-func (s *session) ask(
-	ctx context.Context, do func(context.Context, func(*state) error) error, what, queue string, f func(*state) error,
-) error {
-	ctx, leave, open := s.calls.Enter(ctx)
-	if !open {
-		return s.lease.Err()
+// End implements session.Store.
+func (m *member) End(ctx context.Context) error {
+	err := os.Remove(m.path(m.id))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = m.update(ctx, func(*state) error { return nil })
 	}
-	defer leave()
-	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
-	if err == nil {
-		err = do(ctx, s.ifAlive(f))
-	}
-	if errors.Is(err, errExpired) || errors.Is(err, errUnknownOutcome) {
-		s.lease.End(err)
-	}
-	if ended := s.lease.Err(); ended != nil {
-		return ended // err no longer matters: the store drops the session, with all of its nodes
-	}
-	if err != nil {
-		return fmt.Errorf("exampledriver: %s in %q: %w", what, queue, err)
-	}
-	return nil
+	return err
+}
+
+// change makes an update, if the store knows the session.
+func (m *member) change(ctx context.Context, f func(*state) error) error {
+	return m.update(ctx, m.ifAlive(f))
 }
 
 // ifAlive returns a function that calls f if the store knows the session.
-func (s *session) ifAlive(f func(*state) error) func(*state) error {
+func (m *member) ifAlive(f func(*state) error) func(*state) error {
 	return func(st *state) error {
-		if !st.Sessions[s.id] {
+		if !st.Sessions[m.id] {
 			return errExpired
 		}
 		return f(st)
 	}
 }
 
-func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
-	err = s.change(ctx, "create", queue, func(st *state) error {
-		if err := driver.CheckPrefix(n.Prefix); err != nil {
-			return err
+// Do implements session.Store.
+func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
+	err = m.change(ctx, func(st *state) (err error) {
+		switch c.Kind {
+		case session.Create:
+			r = m.create(st, c)
+		case session.Delete:
+			r.Place, err = st.remove(c.Queue, func(n node) bool { return m.owns(n, c.Place) })
+		case session.Remove:
+			r.Place, err = st.remove(c.Queue, func(n node) bool { return n.Name == c.Place.Name && n.Token == c.Place.Token })
+		case session.Replace:
+			r.Place, err = m.replace(st, c)
+		case session.SetValue:
+			err = m.setValue(st, c)
 		}
-		st.Last++
-		st.Version++
-		j.Name, j.Seq, j.Token = driver.FormatName(n.Prefix, st.Last), st.Last, st.Last
-		st.Queues[queue] = append(st.Queues[queue], node{j.Place, s.id, string(n.Data)})
-		nodes := contenders(st.Queues[queue])
-		j.Known, j.Ahead = true, nodes[:slices.Index(nodes, j.Node)]
-		return nil
+		return err
 	})
-	return j, err
+	return r, err
 }
 
-func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
-	err = s.view(ctx, "list", queue, func(st *state) error {
-		nodes = contenders(st.Queues[queue])
-		return nil
-	})
-	return nodes, err
-}
-
-// contenders returns the nodes that have a sequence, in the order of their
-// sequences. It ignores all other nodes, which other programs have created.
-func contenders(nodes []node) (found []driver.Node) {
-	for _, n := range nodes {
-		if _, seq, sequenced := driver.ParseName(n.Name); sequenced {
-			found = append(found, driver.Node{Name: n.Name, Seq: seq})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
-	return found
-}
-
-func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	w := s.watches.Arm(queue, p, ahead...)
-	if err := s.checkWatches(ctx, queue); err != nil {
-		w.Stop()
-		return driver.Watch{}, err
-	}
-	return w, nil
-}
-
-func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
-	err = s.view(ctx, "watch", queue, func(st *state) error {
-		w = s.watches.ArmQueue(queue, st.Version)
-		return nil
-	})
-	return w, err
-}
-
-// checkWatches reads a queue. It ends each watch that has lost one of its
-// nodes, and each watch of the whole queue that was set at an earlier version
-// of the queue.
-func (s *session) checkWatches(ctx context.Context, queue string) error {
-	return s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
-		err = s.view(ctx, "watch", queue, func(st *state) error {
-			for _, n := range st.Queues[queue] {
-				nodes = append(nodes, n.Place)
-			}
-			version = st.Version
-			return nil
-		})
-		return nodes, version, err
-	})
-}
-
-// interval is the time between two checks of the watches.
-const interval = 5 * time.Millisecond
-
-// poll checks the watches and drops expired sessions until the lease has ended.
-func (s *session) poll() {
-	defer s.watches.End()
-	check, drop := time.NewTicker(interval), time.NewTicker(s.timeout/8)
-	defer check.Stop()
-	defer drop.Stop()
-	for {
-		select {
-		case <-s.lease.Done():
-			return
-		case <-drop.C:
-			s.dropExpired()
-		case <-check.C:
-			for _, queue := range s.watches.Queues() {
-				_ = s.checkWatches(context.Background(), queue) // the next check retries
-			}
-		}
-	}
-}
-
-func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ driver.Cause) error {
-	return s.change(ctx, "delete "+p.Name, queue, func(st *state) error {
-		if st.remove(func(q string, n node) bool { return q == queue && s.owns(n, p) }) == 0 {
-			return driver.ErrGone
+// Cancel implements session.Store. No Create reaches this store late.
+func (m *member) Cancel(ctx context.Context, creates []session.Change) error {
+	return m.change(ctx, func(st *state) error {
+		for _, c := range creates {
+			st.keep(c.Queue, func(n node) bool { return n.Owner != m.id || n.Number != c.Number })
 		}
 		return nil
 	})
+}
+
+func (m *member) create(st *state, c session.Change) (r session.Result) {
+	st.Last++
+	st.Version++
+	r.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(c.Prefix, st.Last), Seq: st.Last}, Token: st.Last}
+	st.Queues[c.Queue] = append(st.Queues[c.Queue], node{r.Place, m.id, c.Number, string(c.Data)})
+	r.Nodes = nodes(st.Queues[c.Queue])
+	return r
 }
 
 // owns reports whether n is the session's node p. It compares tokens, which are
 // unique, because the name of a node may change.
-func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
+func (m *member) owns(n node, p driver.Place) bool { return n.Owner == m.id && n.Token == p.Token }
 
-func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	err := s.change(ctx, "replace "+p.Name, queue, func(st *state) error {
-		if err := driver.CheckPrefix(prefix); err != nil {
-			return err
+func (m *member) own(st *state, c session.Change) int {
+	return slices.IndexFunc(st.Queues[c.Queue], func(n node) bool { return m.owns(n, c.Place) })
+}
+
+func (m *member) replace(st *state, c session.Change) (was driver.Place, err error) {
+	i := m.own(st, c)
+	if i < 0 {
+		return was, driver.ErrGone
+	}
+	n := &st.Queues[c.Queue][i]
+	was, n.Name = n.Place, driver.FormatName(c.Prefix, n.Seq)
+	st.Version++
+	return was, nil
+}
+
+func (m *member) setValue(st *state, c session.Change) error {
+	switch {
+	case m.own(st, c) < 0:
+		return driver.ErrGone
+	case st.Values[c.Queue].Token > c.Place.Token:
+		return driver.ErrStale
+	}
+	st.Values[c.Queue] = value{c.Place.Token, c.Data}
+	return nil
+}
+
+func nodes(all []node) (nodes []session.Node) {
+	for _, n := range all {
+		nodes = append(nodes, session.Node{Name: n.Name, Token: n.Token})
+	}
+	return nodes
+}
+
+// view reads the state, if the store knows the session.
+func (m *member) view(ctx context.Context, f func(*state) error) error {
+	return m.read(ctx, m.ifAlive(f))
+}
+
+// Look implements session.Store.
+func (m *member) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
+	err = m.view(ctx, func(st *state) error {
+		for _, q := range ask {
+			found = append(found, session.Snapshot{Nodes: nodes(st.Queues[q.Queue]), Version: st.Version})
 		}
-		nodes := st.Queues[queue]
-		i := slices.IndexFunc(nodes, func(n node) bool { return s.owns(n, p) })
+		return nil
+	})
+	return found, err
+}
+
+// Read implements session.Inspector.
+func (m *member) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	err = m.view(ctx, func(st *state) error {
+		i := slices.IndexFunc(st.Queues[queue], func(n node) bool { return n.Name == name })
 		if i < 0 {
 			return driver.ErrGone
 		}
-		nodes[i].Name = driver.FormatName(prefix, p.Seq)
-		p = nodes[i].Place
-		st.Version++
+		n := st.Queues[queue][i]
+		info = driver.NodeInfo{Token: n.Token, Data: []byte(n.Data), Owner: n.Owner}
 		return nil
 	})
-	return p, err
+	return info, err
 }
 
-func (s *session) Done() <-chan struct{} { return s.lease.Done() }
-func (s *session) Err() error            { return s.lease.Err() }
-
-func (s *session) Describe() driver.SessionInfo {
-	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
-}
-
-func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
-	s.lease.OnRenew(f)
-	return true
-}
-
-// beat sends a heartbeat. It does not wait for the store's lock, so a busy
-// store does not delay it.
-func (s *session) beat(context.Context) error { return s.renew() }
-
-// renew sets the session's deadline to one session timeout from now.
-func (s *session) renew() error {
-	s.renewing.Lock()
-	defer s.renewing.Unlock()
-	end := time.Now().Add(s.timeout)
-	return chtimes(s.store.path(s.id), end, end)
-}
-
-// dropExpired makes an update without a change, because every update drops the
-// sessions whose deadlines have passed.
-func (s *session) dropExpired() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
-	defer cancel()
-	if err := s.store.update(ctx, s.ifAlive(func(*state) error { return nil })); errors.Is(err, errExpired) {
-		s.lease.End(err)
-	}
-}
-
-// Close ends the lease, and then the session in the store, even if the lease
-// has run out before.
-func (s *session) Close() error {
-	s.lease.End(errors.New("exampledriver: closed"))
-	s.calls.Close()
-	s.closing.Lock()
-	defer s.closing.Unlock()
-	if s.gone {
+// Walk implements session.Inspector.
+func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	err = m.view(ctx, func(st *state) error {
+		for q := range st.Queues {
+			if prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
+				queues = append(queues, q)
+			}
+		}
 		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	err := os.Remove(s.store.path(s.id))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = s.store.update(ctx, func(*state) error { return nil })
-	}
-	if err != nil {
-		return fmt.Errorf("exampledriver: close: %w: the nodes stay until the session times out: %w", driver.ErrUnavailable, err)
-	}
-	s.gone = true
-	return nil
+	})
+	return queues, err
+}
+
+// Value implements session.Inspector.
+func (m *member) Value(ctx context.Context, queue string) (text []byte, token int64, err error) {
+	err = m.view(ctx, func(st *state) error {
+		v := st.Values[queue]
+		text, token = v.Text, v.Token
+		return nil
+	})
+	return text, token, err
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // state is the content of the store.
@@ -27,27 +28,42 @@ type state struct {
 	Version  int64             // rises with each change of a queue's nodes
 	Sessions map[string]bool   // live sessions
 	Queues   map[string][]node // oldest node first
+	Values   map[string]value
+}
+
+type value struct {
+	Token int64
+	Text  []byte
 }
 
 type node struct {
 	driver.Place
-	Owner string // session; empty if another program has created the node
-	Data  string // for people who read the file
+	Owner  string // session; empty if another program has created the node
+	Number int64  // of the Create in that session
+	Data   string // for people who read the file
 }
 
-// remove removes the nodes that match and returns how many there were.
-func (st *state) remove(match func(queue string, n node) bool) (removed int) {
-	for queue, nodes := range st.Queues {
-		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
-		removed += len(nodes) - len(left)
-		if st.Queues[queue] = left; len(left) == 0 {
-			delete(st.Queues, queue)
-		}
+// remove removes the node that matches, or returns driver.ErrGone.
+func (st *state) remove(queue string, match func(node) bool) (was driver.Place, err error) {
+	i := slices.IndexFunc(st.Queues[queue], match)
+	if i < 0 {
+		return was, driver.ErrGone
 	}
-	if removed > 0 {
+	was = st.Queues[queue][i].Place
+	st.keep(queue, func(n node) bool { return n.Place != was })
+	return was, nil
+}
+
+// keep removes the nodes of a queue that do not match.
+func (st *state) keep(queue string, match func(node) bool) {
+	before := len(st.Queues[queue])
+	left := slices.DeleteFunc(st.Queues[queue], func(n node) bool { return !match(n) })
+	if st.Queues[queue] = left; len(left) == 0 {
+		delete(st.Queues, queue)
+	}
+	if len(left) < before {
 		st.Version++
 	}
-	return removed
 }
 
 // prune drops sessions whose deadlines have passed or whose files are gone, and
@@ -57,7 +73,9 @@ func (st *state) prune(root *os.Root) {
 		end, err := root.Stat(id)
 		return errors.Is(err, fs.ErrNotExist) || err == nil && !time.Now().Before(end.ModTime()) && root.Remove(id) == nil
 	})
-	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
+	for queue := range st.Queues {
+		st.keep(queue, func(n node) bool { return n.Owner == "" || st.Sessions[n.Owner] })
+	}
 }
 
 // store is a directory. One file has the state, and is replaced as a whole.
@@ -88,6 +106,14 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 // have been made; after any other error it was not. The whole update happens in
 // one directory, even if another one takes its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
+	err := d.tryUpdate(ctx, f)
+	if err != nil && !errors.Is(err, errUnknownOutcome) {
+		err = session.Refused(err)
+	}
+	return err
+}
+
+func (d store) tryUpdate(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
 		return markUnavailable(err)
@@ -150,6 +176,9 @@ func load(root *os.Root) ([]byte, *state, error) {
 	if st.Queues == nil {
 		st.Queues = make(map[string][]node)
 	}
+	if st.Values == nil {
+		st.Values = make(map[string]value)
+	}
 	return b, st, err
 }
 
@@ -180,7 +209,10 @@ func syncDir(root *os.Root) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-var errUnknownOutcome = errors.New("the disk failed, and may or may not have stored the change")
+var (
+	errExpired        = fmt.Errorf("%w: the store has dropped it", driver.ErrSessionEnded)
+	errUnknownOutcome = fmt.Errorf("%w: the disk failed, and may or may not have stored the change", driver.ErrUnavailable)
+)
 
 // Tests replace these functions to simulate a disk that fails or is slow.
 var (

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// errGrace means that the session cannot begin yet.
+var errGrace = errors.New("leases of an earlier generation may not be over")
+
+const lostData = "the store is new or has lost data: no lock is granted"
+
+// begin begins the session in the store. If the store is new or has lost data,
+// begin first waits until all leases of earlier holders are over.
+func (s *Session) begin(ctx context.Context) error {
+	began := time.Now()
+	for waited := false; ; waited = true {
+		err := s.lease.Begin(func() (err error) {
+			if s.begun, err = s.store.Begin(ctx, s.Timeout); err == nil && s.begun.Wait > 0 {
+				err = errGrace
+			}
+			return err
+		})
+		if !errors.Is(err, errGrace) {
+			if waited {
+				s.graced = time.Since(began)
+			}
+			return s.orUnavailable(ctx, err)
+		}
+		if !waited && !s.begun.Told {
+			slog.Default().WarnContext(ctx, s.Name+": "+lostData+" until all leases of earlier holders are over",
+				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.Server())
+		}
+		if err := s.awaitGrace(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// orUnavailable replaces an error that says that a time limit of the store's own
+// has passed, because the caller must not take it for its own.
+func (s *Session) orUnavailable(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
+}
+
+func (s *Session) awaitGrace(ctx context.Context) error {
+	t := time.NewTimer(s.begun.Wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w: %s for another %v, until all leases of earlier holders are over",
+			driver.ErrUnavailable, context.Cause(ctx), lostData, s.begun.Rest.Round(100*time.Millisecond))
+	}
+}

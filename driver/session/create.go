@@ -1,0 +1,170 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Create implements driver.Session.
+func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
+		return driver.Joined{}, s.explain("create", queue, err)
+	}
+	c := Change{Kind: Create, Queue: queue, Prefix: n.Prefix, Data: bytes.Clone(n.Data), // the caller may reuse n.Data
+		Number: s.number.Add(1), Predecessor: n.Predecessor}
+	j, err := call(ctx, s, func() (driver.Joined, error) { return s.create(c) }, func(j driver.Joined, err error) {
+		j.Watch.Stop()
+		if err == nil {
+			s.removeLate(Change{Kind: Delete, Queue: queue, Place: j.Place})
+		}
+	})
+	if err = s.explain("create", queue, err); err != nil {
+		j.Watch.Stop()
+		return driver.Joined{}, err
+	}
+	return j, nil
+}
+
+// removeLate removes the node of a caller that has left.
+func (s *Session) removeLate(c Change) {
+	for {
+		_, err := s.do(c)
+		if s.explain("delete", c.Queue, err) == nil || errors.Is(err, driver.ErrGone) || !s.sleep(cancelPause) {
+			return
+		}
+	}
+}
+
+func (s *Session) create(c Change) (j driver.Joined, err error) {
+	arming := s.notices.record(c.Queue)
+	defer s.notices.stop(arming)
+	r, err := s.do(c)
+	if err != nil {
+		if unknownOutcome(err) {
+			s.orphan(c)
+		}
+		return j, err
+	}
+	s.watches.Changed(c.Queue)
+	j.Place, j.Created = r.Place, r.Created
+	all := contenders(r.Nodes)
+	own := slices.Index(all, j.Node)
+	if j.Known = own >= 0; j.Known {
+		j.Ahead, j.Behind = all[:own:own], own < len(all)-1
+		j.Watch = s.armCreated(arming, c, j, r)
+	}
+	return j, nil
+}
+
+// contenders returns the nodes that have a sequence number, ordered by it. The
+// others were made by other programs.
+func contenders(all []Node) []driver.Node {
+	nodes := make([]driver.Node, 0, len(all))
+	for _, n := range all {
+		if _, seq, ok := driver.ParseName(n.Name); ok {
+			nodes = append(nodes, driver.Node{Name: n.Name, Seq: seq})
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nodes
+}
+
+// armCreated arms the watch of a new node. It makes a request only if the store
+// does not announce the node ahead yet, and if it fails, the caller calls Watch.
+func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
+	if c.Predecessor == nil || len(j.Ahead) == 0 {
+		return w
+	}
+	i := c.Predecessor(slices.Clone(j.Ahead))
+	if i < 0 {
+		return w
+	}
+	ahead := j.Ahead[i]
+	switch {
+	case s.notifier == nil:
+		w = s.watches.Arm(c.Queue, j.Place, ahead)
+		s.looks.wake()
+		return w
+	case r.Announced == ahead.Name || r.Announced == Every:
+		if w, ok := s.armAnnounced(a, j.Place, ahead, r.Nodes); ok {
+			return w
+		}
+	}
+	w, _ = s.watch(c.Queue, j.Place, ahead)
+	return w
+}
+
+// orphans holds the Creates whose outcome is unknown.
+type orphans struct {
+	mu      sync.Mutex
+	creates []Change
+	running bool // whether cancelOrphans runs
+}
+
+// cancelsAtOnce limits the number of Creates that one request cancels. Without
+// batches, many calls on a connection that breaks would block a lock for long.
+const cancelsAtOnce = 100
+
+// orphan has the store cancel a Create, in the background.
+func (s *Session) orphan(creates ...Change) {
+	o := &s.orphans
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.creates = append(o.creates, creates...)
+	if !o.running {
+		o.running = s.group.Go(s.cancelOrphans)
+	}
+}
+
+// cancelPause is the time between two attempts to cancel Creates.
+const cancelPause = 50 * time.Millisecond
+
+// cancelOrphans cancels orphans until there are none. After an error it goes on
+// with the next ones, because something may block just some of the nodes.
+func (s *Session) cancelOrphans() {
+	for creates := s.nextOrphans(); len(creates) > 0; creates = s.nextOrphans() {
+		err := s.ask(func(ctx context.Context) error { return s.store.Cancel(ctx, creates) })
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, driver.ErrSessionEnded) {
+			s.lease.End(err)
+		}
+		s.orphans.mu.Lock()
+		s.orphans.creates = append(s.orphans.creates, creates...)
+		s.orphans.mu.Unlock()
+		if !s.sleep(cancelPause) {
+			return
+		}
+	}
+}
+
+func (s *Session) nextOrphans() []Change {
+	o := &s.orphans
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(len(o.creates), cancelsAtOnce)
+	next := o.creates[:n:n]
+	o.creates = o.creates[n:]
+	o.running = n > 0
+	return next
+}
+
+// sleep waits for d, and reports whether it did before the session ended.
+func (s *Session) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.lease.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

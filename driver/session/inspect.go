@@ -1,0 +1,115 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Describe implements driver.Inspector.
+func (s *Session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.ID, Server: s.Server(), Timeout: s.Timeout, Generation: s.begun.Generation, Grace: s.graced}
+}
+
+// OnHeartbeat implements driver.Inspector.
+func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
+	s.lease.OnRenew(f)
+	return true
+}
+
+// Read implements driver.Inspector.
+func (s *Session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := viewQueue(ctx, s, "read "+name, queue, func(ctx context.Context) (driver.NodeInfo, error) {
+		return s.inspect.Read(ctx, queue, name)
+	})
+	if err != nil {
+		return driver.NodeInfo{}, err
+	}
+	info.Name = name
+	_, info.Seq, _ = driver.ParseName(name)
+	info.Foreign = info.Owner != s.ID
+	return info, nil
+}
+
+// Walk implements driver.Inspector.
+func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	if prefix != "" {
+		if err := driver.CheckQueue(prefix); err != nil {
+			return nil, s.explain("walk", prefix, err)
+		}
+	}
+	queues, err := view(ctx, s, "walk", prefix, func(ctx context.Context) ([]string, error) { return s.inspect.Walk(ctx, prefix) })
+	slices.Sort(queues)
+	return queues, err
+}
+
+// Value implements driver.Inspector.
+func (s *Session) Value(ctx context.Context, queue string) ([]byte, int64, error) {
+	type value struct {
+		text  []byte
+		token int64
+	}
+	v, err := viewQueue(ctx, s, "value", queue, func(ctx context.Context) (v value, err error) {
+		v.text, v.token, err = s.inspect.Value(ctx, queue)
+		return v, err
+	})
+	if err != nil || v.token == 0 {
+		return nil, 0, err
+	}
+	return v.text, v.token, nil
+}
+
+// viewQueue is view, for a request about a queue.
+func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
+	if err := driver.CheckQueue(queue); err != nil {
+		return v, s.explain(what, queue, err)
+	}
+	return view(ctx, s, what, queue, f)
+}
+
+// view makes a request of an Inspector.
+func view[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
+	if s.inspect == nil {
+		return v, errors.ErrUnsupported
+	}
+	v, err = call(ctx, s, func() (v T, err error) {
+		err = s.ask(func(ctx context.Context) error {
+			v, err = f(ctx)
+			return err
+		})
+		return v, err
+	}, drop)
+	return v, s.explain(what, queue, err)
+}
+
+// Remove implements driver.Inspector.
+func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) error {
+	return s.operate(ctx, "remove "+p.Name, Change{Kind: Remove, Queue: queue, Place: p})
+}
+
+// SetValue implements driver.Inspector.
+func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	if err := driver.CheckValue(value); err != nil {
+		return s.explain("set value", queue, err)
+	}
+	c := Change{Kind: SetValue, Queue: queue, Place: p, Data: append([]byte{}, value...)} // not nil, which is no value
+	return s.operate(ctx, "set value", c)
+}
+
+// operate makes a change that only a store that is an Inspector can make.
+func (s *Session) operate(ctx context.Context, what string, c Change) error {
+	if s.inspect == nil {
+		return errors.ErrUnsupported
+	}
+	_, err := s.change(ctx, what, c, func() (Result, error) {
+		r, err := s.do(c)
+		if err == nil && c.Kind == Remove {
+			s.left(c, c.Place)
+		}
+		return r, err
+	})
+	return err
+}

@@ -1,0 +1,242 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// looks holds what a session that waits knows about its queues.
+type looks struct {
+	woken  chan struct{} // a watch was armed
+	called chan struct{} // a look is due at once
+
+	mu    sync.Mutex
+	known map[string]Snapshot
+}
+
+func (l *looks) init() {
+	l.woken, l.called = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.known = make(map[string]Snapshot)
+}
+
+// wake makes the session poll soon.
+func (l *looks) wake() { poke(l.woken) }
+
+// now makes the session look at its queues at once.
+func (l *looks) now() { poke(l.called) }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// look compares the watches with the store until the session ends: at once when
+// it is called to, and else after a pause.
+func (s *Session) look() {
+	defer s.watches.End()
+	pause, changed := s.Shortest, time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var due time.Time
+	for {
+		// A new watch must not postpone the next look.
+		if next := time.Now().Add(s.pause(pause)); due.IsZero() || next.Before(due) {
+			due = next
+		}
+		timer.Reset(time.Until(due))
+		select {
+		case <-s.lease.Done():
+			return
+		case <-s.looks.woken:
+			pause, changed = s.Shortest, time.Now()
+			continue
+		case <-s.looks.called:
+		case <-timer.C:
+		}
+		began := time.Now()
+		if pause == s.Longest {
+			s.subscribeAgain()
+		}
+		if s.lookOnce() {
+			changed = time.Now()
+		}
+		// A busy store is spared by a pause of twice the time of a look.
+		pause = min(max(s.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.Longest)
+		due = time.Time{}
+	}
+}
+
+// pause returns the time until the next look: polling, or a quarter of the
+// session timeout if the store announces all changes that matter, because looks
+// are then only for notices that were lost without a trace.
+func (s *Session) pause(polling time.Duration) time.Duration {
+	for _, queue := range s.watches.Queues() {
+		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||
+			s.watches.Whole(queue) && !s.notifier.Listening(queue, true) {
+			return polling
+		}
+	}
+	return s.Timeout / 4
+}
+
+// lookOnce looks at all watched queues, and reports whether one has changed.
+func (s *Session) lookOnce() (changed bool) {
+	var ask []asked
+	var queries []Query
+	for _, queue := range s.watches.Queues() {
+		q := Query{Queue: queue}
+		if !s.watches.Whole(queue) {
+			q.Names = s.watches.Names(queue)
+		}
+		a := s.asking(q)
+		ask, queries = append(ask, a), append(queries, a.Query)
+	}
+	defer s.looks.forget(queries)
+	if len(ask) == 0 {
+		return false
+	}
+	var all []Snapshot
+	err := s.ask(func(ctx context.Context) (err error) {
+		all, err = s.store.Look(ctx, queries)
+		return err
+	})
+	if errors.Is(err, driver.ErrSessionEnded) {
+		s.lease.End(err)
+	}
+	if err != nil {
+		return false
+	}
+	for i, a := range ask {
+		_, news := s.answered(a, all[i])
+		changed = changed || news
+	}
+	return changed
+}
+
+// subscribeAgain subscribes to the queues whose notices do not arrive, because
+// a subscription may have failed.
+func (s *Session) subscribeAgain() {
+	if s.notifier == nil {
+		return
+	}
+	for _, queue := range s.watches.Queues() {
+		if !s.notifier.Listening(queue, false) {
+			_, _ = s.compare(Query{Queue: queue, Names: s.watches.Names(queue)}) // an error leaves it to the next time
+		}
+	}
+}
+
+// read reads a queue for a caller.
+func (s *Session) read(q Query) (now Snapshot, err error) {
+	err = s.ask(func(ctx context.Context) error {
+		all, err := s.store.Look(ctx, []Query{q})
+		if err == nil {
+			now = all[0]
+		}
+		return err
+	})
+	return now, err
+}
+
+// subscribe is like read, and makes the store announce changes if it can.
+func (s *Session) subscribe(q Query) (now Snapshot, err error) {
+	if s.notifier == nil {
+		return s.read(q)
+	}
+	err = s.ask(func(ctx context.Context) error {
+		now, err = s.notifier.Subscribe(ctx, q)
+		return err
+	})
+	return now, err
+}
+
+// compare subscribes to a queue, and tells its watches what has changed.
+func (s *Session) compare(q Query) (now Snapshot, err error) {
+	a := s.asking(q)
+	if now, err = s.subscribe(a.Query); err == nil {
+		now, _ = s.answered(a, now)
+	}
+	return now, err
+}
+
+// asked is a query that was sent, and what the session knew when it was sent.
+type asked struct {
+	Query
+	before Snapshot
+	mark   watches.Mark
+	losses int
+}
+
+func (s *Session) asking(q Query) asked {
+	s.looks.mu.Lock()
+	defer s.looks.mu.Unlock()
+	before := s.looks.known[q.Queue]
+	q.Known = before.Version
+	return asked{q, before, s.watches.Mark(), s.notices.lossesSoFar()}
+}
+
+// answered tells the watches what an answer shows. It returns the answer, with
+// the nodes, and whether it is news.
+func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
+	if now.Same {
+		now = a.before
+	} else {
+		news = len(a.before.Nodes) > 0 || a.before.Version != 0
+		s.looks.know(a.Queue, now)
+	}
+	var version any // nil without versions
+	if now.Version != 0 {
+		version = now.Version
+	}
+	s.watches.Compare(a.Queue, a.mark, places(now), releasedSince(a.before, now), version)
+	s.notices.looked(a.Queue, a.losses)
+	return now, news
+}
+
+func (l *looks) know(queue string, now Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[queue] = now
+}
+
+// forget forgets the queues that are not among the queries.
+func (l *looks) forget(queries []Query) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.known, func(queue string, _ Snapshot) bool {
+		return !slices.ContainsFunc(queries, func(q Query) bool { return q.Queue == queue })
+	})
+}
+
+// releasedSince returns the node released between two snapshots of a queue, or
+// the zero Node. It ignores a node that is not in the first snapshot, because
+// the node may have been released before that snapshot.
+func releasedSince(before, now Snapshot) (n driver.Node) {
+	if now.Released == "" || now.Released == before.Released {
+		return n
+	}
+	named := func(n Node) bool { return n.Name == now.Released }
+	_, seq, ok := driver.ParseName(now.Released)
+	if ok && slices.ContainsFunc(before.Nodes, named) && !slices.ContainsFunc(now.Nodes, named) {
+		n = driver.Node{Name: now.Released, Seq: seq}
+	}
+	return n
+}
+
+func places(now Snapshot) []driver.Place {
+	places := make([]driver.Place, len(now.Nodes))
+	for i, n := range now.Nodes {
+		_, seq, _ := driver.ParseName(n.Name)
+		places[i] = driver.Place{Node: driver.Node{Name: n.Name, Seq: seq}, Token: n.Token}
+	}
+	return places
+}

@@ -1,0 +1,291 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// Config describes a session.
+type Config struct {
+	Name    string // name of the driver's package, which begins each error
+	ID      string // of the session in the store
+	Timeout time.Duration
+	Server  func() string // address of the store, without secrets
+
+	// Shortest and Longest bound the time between two polls of a session that
+	// waits. It is an eighth of the time since the last change, so that polling
+	// prolongs a wait by an eighth at most. They are 2 ms and 250 ms by default.
+	Shortest, Longest time.Duration
+
+	// Requests is how many requests may be made at once for callers. It does
+	// not limit heartbeats and the like. It is 16 by default.
+	Requests int
+	// Busy says how to allow more, for the error of a call that ended before it
+	// could send its request.
+	Busy string
+}
+
+// Session implements driver.Session and driver.Inspector on a [Store].
+type Session struct {
+	Config
+	store    Store
+	notifier Notifier  // the store, if it is one; otherwise nil
+	inspect  Inspector // likewise
+	expirer  Expirer   // likewise
+	lease    *driver.Lease
+	life     context.Context // ends with the lease
+	watches  watches.Set
+	notices  notices
+	looks    looks
+	orphans  orphans
+	due      chan time.Duration // until a deadline that a heartbeat has seen
+
+	group  calls.Gate    // the goroutines of the session and the calls in flight
+	slots  chan struct{} // one for each request that is made for a caller
+	begun  Begun
+	graced time.Duration // how long Connect waited for earlier leases to end
+	number atomic.Int64  // of the latest Create
+
+	closing sync.Mutex // held during Close
+	closed  bool       // the store has removed the session
+}
+
+var (
+	_ driver.Session   = (*Session)(nil)
+	_ driver.Inspector = (*Session)(nil)
+)
+
+// Connect begins a session. If it returns an error, it makes no more requests,
+// and the driver closes the store's connections.
+func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
+	c.Shortest = cmp.Or(c.Shortest, 2*time.Millisecond)
+	c.Longest = cmp.Or(c.Longest, 250*time.Millisecond)
+	s := &Session{Config: c, store: store, lease: driver.NewLease(c.Timeout, 0),
+		due: make(chan time.Duration, 1), slots: make(chan struct{}, cmp.Or(c.Requests, 16))}
+	s.life, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
+	s.notifier, _ = store.(Notifier)
+	s.inspect, _ = store.(Inspector)
+	s.expirer, _ = store.(Expirer)
+	s.looks.init()
+	if s.notifier != nil {
+		s.notifier.Start(Host{s})
+	}
+	if err := s.begin(ctx); err != nil {
+		s.lease.End(err)
+		s.group.Close()
+		return nil, fmt.Errorf("%s: connect: %w", c.Name, err)
+	}
+	s.group.Go(func() { s.lease.Run(s.beat) })
+	s.group.Go(s.look)
+	s.group.Go(s.expire)
+	s.group.Go(s.tidy)
+	return s, nil
+}
+
+// limit is the time limit of a request, because a connection may go silent while
+// heartbeats succeed on others. It is at least two seconds, so that even
+// sessions with a short timeout can wait for a lock in the store.
+func (s *Session) limit() time.Duration { return max(s.Timeout/4, 2*time.Second) }
+
+// ask makes one request, for a caller or in the background.
+func (s *Session) ask(request func(context.Context) error) error {
+	return s.within(s.limit(), func(ctx context.Context) error { return inTime(ctx, request(ctx)) })
+}
+
+func (s *Session) within(limit time.Duration, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.life, limit)
+	defer cancel()
+	return request(ctx)
+}
+
+// call runs f for a caller, which may leave when ctx ends. In that case f goes
+// on, because nobody would know what an interrupted request has done, and
+// because a client library closes the connection of such a request. When f has
+// ended, late gets its result.
+func call[T any](ctx context.Context, s *Session, f func() (T, error), late func(T, error)) (v T, err error) {
+	if err := s.enter(ctx); err != nil {
+		return v, err
+	}
+	_, leave, open := s.group.Enter(context.Background())
+	if !open {
+		<-s.slots
+		return v, s.lease.Err()
+	}
+	exit := func() { <-s.slots; leave() }
+	if ctx.Done() == nil {
+		defer exit()
+		return f()
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	results, left := make(chan result), make(chan struct{})
+	go func() {
+		defer exit()
+		v, err := f()
+		select {
+		case results <- result{v, err}:
+		case <-left:
+			late(v, err)
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.v, r.err
+	case <-ctx.Done():
+		close(left)
+		return v, fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+// enter waits until the session may make another request for a caller.
+func (s *Session) enter(ctx context.Context) error {
+	if err := cmp.Or(s.lease.Err(), ctx.Err()); err != nil {
+		return err
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-s.lease.Done():
+		return s.lease.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: all %d requests that the session may make at once were under way: %s: %w",
+			driver.ErrUnavailable, cap(s.slots), cmp.Or(s.Busy, "make fewer calls at once"), ctx.Err())
+	}
+}
+
+// drop is for call, if nothing is to be done with a late result.
+func drop[T any](T, error) {}
+
+// List implements driver.Session.
+func (s *Session) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return nil, s.explain("list", queue, err)
+	}
+	now, err := call(ctx, s, func() (Snapshot, error) { return s.read(Query{Queue: queue}) }, drop)
+	if err = s.explain("list", queue, err); err != nil {
+		return nil, err
+	}
+	return contenders(now.Nodes), nil
+}
+
+// change makes a change for a caller.
+func (s *Session) change(ctx context.Context, what string, c Change, f func() (Result, error)) (Result, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(c.Queue)); err != nil {
+		return Result{}, s.explain(what, c.Queue, err)
+	}
+	r, err := call(ctx, s, f, drop)
+	return r, s.explain(what, c.Queue, err)
+}
+
+// do sends a change.
+func (s *Session) do(c Change) (r Result, err error) {
+	err = s.ask(func(ctx context.Context) error {
+		r, err = s.store.Do(ctx, c)
+		return err
+	})
+	return r, err
+}
+
+// Delete implements driver.Session. If the outcome is unknown, it tries once
+// more, because other connections often still work.
+func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	c := Change{Kind: Delete, Queue: queue, Place: p, Cause: why}
+	_, err := s.change(ctx, "delete "+p.Name, c, func() (Result, error) {
+		r, err := s.do(c)
+		if unknownOutcome(err) {
+			if r, err = s.do(c); errors.Is(err, driver.ErrGone) {
+				err = nil // the first one has removed it
+			}
+		}
+		if err == nil {
+			s.left(c, r.Place)
+		}
+		return r, err
+	})
+	return err
+}
+
+// Replace implements driver.Session.
+func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	what := "replace " + p.Name
+	if err := driver.CheckPrefix(prefix); err != nil {
+		return driver.Place{}, s.explain(what, queue, err)
+	}
+	c := Change{Kind: Replace, Queue: queue, Place: p, Prefix: prefix}
+	now := p
+	now.Name = driver.FormatName(prefix, p.Seq)
+	_, err := s.change(ctx, what, c, func() (r Result, err error) {
+		if r, err = s.do(c); err == nil && cmp.Or(r.Place.Name, p.Name) != now.Name {
+			s.left(c, r.Place)
+		}
+		return r, err
+	})
+	if err != nil {
+		return driver.Place{}, err
+	}
+	return now, nil
+}
+
+// left tells the session's own watches of a node that it has removed or renamed.
+// Those behind a released node wait for the store to say so.
+func (s *Session) left(c Change, was driver.Place) {
+	if was.Name == "" {
+		was = c.Place
+	}
+	if c.Cause == driver.Released {
+		s.watches.Left(c.Queue, was.Node)
+	} else {
+		s.watches.Gone(c.Queue, was.Node, driver.Changed)
+	}
+	if s.watches.Has(c.Queue) && (s.notifier == nil || !s.notifier.Listening(c.Queue, false)) {
+		s.looks.now()
+	}
+}
+
+// Done implements driver.Session.
+func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
+
+// Err implements driver.Session.
+func (s *Session) Err() error { return s.lease.Err() }
+
+// Lease returns the session's lease, for tests.
+func (s *Session) Lease() *driver.Lease { return s.lease }
+
+// Store returns the session's store, for driver.Checker and tests.
+func (s *Session) Store() Store { return s.store }
+
+// closeWithin limits how long Close takes if the store is out of reach.
+const closeWithin = 2 * time.Second
+
+// Close implements driver.Session. It ends the lease first and then the session
+// in the store, even if the lease has run out before.
+func (s *Session) Close() error {
+	s.lease.End(fmt.Errorf("%s: closed", s.Name))
+	s.group.Close()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if err := s.store.End(ctx); err != nil {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.Name, err)
+	}
+	s.closed = true
+	return nil
+}

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Store is the store as one session sees it. The driver makes a Store for each
+// session, with an ID that is unique in the store.
+//
+// All methods are safe for concurrent use, except that nothing runs beside
+// Begin. Each ctx has a deadline and ends with the session. A caller's context
+// never reaches the store: a request that was sent is answered, or runs into
+// its time limit.
+//
+// An error matches driver.ErrUnavailable if a retry may succeed. It matches
+// driver.ErrSessionEnded if the store does not have the session, and the session
+// then ends. If a change was not made, and never will be, the error matches
+// driver.ErrGone or driver.ErrStale or comes from [Refused]. After any other
+// error of Do, the outcome counts as unknown.
+type Store interface {
+	// Begin adds the session. Its deadline is one session timeout from now by
+	// the clock of the store. If the store has lost data, or may have, Begin may
+	// instead return how long to wait before the next call.
+	Begin(ctx context.Context, timeout time.Duration) (Begun, error)
+	// Beat moves the deadline to one session timeout from now. It must not wait
+	// for other changes. It returns the time until the next deadline of any
+	// session, as far as the store knows it, or the session timeout. Unless the
+	// store is an [Expirer], Beat also ends the sessions whose deadlines have
+	// passed.
+	Beat(ctx context.Context) (next time.Duration, err error)
+	// End removes the session, with its nodes. If a change of the session
+	// reaches the store later, it changes nothing. End also closes the store's
+	// connections, whether or not it succeeds. It is called again after an
+	// error, and does nothing if the session is not in the store.
+	End(ctx context.Context) error
+	// Do makes a change, in one step. See [Kind].
+	Do(ctx context.Context, c Change) (Result, error)
+	// Cancel removes the nodes of Creates whose outcome is unknown, and makes
+	// those that reach the store later change nothing. It is repeated until it
+	// succeeds. A store that learns the outcome of each Create has nothing to do.
+	Cancel(ctx context.Context, creates []Change) error
+	// Look reads queues, each at one instant, and returns one Snapshot for each
+	// Query, in the same order.
+	Look(ctx context.Context, ask []Query) ([]Snapshot, error)
+}
+
+// Begun is the result of [Store.Begin].
+type Begun struct {
+	Wait       time.Duration // until the next call of Begin; zero if the session has begun
+	Rest       time.Duration // until a session can begin
+	Generation string        // see driver.SessionInfo
+	Told       bool          // whether the driver has logged the reason for waiting
+}
+
+// Kind is a kind of change.
+type Kind int
+
+const (
+	// Create appends a node with the Prefix and Data to the Queue: see rules 1
+	// to 3 of package driver.
+	Create Kind = iota
+	// Delete removes the session's own node with the token of Place. If there
+	// is none, the error matches driver.ErrGone.
+	Delete
+	// Replace gives the session's own node with the token of Place the Prefix.
+	// If there is none, the error matches driver.ErrGone.
+	Replace
+	// Remove removes the node that has both the name and the token of Place,
+	// whichever session owns it. If there is none, the error matches
+	// driver.ErrGone. A Store that is no [Inspector] is never asked to.
+	Remove
+	// SetValue stores Data as the value of the queue: see
+	// driver.Inspector.SetValue. A Store that is no [Inspector] is never asked
+	// to.
+	SetValue
+)
+
+// Change is a change that a session makes.
+type Change struct {
+	Kind   Kind
+	Queue  string
+	Place  driver.Place // all but Create
+	Prefix string       // Create, Replace
+	Data   []byte       // Create, SetValue; the store may keep it
+	Cause  driver.Cause // Delete
+	// Number identifies a Create in the session. Numbers rise from 1.
+	Number int64
+	// Predecessor is driver.NodeSpec.Predecessor of a Create. The store may
+	// call it, for example to announce the removal of only one node.
+	Predecessor func(ahead []driver.Node) int
+}
+
+// Result is the result of a change. All but Place is optional.
+type Result struct {
+	// Place is the new node of a Create, or the node of a Delete or a Replace
+	// as it was before, under the name that it had.
+	Place   driver.Place
+	Created time.Time // by the store's clock, of a Create
+	// Nodes is the queue right after a Create. It is nil if unknown.
+	Nodes []Node
+	// Announced is the name of the node ahead whose removal the store announces
+	// from before the Create on, or [Every]. It is empty if there is none.
+	Announced string
+}
+
+// Every stands for the names of all nodes of a queue.
+const Every = "*"
+
+// Node is a node in the store.
+type Node struct {
+	Name string
+	// Token is the token of the session's own node. That of other nodes may be
+	// zero.
+	Token int64
+	// Proof is a text that nobody can know who may not read the node, such as a
+	// hash of its data. See [Host.Gone]. It is empty in stores without notices.
+	Proof string
+}
+
+// Query asks for a queue.
+type Query struct {
+	Queue string
+	// Names are the nodes that matter, or nil for all. A store that counts
+	// versions returns all nodes nevertheless.
+	Names []string
+	// Known is the version that the session has, or zero.
+	Known int64
+}
+
+// Snapshot is a queue at one instant.
+type Snapshot struct {
+	// Nodes holds the nodes in any order, also those of other programs. They
+	// may be missing if Same is true.
+	Nodes []Node
+	// Version is new after each change of the queue's nodes. It is zero if the
+	// store counts no versions.
+	Version int64
+	// Same reports whether Version is still Query.Known.
+	Same bool
+	// Released is the name of the node that was released last, by a Delete
+	// whose Cause is driver.Released. It is empty if unknown.
+	Released string
+}
+
+// Notifier is a [Store] that announces the removal of nodes, by calling
+// [Host.Gone].
+type Notifier interface {
+	Store
+	// Start passes the host. It is called before Begin.
+	Start(h Host)
+	// Subscribe makes the store announce the removal of the nodes in q.Names,
+	// or each change of the queue if they are nil, and then looks at the queue.
+	Subscribe(ctx context.Context, q Query) (Snapshot, error)
+	// Listening reports whether announcements arrive at present, for nodes of
+	// the queue or, if whole is true, for each change of it. If not, the session
+	// polls.
+	Listening(queue string, whole bool) bool
+}
+
+// Expirer is a [Store] that ends expired sessions by a request of its own.
+type Expirer interface {
+	// Expire ends at least one session whose deadline has passed, and reports
+	// whether there was one. It leaves alone a session whose heartbeat has come
+	// in the meantime.
+	Expire(ctx context.Context) (ended bool, err error)
+}
+
+// Inspector is a [Store] for people who look and operate, and for values. The
+// methods are those of driver.Inspector.
+type Inspector interface {
+	Read(ctx context.Context, queue, name string) (driver.NodeInfo, error)
+	Walk(ctx context.Context, prefix string) ([]string, error)
+	Value(ctx context.Context, queue string) (value []byte, token int64, err error)
+}
+
+// Tidier is a [Store] that has to remove what unused queues leave behind. Tidy is
+// called when the session begins and then every hour, and again at once while
+// it reports that there may be more.
+type Tidier interface {
+	Tidy(ctx context.Context) (more bool, err error)
+}

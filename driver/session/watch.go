@@ -1,0 +1,222 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// Watch implements driver.Session.
+func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	return s.newWatch(ctx, queue, func() (driver.Watch, error) { return s.watch(queue, p, ahead...) })
+}
+
+// WatchQueue implements driver.Session.
+func (s *Session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	return s.newWatch(ctx, queue, func() (driver.Watch, error) { return s.watchQueue(queue) })
+}
+
+func (s *Session) newWatch(ctx context.Context, queue string, arm func() (driver.Watch, error)) (driver.Watch, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return driver.Watch{}, s.explain("watch", queue, err)
+	}
+	w, err := call(ctx, s, arm, func(w driver.Watch, _ error) { w.Stop() })
+	if err = s.explain("watch", queue, err); err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+// watch arms the watch and only then looks at the queue, so that it misses no
+// removal.
+func (s *Session) watch(queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w := s.watches.Arm(queue, p, ahead...)
+	names := []string{p.Name}
+	for _, n := range ahead {
+		names = append(names, n.Name)
+	}
+	now, err := s.compare(Query{Queue: queue, Names: names})
+	if err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	s.prove(queue, now.Nodes, names...)
+	if !has(now.Nodes, p) {
+		w.Stop()
+		return watches.Ended(), nil
+	}
+	s.looks.wake()
+	return w, nil
+}
+
+func has(nodes []Node, p driver.Place) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == p.Name && (p.Token == 0 || n.Token == p.Token) })
+}
+
+// prove tells the watches what a notice of the release of these nodes must
+// carry.
+func (s *Session) prove(queue string, nodes []Node, names ...string) {
+	for _, n := range nodes {
+		if n.Proof != "" && slices.Contains(names, n.Name) {
+			s.watches.Prove(queue, n.Name, n.Proof)
+		}
+	}
+}
+
+// watchQueue arms a watch that ends when the version of the queue changes. In a
+// store without versions it ends with the first notice or look.
+func (s *Session) watchQueue(queue string) (driver.Watch, error) {
+	w := s.watches.ArmQueue(queue, nil)
+	now, err := s.subscribe(Query{Queue: queue})
+	if err != nil || now.Version != 0 {
+		w.Stop()
+	}
+	if err != nil {
+		return driver.Watch{}, err
+	}
+	if now.Version != 0 {
+		w = s.watches.ArmQueue(queue, now.Version)
+	}
+	s.looks.wake()
+	return w, nil
+}
+
+// notices passes on what the store announces. It records the notices that
+// arrive while a Create is under way, for the watch that this Create arms.
+type notices struct {
+	mu     sync.Mutex
+	arming map[*arming]bool
+	losses int            // how often notices may have been lost
+	stale  map[string]int // watched queues not looked at since a loss, with the number of that loss
+}
+
+// arming is a Create that is under way.
+type arming struct {
+	queue string
+	gone  []notice
+	lost  bool // notices may have been lost meanwhile
+}
+
+type notice struct {
+	node  driver.Node
+	why   driver.Cause
+	proof string
+}
+
+func (n *notices) record(queue string) *arming {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.arming == nil {
+		n.arming, n.stale = make(map[*arming]bool), make(map[string]int)
+	}
+	a := &arming{queue: queue}
+	n.arming[a] = true
+	return a
+}
+
+func (n *notices) stop(a *arming) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.arming, a)
+}
+
+// armAnnounced arms the watch of a Create for a node that the store announces,
+// and replays to it the notices that have arrived since the Create was sent. It
+// reports false if a notice may have been lost.
+func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nodes []Node) (driver.Watch, bool) {
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	if a.lost {
+		return driver.Watch{}, false
+	}
+	w := s.watches.Arm(a.queue, p, ahead)
+	s.prove(a.queue, nodes, ahead.Name)
+	for _, n := range a.gone {
+		s.watches.Announced(a.queue, n.node, n.why, n.proof)
+	}
+	s.looks.wake()
+	return w, true
+}
+
+// Host is what a session offers its [Notifier]. Its methods do not block. They
+// may be called at any time after Start.
+type Host struct{ s *Session }
+
+// Gone tells the session that a node was removed or renamed, in the order of the
+// removals in its queue. A waiter takes the lock at once if why is
+// driver.Released and proof is the [Node.Proof] of that node, which this
+// session has read before. Otherwise it looks at the queue. So nobody hands a
+// lock on who can only send notices.
+func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
+	_, seq, _ := driver.ParseName(name)
+	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}
+	notices := &h.s.notices
+	notices.mu.Lock()
+	defer notices.mu.Unlock()
+	if notices.stale[queue] != 0 {
+		// The waiter's own node may have gone before, without a notice.
+		n.why = driver.Changed
+	}
+	for a := range notices.arming {
+		if a.queue == queue {
+			a.gone = append(a.gone, n)
+		}
+	}
+	h.s.watches.Announced(queue, n.node, n.why, n.proof)
+}
+
+// Changed tells the session that the nodes of a queue have changed.
+func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
+
+// Lost tells the session that notices may have been lost, and so it looks at its
+// queues. The store calls it when notices cease to arrive, and again before it
+// passes on the first one that has arrived after that.
+func (h Host) Lost() {
+	n := &h.s.notices
+	n.mu.Lock()
+	n.losses++
+	for a := range n.arming {
+		a.lost = true
+	}
+	for _, queue := range h.s.watches.Queues() {
+		if n.stale == nil {
+			n.stale = make(map[string]int)
+		}
+		n.stale[queue] = n.losses
+	}
+	n.mu.Unlock()
+	h.s.looks.now()
+}
+
+// Go runs f on a goroutine, for which Close waits, unless the session has
+// ended. The context ends with the session.
+func (h Host) Go(f func(ctx context.Context)) {
+	h.s.group.Go(func() { f(h.s.life) })
+}
+
+// looked is called after a look at a queue that began after the given number of
+// losses.
+func (n *notices) looked(queue string, losses int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stale[queue] <= losses {
+		delete(n.stale, queue)
+	}
+}
+
+func (n *notices) lossesSoFar() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.losses
+}
+
+func (n *notices) isStale(queue string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stale[queue] != 0
+}
