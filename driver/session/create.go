@@ -134,9 +134,6 @@ func (s *Session) cancelOrphans() {
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, driver.ErrSessionEnded) {
-			s.lease.End(err)
-		}
 		s.orphans.mu.Lock()
 		s.orphans.creates = append(s.orphans.creates, creates...)
 		s.orphans.mu.Unlock()

@@ -23,12 +23,8 @@ func unknownOutcome(err error) bool {
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// explain returns the error of a call. It ends the session if the store does not
-// have it.
+// explain returns the error of a call.
 func (s *Session) explain(what, queue string, err error) error {
-	if errors.Is(err, driver.ErrSessionEnded) {
-		s.lease.End(err)
-	}
 	if ended := s.lease.Err(); ended != nil {
 		return ended
 	}

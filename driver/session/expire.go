@@ -2,10 +2,7 @@ package session
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // beat sends a heartbeat.
@@ -16,16 +13,13 @@ func (s *Session) beat(ctx context.Context) error {
 		// it was replicated.
 		err = ctx.Err()
 	}
-	if errors.Is(err, driver.ErrSessionEnded) {
-		s.lease.End(err)
-	}
 	if err == nil && next < s.Timeout/8 {
 		select {
 		case s.due <- max(next, time.Millisecond):
 		default: // the next heartbeat tells again
 		}
 	}
-	return err
+	return s.endIfGone(err)
 }
 
 // expirePause is the interval at which a session that waits searches for expired

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -109,9 +108,6 @@ func (s *Session) lookOnce() (changed bool) {
 		all, err = s.store.Look(ctx, queries)
 		return err
 	})
-	if errors.Is(err, driver.ErrSessionEnded) {
-		s.lease.End(err)
-	}
 	if err != nil {
 		return false
 	}

@@ -104,7 +104,15 @@ func (s *Session) ask(request func(context.Context) error) error {
 func (s *Session) within(limit time.Duration, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.life, limit)
 	defer cancel()
-	return request(ctx)
+	return s.endIfGone(request(ctx))
+}
+
+// endIfGone ends the session if the store's answer is that it does not have it.
+func (s *Session) endIfGone(err error) error {
+	if errors.Is(err, driver.ErrSessionEnded) {
+		s.lease.End(err)
+	}
+	return err
 }
 
 // call runs f for a caller, which may leave when ctx ends. In that case f goes

@@ -1,0 +1,377 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
+
+// A caller that leaves must not interrupt a request, because a client library
+// closes the connection of such a request, and nobody knows what it has done.
+func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
+	for name, leave := range map[string]func(*Session, context.Context) error{
+		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
+		"watch": func(s *Session, ctx context.Context) error { _, err := s.WatchQueue(ctx, "q"); return err },
+		"delete": func(s *Session, ctx context.Context) error {
+			return s.Delete(ctx, "q", driver.Place{Token: 7}, driver.Changed)
+		},
+		"create": func(s *Session, ctx context.Context) error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				interrupted, began := 0, time.Now()
+				f.before = func(ctx context.Context, what string) error {
+					time.Sleep(time.Second)
+					if ctx.Err() != nil && what != "beat" {
+						interrupted++
+					}
+					return nil
+				}
+				s := connect(t, f, time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				began = time.Now()
+				err := leave(s, ctx)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Equal(t, 100*time.Millisecond, time.Since(began))
+				time.Sleep(10 * time.Second)
+				assert.Zero(t, interrupted)
+				assert.Empty(t, f.nodes("q"), "the node of a Create that has returned an error stays")
+				if name == "create" {
+					assert.Equal(t, 1, f.count("delete"))
+				}
+			})
+		})
+	}
+}
+
+func TestTheNodeOfACallerThatHasLeftIsRemovedUntilTheStoreConfirmsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, f, time.Minute)
+		f.before = func(_ context.Context, what string) error {
+			switch {
+			case what == "create":
+				time.Sleep(time.Second)
+			case what == "delete" && f.count("delete") < 4:
+				return Refused(errBroken)
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.Error(t, err)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, f.nodes("q"))
+	})
+}
+
+// At most Requests requests run for callers, so that heartbeats find a free
+// connection. The wait for a turn does not count towards a request's time
+// limit, and a caller that leaves meanwhile sends nothing.
+func TestCallersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		busy, most := 0, 0
+		f.before = func(_ context.Context, what string) error {
+			if what == "look" {
+				f.mu.Lock()
+				busy++
+				most = max(most, busy)
+				f.mu.Unlock()
+				time.Sleep(time.Second)
+				f.set(func() { busy-- })
+			}
+			return nil
+		}
+		s, err := Connect(t.Context(), f, Config{Name: "fake", Timeout: 4 * time.Second, Requests: 2, Busy: "raise pool_size"})
+		require.NoError(t, err)
+		defer s.Close()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				_, err := s.List(t.Context(), "q")
+				assert.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.List(ctx, "q")
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "all 2 requests that the session may make at once were under way: raise pool_size")
+		all.Wait()
+		assert.Equal(t, 2, most)
+		assert.Equal(t, 20, f.count("look"))
+	})
+}
+
+func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = hang("look")
+		s := connect(t, f, time.Minute)
+		began := time.Now()
+		_, err := s.List(t.Context(), "q")
+		assert.Equal(t, s.limit(), time.Since(began))
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// An answer that says that the store has no such session is a loss, whichever
+// request it answers.
+func TestAnAnswerThatTheSessionIsGoneEndsIt(t *testing.T) {
+	for what, ask := range map[string]func(*Session){
+		"create": func(s *Session) { _, _ = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-W-"}) },
+		"delete": func(s *Session) { _ = s.Delete(context.Background(), "q", driver.Place{Token: 7}, driver.Released) },
+		"look":   func(s *Session) { _, _ = s.List(context.Background(), "q") },
+		"cancel": func(s *Session) { s.orphan(Change{}); time.Sleep(time.Second) },
+		"expire": func(s *Session) { s.due <- 0; time.Sleep(time.Second) },
+		"beat":   func(*Session) { time.Sleep(time.Hour) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			s := connect(t, expirer{f}, time.Hour)
+			f.mu.Lock()
+			f.before = func(_ context.Context, asked string) error {
+				if asked == what {
+					return fmt.Errorf("%w: no such session", driver.ErrSessionEnded)
+				}
+				return nil
+			}
+			f.mu.Unlock()
+			ask(s)
+			require.ErrorIs(t, s.Err(), driver.ErrSessionEnded, what)
+			assert.ErrorContains(t, s.Err(), "no such session")
+		})
+	}
+}
+
+// If the store is slow to answer, Connect must fail with a temporary error.
+func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = func(context.Context, string) error { time.Sleep(2 * time.Minute); return nil }
+		_, err := Connect(t.Context(), f, Config{Name: "fake", Timeout: time.Minute})
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.NotErrorIs(t, err, driver.ErrSessionEnded)
+	})
+}
+
+func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &graceful{fake: newFake(), until: time.Now().Add(10 * time.Second)}
+		began := time.Now()
+		s := connect(t, st, time.Minute)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		assert.Equal(t, 10*time.Second, s.Describe().Grace)
+		assert.Equal(t, "g2", s.Describe().Generation)
+
+		st.until = time.Now().Add(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Connect(ctx, st, Config{Name: "fake", Timeout: time.Minute, Server: func() string { return "here" }})
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "no lock is granted for another 1h0m0s")
+	})
+}
+
+// graceful is a fake in which sessions cannot begin yet.
+type graceful struct {
+	*fake
+	until time.Time
+}
+
+func (g *graceful) Begin(context.Context, time.Duration) (Begun, error) {
+	left := max(0, time.Until(g.until))
+	return Begun{Wait: min(left, 4*time.Second), Rest: left, Generation: "g2"}, nil
+}
+
+func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
+	for _, want := range []error{errors.New("permission denied"), errBroken} {
+		f := newFake()
+		s := connect(t, f, time.Hour)
+		f.before = func(context.Context, string) error { return want }
+		err := s.Close()
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.ErrorIs(t, err, want)
+		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err)
+		f.before = nil
+		assert.NoError(t, s.Close(), "the next Close tries again")
+		assert.NoError(t, s.Close())
+		assert.Equal(t, 2, f.count("end"))
+	}
+}
+
+// Many calls may be under way on a connection that breaks.
+func TestLostRepliesAreCleanedUpTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &canceller{fake: newFake()}
+		s := connect(t, st, time.Hour)
+		st.after = func(_ context.Context, what string) error {
+			if what == "create" || what == "cancel" && st.count("cancel")%3 == 2 {
+				return errBroken
+			}
+			return nil
+		}
+		data := []byte("data")
+		for range 1000 {
+			_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: data})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		}
+		copy(data, "lost")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		assert.Len(t, st.cancelled, 1000)
+		assert.LessOrEqual(t, st.requests["cancel"], 25)
+		for _, c := range st.cancelled {
+			assert.Equal(t, "data", string(c.Data), "the data of a Create belong to its caller again when it has returned")
+		}
+	})
+}
+
+type canceller struct {
+	*fake
+	cancelled map[int64]Change
+}
+
+func (c *canceller) Cancel(ctx context.Context, creates []Change) error {
+	return c.request(ctx, "cancel", func() error {
+		if c.cancelled == nil {
+			c.cancelled = make(map[int64]Change)
+		}
+		for _, x := range creates {
+			c.cancelled[x.Number] = x
+		}
+		return nil
+	})
+}
+
+func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
+	f := newFake()
+	s := connect(t, f, time.Hour)
+	j := join(t, s, "q")
+	f.after = func(_ context.Context, what string) error {
+		if f.count(what) == 1 {
+			return errBroken
+		}
+		return nil
+	}
+	assert.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released), "the first request has removed the node")
+	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrGone)
+	assert.Equal(t, 3, f.count("delete"))
+}
+
+// A session ends dead sessions although one of its own connections is silent.
+func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
+	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			f, silent := newFake(), hang("expire")
+			f.deadline = time.Now().Add(4 * time.Second)
+			f.before = func(ctx context.Context, what string) error {
+				if f.count("expire") <= 2 {
+					return silent(ctx, what)
+				}
+				return nil
+			}
+			s := connect(t, expirer{f}, timeout)
+			join(t, s, "q")
+			join(t, s, "q")
+			time.Sleep(time.Minute)
+			assert.LessOrEqual(t, f.lateBy(t), 11*time.Second)
+		})
+	}
+}
+
+// Heartbeats of a session with a long timeout are minutes apart. A heartbeat may
+// also have seen only a later deadline than that of the dead session.
+func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, expirer{f}, time.Hour)
+		join(t, s, "q")
+		time.Sleep(time.Minute)
+		assert.Zero(t, f.count("expire"), "a session that does not wait leaves the search to its heartbeats")
+		join(t, s, "q")
+		f.set(func() { f.deadline = time.Now().Add(8 * time.Second) })
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, f.lateBy(t), 2*time.Second)
+	})
+	synctest.Test(t, func(t *testing.T) { // heartbeats end sessions
+		f := newFake()
+		s := connect(t, f, time.Hour)
+		join(t, s, "q")
+		join(t, s, "q")
+		time.Sleep(time.Minute)
+		assert.GreaterOrEqual(t, f.count("beat"), 29)
+	})
+}
+
+type untidy struct {
+	*fake
+	rows int
+}
+
+func (u *untidy) Tidy(ctx context.Context) (more bool, err error) {
+	err = u.request(ctx, "tidy", func() error {
+		u.rows--
+		more = u.rows > 0
+		return nil
+	})
+	return more, err
+}
+
+func TestTheStoreIsTidiedEveryHourAlsoAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &untidy{newFake(), 5}
+		s := connect(t, st, time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 5, st.count("tidy"))
+		st.set(func() { st.before, st.rows = hang("tidy"), 5 })
+		time.Sleep(tidyPause + time.Minute)
+		assert.Equal(t, 6, st.count("tidy"))
+		assert.NoError(t, s.Err())
+		st.set(func() { st.before = nil })
+		time.Sleep(tidyPause + time.Minute)
+		assert.Equal(t, 11, st.count("tidy"))
+	})
+}
+
+func TestContendersAreOrderedByTheirSequence(t *testing.T) {
+	nodes := contenders([]Node{{Name: "b-W-0000000009"}, {Name: "no contender"}, {Name: "a-R-0000000008"}})
+	assert.Equal(t, []driver.Node{{Name: "a-R-0000000008", Seq: 8}, {Name: "b-W-0000000009", Seq: 9}}, nodes)
+	assert.True(t, slices.IsSortedFunc(nodes, func(a, b driver.Node) int { return int(a.Seq - b.Seq) }))
+}
+
+func TestAStoreThatIsNoInspectorSupportsNoInspection(t *testing.T) {
+	s := connect(t, newFake(), time.Hour)
+	_, err := s.Walk(t.Context(), "")
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.ErrorIs(t, s.SetValue(t.Context(), "q", driver.Place{}, nil), errors.ErrUnsupported)
+	assert.ErrorIs(t, s.Remove(t.Context(), "q", driver.Place{}), errors.ErrUnsupported)
+}

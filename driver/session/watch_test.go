@@ -1,0 +1,238 @@
+package session
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// received returns what a watch has sent so far: "released", "ended", both or
+// neither.
+func received(w driver.Watch) (got string) {
+	synctest.Wait()
+	for {
+		select {
+		case _, open := <-w.C:
+			if !open {
+				return got + "ended"
+			}
+			got += "released "
+		default:
+			return got
+		}
+	}
+}
+
+// waiting returns a store that announces removals, with a holder and a waiter of
+// one session.
+func waiting(t *testing.T) (f notifier, s *Session, holder, waiter driver.Joined) {
+	f = newNotifier()
+	s = connect(t, f, time.Minute)
+	holder, waiter = join(t, s, "q"), join(t, s, "q")
+	require.Zero(t, f.count("subscribe"), "the Create has armed the watch")
+	require.Empty(t, received(waiter.Watch))
+	return f, s, holder, waiter
+}
+
+func TestANoticeWithTheProofHandsTheLockOnWithoutARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, holder, waiter := waiting(t)
+		require.NoError(t, s.Delete(t.Context(), "q", holder.Place, driver.Released))
+		assert.Empty(t, received(waiter.Watch), "the session's own waiters wait for the notice, too")
+		f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
+		assert.Equal(t, "released ", received(waiter.Watch))
+		assert.Zero(t, f.count("look")+f.count("subscribe"))
+	})
+}
+
+// Others than the store may send notices.
+func TestANoticeWithoutTheProofOnlyMakesTheWaiterLook(t *testing.T) {
+	for _, proof := range []string{"", "guess"} {
+		synctest.Test(t, func(t *testing.T) {
+			f, _, holder, waiter := waiting(t)
+			f.host.Gone("q", holder.Name, driver.Released, proof)
+			assert.Equal(t, "ended", received(waiter.Watch))
+		})
+	}
+}
+
+// If notices were lost, the waiter's own node may be gone.
+func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, holder, waiter := waiting(t)
+		f.set(func() { f.before = hang("look") })
+		f.host.Lost()
+		f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
+		assert.Equal(t, "ended", received(waiter.Watch))
+		require.NoError(t, s.Err())
+	})
+	synctest.Test(t, func(t *testing.T) { // after a look at the queue, notices count again
+		f, _, holder, waiter := waiting(t)
+		f.host.Lost()
+		assert.Empty(t, received(waiter.Watch))
+		assert.Equal(t, 1, f.count("look"), "a loss makes the session look at once")
+		f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
+		assert.Equal(t, "released ", received(waiter.Watch))
+	})
+}
+
+func TestALookAfterALossFindsWhatWasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _, waiter := waiting(t)
+		f.mu.Lock()
+		delete(f.queues, "q")
+		f.before = func(_ context.Context, what string) error {
+			if what == "look" && f.count("look") < 4 {
+				return errBroken
+			}
+			return nil
+		}
+		f.mu.Unlock()
+		f.host.Lost()
+		time.Sleep(time.Second)
+		assert.Equal(t, "ended", received(waiter.Watch), "the session looks until the store answers")
+	})
+}
+
+// A notice may arrive before the answer to the Create whose watch it is for.
+func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		meanwhile     func(f notifier, holder driver.Place)
+		want          string
+		subscriptions int
+	}{
+		{"released", func(f notifier, holder driver.Place) {
+			f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
+		}, "released ", 0},
+		{"gone", func(f notifier, holder driver.Place) { f.host.Gone("q", holder.Name, driver.Changed, "") }, "ended", 0},
+		{"lost", func(f notifier, holder driver.Place) {
+			delete(f.queues, "q")
+			f.host.Lost()
+		}, "ended", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newNotifier()
+				s := connect(t, f, time.Minute)
+				holder := join(t, s, "q")
+				f.after = func(_ context.Context, what string) error {
+					if what == "create" {
+						c.meanwhile(f, holder.Place)
+					}
+					return nil
+				}
+				waiter := join(t, s, "q")
+				assert.Equal(t, c.want, received(waiter.Watch))
+				assert.Equal(t, c.subscriptions, f.count("subscribe"))
+			})
+		})
+	}
+}
+
+// A connection may be silent, so that a notice is lost without a trace.
+func TestANoticeThatNeverComesIsNoticedWithinTheSessionTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, _, waiter := waiting(t)
+		f.set(func() { f.queues["q"] = f.queues["q"][1:] })
+		time.Sleep(s.Timeout / 2)
+		assert.Equal(t, "ended", received(waiter.Watch))
+		assert.LessOrEqual(t, f.count("look"), 2)
+	})
+}
+
+func TestASessionWithoutNoticesPollsAndSubscribesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, holder, waiter := waiting(t)
+		f.deaf.Store(true)
+		f.host.Lost()
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, received(waiter.Watch))
+		assert.Greater(t, f.count("look"), 20)
+		assert.Greater(t, f.count("subscribe"), 5)
+		f.other(Change{Kind: Delete, Queue: "q", Place: holder.Place})
+		time.Sleep(time.Second)
+		assert.Equal(t, "ended", received(waiter.Watch))
+	})
+}
+
+func TestALookSaysThatANodeWasReleased(t *testing.T) {
+	for why, want := range map[driver.Cause]string{driver.Released: "released ", driver.Changed: "ended"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			s := connect(t, f, time.Minute)
+			holder, waiter := join(t, s, "q"), join(t, s, "q")
+			time.Sleep(time.Second)
+			f.other(Change{Kind: Delete, Queue: "q", Place: holder.Place, Cause: why})
+			time.Sleep(time.Second)
+			assert.Equal(t, want, received(waiter.Watch))
+		})
+	}
+}
+
+func TestOneLookServesAllWatchesAndLooksBecomeRarer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, f, time.Minute)
+		for _, queue := range []string{"a", "b", "c"} {
+			join(t, s, queue)
+			join(t, s, queue)
+		}
+		time.Sleep(time.Second)
+		first := f.count("look")
+		assert.Less(t, first, 60)
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, f.count("look")-first, 44)
+		assert.GreaterOrEqual(t, f.count("look")-first, 40)
+	})
+}
+
+func TestASessionThatDoesNotWaitDoesNotLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, f, time.Minute)
+		join(t, s, "q")
+		waiter := join(t, s, "q")
+		waiter.Watch.Stop()
+		time.Sleep(time.Second)
+		before := f.count("look")
+		time.Sleep(time.Hour)
+		assert.Equal(t, before, f.count("look"))
+	})
+}
+
+func TestAWatchOfTheQueueEndsWithEachChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, f, time.Minute)
+		holder := join(t, s, "q")
+		for _, change := range []func(){
+			func() { join(t, s, "q") },
+			func() { require.NoError(t, s.Delete(t.Context(), "q", holder.Place, driver.Released)) },
+			func() { f.other(Change{Kind: Create, Queue: "q", Prefix: "b-W-"}); time.Sleep(time.Second) },
+		} {
+			w, err := s.WatchQueue(t.Context(), "q")
+			require.NoError(t, err)
+			require.Empty(t, received(w))
+			change()
+			assert.Equal(t, "ended", received(w))
+		}
+	})
+}
+
+func TestAWatchOfANodeThatIsGoneHasEnded(t *testing.T) {
+	f := newNotifier()
+	s := connect(t, f, time.Minute)
+	p := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1}
+	w, err := s.Watch(t.Context(), "q", p)
+	require.NoError(t, err)
+	_, open := <-w.C
+	assert.False(t, open)
+	assert.Zero(t, s.watches.Len())
+}
