@@ -236,3 +236,13 @@ func TestAWatchOfANodeThatIsGoneHasEnded(t *testing.T) {
 	assert.False(t, open)
 	assert.Zero(t, s.watches.Len())
 }
+
+// Nobody knows whether a node that was released before the first look was one
+// that the waiter waits for.
+func TestANodeReleasedBeforeTheFirstLookIsNotReported(t *testing.T) {
+	now := Snapshot{Version: 2, Released: "a-W-0000000001"}
+	assert.Zero(t, releasedSince(Snapshot{}, now))
+	assert.Zero(t, releasedSince(Snapshot{Nodes: []Node{{Name: now.Released}}, Released: now.Released}, now))
+	before := Snapshot{Version: 1, Nodes: []Node{{Name: now.Released}}}
+	assert.Equal(t, driver.Node{Name: now.Released, Seq: 1}, releasedSince(before, now))
+}
