@@ -21,7 +21,7 @@ func (s *Session) begin(ctx context.Context) error {
 	began := time.Now()
 	for waited := false; ; waited = true {
 		err := s.lease.Begin(func() (err error) {
-			if s.begun, err = s.store.Begin(ctx, s.Timeout); err == nil && s.begun.Wait > 0 {
+			if s.begun, err = s.beginOnce(ctx); err == nil && s.begun.Wait > 0 {
 				err = errGrace
 			}
 			return err
@@ -30,11 +30,11 @@ func (s *Session) begin(ctx context.Context) error {
 			if waited {
 				s.graced = time.Since(began)
 			}
-			return s.orUnavailable(ctx, err)
+			return err
 		}
 		if !waited && !s.begun.Told {
-			slog.Default().WarnContext(ctx, s.Name+": "+lostData+" until all leases of earlier holders are over",
-				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.Server())
+			slog.Default().WarnContext(ctx, s.config.Name+": "+lostData+" until all leases of earlier holders are over",
+				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.config.Server())
 		}
 		if err := s.awaitGrace(ctx); err != nil {
 			return err
@@ -42,13 +42,15 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// orUnavailable replaces an error that says that a time limit of the store's own
-// has passed, because the caller must not take it for its own.
-func (s *Session) orUnavailable(ctx context.Context, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-		return err
+// beginOnce makes one request to begin the session, within the time for which
+// its answer can be of use, or five seconds to connect.
+func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
+	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
+	defer cancel()
+	if b, err = s.store.Begin(limited, s.config.Timeout); err != nil && ctx.Err() == nil {
+		err = inTime(err)
 	}
-	return fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
+	return b, err
 }
 
 func (s *Session) awaitGrace(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -31,14 +32,23 @@ func (s *Session) explain(what, queue string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s in %q: %w", s.Name, what, queue, err)
+	return fmt.Errorf("%s: %s in %q: %w", s.config.Name, what, queue, err)
 }
 
-// inTime replaces the error of a request that has met the time limit of its
-// own, ctx, because the caller must not take it for the end of its own context.
-func inTime(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+// inTime replaces an error of a context or of package net, because it comes from
+// a time limit of the session's or the store's own: the caller must not take it
+// for the end of its own context, which reaches no request.
+func inTime(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
+	text := strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": ")
+	if text == context.DeadlineExceeded.Error() {
+		text = "no answer in time"
+	}
+	late := fmt.Errorf("%w: %s", driver.ErrUnavailable, text)
+	if errors.As(err, new(refused)) {
+		return Refused(late)
+	}
+	return late
 }

@@ -13,7 +13,7 @@ func (s *Session) beat(ctx context.Context) error {
 		// it was replicated.
 		err = ctx.Err()
 	}
-	if err == nil && next < s.Timeout/8 {
+	if err == nil && next < s.config.Timeout/8 {
 		select {
 		case s.due <- max(next, time.Millisecond):
 		default: // the next heartbeat tells again
@@ -42,7 +42,7 @@ func (s *Session) expire() {
 			due = time.After(d)
 			continue
 		case <-search.C:
-			if s.Timeout/8 <= expirePause || s.watches.Len() == 0 {
+			if s.config.Timeout/8 <= expirePause || s.watches.Len() == 0 {
 				continue // heartbeats see each deadline in time
 			}
 		case <-due:

@@ -11,7 +11,7 @@ import (
 
 // Describe implements driver.Inspector.
 func (s *Session) Describe() driver.SessionInfo {
-	return driver.SessionInfo{ID: s.ID, Server: s.Server(), Timeout: s.Timeout, Generation: s.begun.Generation, Grace: s.graced}
+	return driver.SessionInfo{ID: s.config.ID, Server: s.config.Server(), Timeout: s.config.Timeout, Generation: s.begun.Generation, Grace: s.graced}
 }
 
 // OnHeartbeat implements driver.Inspector.
@@ -30,7 +30,7 @@ func (s *Session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	}
 	info.Name = name
 	_, info.Seq, _ = driver.ParseName(name)
-	info.Foreign = info.Owner != s.ID
+	info.Foreign = info.Owner != s.config.ID
 	return info, nil
 }
 

@@ -42,7 +42,7 @@ func poke(c chan struct{}) {
 // it is called to, and else after a pause.
 func (s *Session) look() {
 	defer s.watches.End()
-	pause, changed := s.Shortest, time.Now()
+	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var due time.Time
@@ -56,20 +56,20 @@ func (s *Session) look() {
 		case <-s.lease.Done():
 			return
 		case <-s.looks.woken:
-			pause, changed = s.Shortest, time.Now()
+			pause, changed = s.config.Shortest, time.Now()
 			continue
 		case <-s.looks.called:
 		case <-timer.C:
 		}
 		began := time.Now()
-		if pause == s.Longest {
+		if pause == s.config.Longest {
 			s.subscribeAgain()
 		}
 		if s.lookOnce() {
 			changed = time.Now()
 		}
 		// A busy store is spared by a pause of twice the time of a look.
-		pause = min(max(s.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.Longest)
+		pause = min(max(s.config.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.config.Longest)
 		due = time.Time{}
 	}
 }
@@ -84,7 +84,7 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 			return polling
 		}
 	}
-	return s.Timeout / 4
+	return s.config.Timeout / 4
 }
 
 // lookOnce looks at all watched queues, and reports whether one has changed.

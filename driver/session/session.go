@@ -19,7 +19,7 @@ type Config struct {
 	Name    string // name of the driver's package, which begins each error
 	ID      string // of the session in the store
 	Timeout time.Duration
-	Server  func() string // address of the store, without secrets
+	Server  func() string // address of the store, without secrets; nil if it has none
 
 	// Shortest and Longest bound the time between two polls of a session that
 	// waits. It is an eighth of the time since the last change, so that polling
@@ -36,7 +36,7 @@ type Config struct {
 
 // Session implements driver.Session and driver.Inspector on a [Store].
 type Session struct {
-	Config
+	config   Config
 	store    Store
 	notifier Notifier  // the store, if it is one; otherwise nil
 	inspect  Inspector // likewise
@@ -67,9 +67,12 @@ var (
 // Connect begins a session. If it returns an error, it makes no more requests,
 // and the driver closes the store's connections.
 func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
+	if c.Server == nil {
+		c.Server = func() string { return "" }
+	}
 	c.Shortest = cmp.Or(c.Shortest, 2*time.Millisecond)
 	c.Longest = cmp.Or(c.Longest, 250*time.Millisecond)
-	s := &Session{Config: c, store: store, lease: driver.NewLease(c.Timeout, 0),
+	s := &Session{config: c, store: store, lease: driver.NewLease(c.Timeout, 0),
 		due: make(chan time.Duration, 1), slots: make(chan struct{}, cmp.Or(c.Requests, 16))}
 	s.life, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
 	s.notifier, _ = store.(Notifier)
@@ -94,11 +97,11 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 // limit is the time limit of a request, because a connection may go silent while
 // heartbeats succeed on others. It is at least two seconds, so that even
 // sessions with a short timeout can wait for a lock in the store.
-func (s *Session) limit() time.Duration { return max(s.Timeout/4, 2*time.Second) }
+func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.Second) }
 
 // ask makes one request, for a caller or in the background.
 func (s *Session) ask(request func(context.Context) error) error {
-	return s.within(s.limit(), func(ctx context.Context) error { return inTime(ctx, request(ctx)) })
+	return inTime(s.within(s.limit(), request))
 }
 
 func (s *Session) within(limit time.Duration, request func(context.Context) error) error {
@@ -168,7 +171,7 @@ func (s *Session) enter(ctx context.Context) error {
 		return s.lease.Err()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: all %d requests that the session may make at once were under way: %s: %w",
-			driver.ErrUnavailable, cap(s.slots), cmp.Or(s.Busy, "make fewer calls at once"), ctx.Err())
+			driver.ErrUnavailable, cap(s.slots), cmp.Or(s.config.Busy, "make fewer calls at once"), ctx.Err())
 	}
 }
 
@@ -279,7 +282,7 @@ const closeWithin = 2 * time.Second
 // Close implements driver.Session. It ends the lease first and then the session
 // in the store, even if the lease has run out before.
 func (s *Session) Close() error {
-	s.lease.End(fmt.Errorf("%s: closed", s.Name))
+	s.lease.End(fmt.Errorf("%s: closed", s.config.Name))
 	s.group.Close()
 	s.closing.Lock()
 	defer s.closing.Unlock()
@@ -292,7 +295,7 @@ func (s *Session) Close() error {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
-		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.Name, err)
+		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.config.Name, err)
 	}
 	s.closed = true
 	return nil

@@ -137,6 +137,19 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.Equal(t, s.limit(), time.Since(began))
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+
+		f.set(func() {
+			f.before = func(context.Context, string) error { return fmt.Errorf("i/o timeout: %w", context.DeadlineExceeded) }
+		})
+		_, err = s.List(t.Context(), "q")
+		assert.ErrorIs(t, err, driver.ErrUnavailable, "a client library may have limits of its own")
+		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+
+		f.set(func() { f.before = hang("begin") })
+		began = time.Now()
+		_, err = Connect(t.Context(), f, Config{Name: "fake", Timeout: time.Minute})
+		assert.Equal(t, time.Minute, time.Since(began))
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
 	})
 }
 

@@ -141,7 +141,7 @@ func TestANoticeThatNeverComesIsNoticedWithinTheSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _, waiter := waiting(t)
 		f.set(func() { f.queues["q"] = f.queues["q"][1:] })
-		time.Sleep(s.Timeout / 2)
+		time.Sleep(s.config.Timeout / 2)
 		assert.Equal(t, "ended", received(waiter.Watch))
 		assert.LessOrEqual(t, f.count("look"), 2)
 	})
