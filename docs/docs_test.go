@@ -455,9 +455,9 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 		cases[m[1]] = true
 	}
 	require.Greater(t, len(cases), 100)
-	for _, page := range []string{"docs/contribute/writing-a-driver.md", "docs/contribute/conformance.md"} {
+	for page, least := range map[string]int{"docs/contribute/writing-a-driver.md": 10, "docs/contribute/conformance.md": 30} {
 		named := caseOfKit.FindAllStringSubmatch(read(t, page), -1)
-		assert.Greater(t, len(named), 30)
+		assert.Greater(t, len(named), least)
 		for _, m := range named {
 			assert.True(t, cases[m[1]], "%s: dlocktest has no case %s", page, m[1])
 		}
@@ -469,7 +469,7 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 func TestEveryNameForDriversExists(t *testing.T) {
 	page := read(t, "docs/contribute/writing-a-driver.md")
 	for dir, names := range map[string]string{
-		"driver": "driver", "driver/calls": "calls", "driver/watches": "watches", "dlocktest": "dlocktest",
+		"driver": "driver", "driver/session": "session", "driver/watches": "watches", "dlocktest": "dlocktest",
 	} {
 		code := readAll(t, dir)
 		found := regexp.MustCompile("`"+names+`\.([A-Z]\w+)`).FindAllStringSubmatch(page, -1)
@@ -479,11 +479,11 @@ func TestEveryNameForDriversExists(t *testing.T) {
 			assert.True(t, exported.MatchString(code), "package %s has no %s", names, m[1])
 		}
 	}
-	for receiver, dir := range map[string]string{"Lease": "driver", "Set": "driver/watches", "Gate": "driver/calls"} {
+	for receiver, dir := range map[string]string{"Host": "driver/session", "Snapshot": "driver/session", "Result": "driver/session"} {
 		code := readAll(t, dir)
 		for _, m := range regexp.MustCompile("`"+receiver+`\.([A-Z]\w+)`).FindAllStringSubmatch(page, -1) {
 			field := regexp.MustCompile(`(?m)^type ` + receiver + ` struct \{[^}]*^\t` + m[1] + ` `).MatchString(code)
-			method := strings.Contains(code, " *"+receiver+") "+m[1]+"(")
+			method := strings.Contains(code, " "+receiver+") "+m[1]+"(")
 			assert.True(t, field || method, "%s has no field or method %s", receiver, m[1])
 		}
 	}

@@ -51,6 +51,7 @@
 //
 // The following is not part of the contract, and drivers need not use it:
 //
+//   - Package session implements a Session on a store that has no sessions.
 //   - [Lease] implements rule 8.
 //   - [FormatName], [ParseName], [CheckQueue] and [CheckPrefix] implement the
 //     names of rule 2.
