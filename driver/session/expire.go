@@ -42,11 +42,11 @@ func (s *Session) expire() {
 			due = time.After(d)
 			continue
 		case <-search.C:
-			if s.config.Timeout/8 <= expirePause || s.watches.Len() == 0 {
+			if s.config.Timeout/8 <= expirePause || !s.watches.Waiting() {
 				continue // heartbeats see each deadline in time
 			}
 		case <-due:
-			if s.expirer == nil && s.watches.Len() == 0 {
+			if s.expirer == nil && !s.watches.Waiting() {
 				continue // the next heartbeat is soon enough
 			}
 		}

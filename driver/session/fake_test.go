@@ -177,6 +177,27 @@ func (f notifier) Subscribe(ctx context.Context, q Query) (now Snapshot, err err
 	return now, err
 }
 
+// partial is a notifier without versions. It answers about the nodes that it is
+// asked for, and no others.
+type partial struct{ notifier }
+
+func (f partial) Subscribe(ctx context.Context, q Query) (Snapshot, error) {
+	now, err := f.notifier.Subscribe(ctx, q)
+	return partOf(now, q), err
+}
+
+func (f partial) Look(ctx context.Context, ask []Query) ([]Snapshot, error) {
+	all, err := f.notifier.Look(ctx, ask)
+	for i := range all {
+		all[i] = partOf(all[i], ask[i])
+	}
+	return all, err
+}
+
+func partOf(now Snapshot, q Query) Snapshot {
+	return Snapshot{Nodes: slices.DeleteFunc(now.Nodes, func(n Node) bool { return q.Names != nil && !slices.Contains(q.Names, n.Name) })}
+}
+
 func connect(t *testing.T, st Store, timeout time.Duration) *Session {
 	t.Helper()
 	s, err := Connect(t.Context(), st, Config{Name: "fake", ID: "me", Timeout: timeout, Server: func() string { return "here" }})

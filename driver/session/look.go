@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -186,16 +187,26 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	if now.Same {
 		now = a.before
 	} else {
-		news = len(a.before.Nodes) > 0 || a.before.Version != 0
+		now.Nodes = slices.SortedFunc(slices.Values(now.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+		news = a.before.differs(now)
 		s.looks.know(a.Queue, now)
 	}
-	var version any // nil without versions
+	asked, version := a.Names, any(nil)
 	if now.Version != 0 {
-		version = now.Version
+		asked, version = nil, now.Version // the answer has all nodes
 	}
-	s.watches.Compare(a.Queue, a.mark, places(now), releasedSince(a.before, now), version)
+	s.watches.Compare(a.Queue, a.mark, asked, places(now), releasedSince(a.before, now), version)
 	s.notices.looked(a.Queue, a.losses)
 	return now, news
+}
+
+// differs reports whether a later snapshot of the queue is another one. It is
+// false if there is no earlier one.
+func (before Snapshot) differs(now Snapshot) bool {
+	if before.Version != 0 && now.Version != 0 {
+		return before.Version != now.Version
+	}
+	return len(before.Nodes) > 0 && !slices.Equal(before.Nodes, now.Nodes)
 }
 
 func (l *looks) know(queue string, now Snapshot) {

@@ -79,6 +79,7 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s.inspect, _ = store.(Inspector)
 	s.expirer, _ = store.(Expirer)
 	s.looks.init()
+	s.notices.arming, s.notices.stale = make(map[*arming]bool), make(map[string]int)
 	if s.notifier != nil {
 		s.notifier.Start(Host{s})
 	}
@@ -221,6 +222,8 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 		}
 		if err == nil {
 			s.left(c, r.Place)
+		} else if errors.Is(err, driver.ErrGone) {
+			s.watches.Gone(queue, p.Node, driver.Changed)
 		}
 		return r, err
 	})
@@ -291,7 +294,7 @@ func (s *Session) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	if err := s.store.End(ctx); err != nil {
+	if err := inTime(s.store.End(ctx)); err != nil {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}

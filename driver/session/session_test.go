@@ -327,7 +327,9 @@ func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := connect(t, expirer{f}, time.Hour)
-		join(t, s, "q")
+		holder := join(t, s, "q")
+		_, err := s.Watch(t.Context(), "q", holder.Place)
+		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Zero(t, f.count("expire"), "a session that does not wait leaves the search to its heartbeats")
 		join(t, s, "q")

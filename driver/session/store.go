@@ -126,6 +126,9 @@ type Query struct {
 	// Names are the nodes that matter, or nil for all. A store that counts
 	// versions returns all nodes nevertheless.
 	Names []string
+	// Own is the session's own node, one of Names, if these are the nodes of a
+	// single watch.
+	Own string
 	// Known is the version that the session has, or zero.
 	Known int64
 }

@@ -40,7 +40,7 @@ func (s *Session) watch(queue string, p driver.Place, ahead ...driver.Node) (dri
 	for _, n := range ahead {
 		names = append(names, n.Name)
 	}
-	now, err := s.compare(Query{Queue: queue, Names: names})
+	now, err := s.compare(Query{Queue: queue, Names: names, Own: p.Name})
 	if err != nil {
 		w.Stop()
 		return driver.Watch{}, err
@@ -111,9 +111,6 @@ type notice struct {
 func (n *notices) record(queue string) *arming {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.arming == nil {
-		n.arming, n.stale = make(map[*arming]bool), make(map[string]int)
-	}
 	a := &arming{queue: queue}
 	n.arming[a] = true
 	return a
@@ -183,10 +180,8 @@ func (h Host) Lost() {
 	for a := range n.arming {
 		a.lost = true
 	}
+	clear(n.stale) // the rest have no watches any more
 	for _, queue := range h.s.watches.Queues() {
-		if n.stale == nil {
-			n.stale = make(map[string]int)
-		}
 		n.stale[queue] = n.losses
 	}
 	n.mu.Unlock()

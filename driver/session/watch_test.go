@@ -82,6 +82,47 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 	})
 }
 
+func TestALossBeforeTheFirstCreateIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newNotifier()
+		f.before = hang("look")
+		s := connect(t, f, time.Minute)
+		for range 2 {
+			f.other(Change{Kind: Create, Queue: "q", Prefix: "a-W-"})
+		}
+		nodes := f.nodes("q")
+		w, err := s.Watch(t.Context(), "q", driver.Place{Node: contenders(nodes)[1]}, contenders(nodes)[0])
+		require.NoError(t, err)
+		f.host.Lost()
+		join(t, s, "another")
+		f.host.Gone("q", nodes[0].Name, driver.Released, nodes[0].Proof)
+		assert.Equal(t, "ended", received(w))
+	})
+}
+
+func TestADeleteThatFindsNoNodeEndsItsWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, _, waiter := waiting(t)
+		f.other(Change{Kind: Delete, Queue: "q", Place: waiter.Place})
+		require.ErrorIs(t, s.Delete(t.Context(), "q", waiter.Place, driver.Changed), driver.ErrGone)
+		assert.Equal(t, "ended", received(waiter.Watch))
+	})
+}
+
+func TestAWatchEndsNoOtherWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, partial{newNotifier()}, time.Minute)
+		holder, waiter, third := join(t, s, "q"), join(t, s, "q"), join(t, s, "q")
+		queue, err := s.WatchQueue(t.Context(), "q")
+		require.NoError(t, err)
+		w, err := s.Watch(t.Context(), "q", third.Place, holder.Node)
+		require.NoError(t, err)
+		for _, w := range []driver.Watch{waiter.Watch, third.Watch, queue, w} {
+			assert.Empty(t, received(w))
+		}
+	})
+}
+
 func TestALookAfterALossFindsWhatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, _, waiter := waiting(t)
@@ -177,20 +218,28 @@ func TestALookSaysThatANodeWasReleased(t *testing.T) {
 }
 
 func TestOneLookServesAllWatchesAndLooksBecomeRarer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		s := connect(t, f, time.Minute)
-		for _, queue := range []string{"a", "b", "c"} {
-			join(t, s, queue)
-			join(t, s, queue)
-		}
-		time.Sleep(time.Second)
-		first := f.count("look")
-		assert.Less(t, first, 60)
-		time.Sleep(10 * time.Second)
-		assert.LessOrEqual(t, f.count("look")-first, 44)
-		assert.GreaterOrEqual(t, f.count("look")-first, 40)
-	})
+	for _, versions := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNotifier()
+			f := n.fake
+			n.deaf.Store(true)
+			var st Store = f
+			if !versions {
+				st = partial{n}
+			}
+			s := connect(t, st, time.Minute)
+			for _, queue := range []string{"a", "b", "c"} {
+				join(t, s, queue)
+				join(t, s, queue)
+			}
+			time.Sleep(time.Second)
+			first := f.count("look")
+			assert.Less(t, first, 60)
+			time.Sleep(10 * time.Second)
+			assert.LessOrEqual(t, f.count("look")-first, 44)
+			assert.GreaterOrEqual(t, f.count("look")-first, 40)
+		})
+	}
 }
 
 func TestASessionThatDoesNotWaitDoesNotLook(t *testing.T) {

@@ -170,6 +170,23 @@ func (s *Set) Len() int {
 	return n
 }
 
+// Waiting reports whether there is an open watch that waits for nodes other than
+// the session's own. A node without a token counts as another session's.
+func (s *Set) Waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.queues {
+		if slices.ContainsFunc(x.all(), (*watch).waits) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *watch) waits() bool {
+	return w.whole || w.own.Token == 0 || len(w.ahead) > 0 && !w.released
+}
+
 // Has reports whether there is an open watch of the queue, or of nodes in it.
 func (s *Set) Has(queue string) bool {
 	s.mu.Lock()
@@ -256,7 +273,7 @@ func (s *Set) LookReleased(queue string,
 	m := s.Mark()
 	nodes, released, version, err := list()
 	if err == nil {
-		s.Compare(queue, m, nodes, released, version)
+		s.Compare(queue, m, nil, nodes, released, version)
 	}
 	return err
 }
@@ -273,13 +290,23 @@ func (s *Set) Mark() Mark {
 
 // Compare does what [Set.LookReleased] does after its list, for a driver that
 // lists several queues in one request. The driver calls [Set.Mark] before the
-// request, and then Compare with the results for each queue.
-func (s *Set) Compare(queue string, m Mark, nodes []driver.Place, released driver.Node, version any) {
+// request, and then Compare with the results for each queue. If asked is not
+// nil, the driver has asked only for these nodes, and Compare ignores watches
+// of others.
+func (s *Set) Compare(queue string, m Mark, asked []string, nodes []driver.Place, released driver.Node, version any) {
 	places, names := make(map[driver.Place]bool), map[string]bool{released.Name: true}
 	for _, n := range nodes {
 		places[n], names[n.Name] = true, true
 	}
+	known := make(map[string]bool, len(asked))
+	for _, name := range asked {
+		known[name] = true
+	}
+	notAsked := func(name string) bool { return !known[name] }
 	unchanged := func(w *watch) bool {
+		if asked != nil && slices.ContainsFunc(w.names(), notAsked) {
+			return true
+		}
 		if w.whole {
 			return w.version != nil && w.version == version
 		}
