@@ -80,8 +80,8 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s.expirer, _ = store.(Expirer)
 	s.looks.init()
 	s.notices.arming, s.notices.stale = make(map[*arming]bool), make(map[string]int)
-	if s.notifier != nil {
-		s.notifier.Start(Host{s})
+	if st, ok := store.(Starter); ok {
+		st.Start(Host{s})
 	}
 	if err := s.begin(ctx); err != nil {
 		s.lease.End(err)

@@ -148,12 +148,17 @@ type Snapshot struct {
 	Released string
 }
 
+// Starter is a [Store] that calls the session, for example [Host.Look].
+type Starter interface {
+	// Start passes the host. It is called before Begin.
+	Start(h Host)
+}
+
 // Notifier is a [Store] that announces the removal of nodes, by calling
 // [Host.Gone].
 type Notifier interface {
 	Store
-	// Start passes the host. It is called before Begin.
-	Start(h Host)
+	Starter
 	// Subscribe makes the store announce the removal of the nodes in q.Names,
 	// or each change of the queue if they are nil, and then looks at the queue.
 	Subscribe(ctx context.Context, q Query) (Snapshot, error)

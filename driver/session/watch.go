@@ -140,7 +140,7 @@ func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nod
 	return w, true
 }
 
-// Host is what a session offers its [Notifier]. Its methods do not block. They
+// Host is what a session offers its [Starter]. Its methods do not block. They
 // may be called at any time after Start.
 type Host struct{ s *Session }
 
@@ -169,6 +169,10 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 
 // Changed tells the session that the nodes of a queue have changed.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
+
+// Look makes the session look at its queues at once. It is for notices that do
+// not say what has changed.
+func (h Host) Look() { h.s.looks.now() }
 
 // Lost tells the session that notices may have been lost, and so it looks at its
 // queues. The store calls it when notices cease to arrive, and again before it

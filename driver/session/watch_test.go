@@ -188,6 +188,15 @@ func TestANoticeThatNeverComesIsNoticedWithinTheSessionTimeout(t *testing.T) {
 	})
 }
 
+func TestAStoreMayCallForALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _, waiter := waiting(t)
+		f.set(func() { f.queues["q"] = f.queues["q"][1:] })
+		f.host.Look()
+		assert.Equal(t, "ended", received(waiter.Watch))
+	})
+}
+
 func TestASessionWithoutNoticesPollsAndSubscribesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, holder, waiter := waiting(t)
