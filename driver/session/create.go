@@ -89,6 +89,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 	ahead := j.Ahead[i]
 	switch {
 	case s.notifier == nil:
+		s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes}) // so that the first look may show that one was released
 		w = s.watches.Arm(c.Queue, j.Place, ahead)
 		s.looks.wake()
 		return w
