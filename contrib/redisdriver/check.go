@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var _ driver.Checker = (*connector)(nil)
@@ -25,8 +26,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	defer ds.Close()
-	s := ds.(*session)
-	return append(s.checkServer(ctx), s.checkSequences(ctx)), ctx.Err()
+	b := ds.(*session.Session).Store().(*backend)
+	return append(b.checkServer(ctx), b.checkSequences(ctx)), ctx.Err()
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's
@@ -51,10 +52,10 @@ func adviceOn(err error) string {
 
 // checkServer checks the settings of the server to which the session is
 // connected.
-func (s *session) checkServer(ctx context.Context) []driver.Finding {
-	config, err := do(ctx, s.link, s.link.requests, func(c *redis.Client) (map[string]string, error) { return configuration(ctx, c) })
+func (b *backend) checkServer(ctx context.Context) []driver.Finding {
+	config, err := do(ctx, b.link, func(c *redis.Client) (map[string]string, error) { return configuration(ctx, c) })
 	found := weaknesses(config, err)
-	info, err := do(ctx, s.link, s.link.requests, func(c *redis.Client) (string, error) { return c.Info(ctx, "server", "replication").Result() })
+	info, err := do(ctx, b.link, func(c *redis.Client) (string, error) { return c.Info(ctx, "server", "replication").Result() })
 	if err != nil {
 		return append(found, driver.Finding{Level: driver.Unknown,
 			Text: "the server does not show whether it has replicas (INFO): " + err.Error(), Advice: "give the user the right +info"})
@@ -65,13 +66,13 @@ func (s *session) checkServer(ctx context.Context) []driver.Finding {
 		version = "Valkey " + lines["valkey_version"]
 	}
 	replicas, _ := strconv.Atoi(lines["connected_slaves"])
-	if k := s.settings.replicas; 2*k < replicas {
+	if k := b.replicas; 2*k < replicas {
 		return append(found, driver.Finding{Level: driver.Warning,
 			Text: fmt.Sprintf("the server has %d replicas, and %d confirm each heartbeat: if one is promoted while this server still answers its clients, "+
 				"a lock may have two holders", replicas, k),
 			Advice: "set the parameter replicas to half the number of replicas at least"})
 	}
-	return append(found, driver.Finding{Text: fmt.Sprintf("%s, a master with %d replicas; grace %v", version, replicas, s.settings.graceTime())})
+	return append(found, driver.Finding{Text: fmt.Sprintf("%s, a master with %d replicas; grace %v", version, replicas, b.graceTime())})
 }
 
 func parseInfo(text string) map[string]string {
@@ -91,9 +92,9 @@ const lastSequence = 1<<53 - 1
 // checkSequences checks how many sequences remain. The latest sequence is the
 // server's time in microseconds, or higher if the server's clock was once
 // ahead.
-func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
-	text, err := do(ctx, s.link, s.link.requests, func(c *redis.Client) (string, error) {
-		return c.Get(ctx, s.settings.key("seq")).Result()
+func (b *backend) checkSequences(ctx context.Context) (f driver.Finding) {
+	text, err := do(ctx, b.link, func(c *redis.Client) (string, error) {
+		return c.Get(ctx, b.key("seq")).Result()
 	})
 	last, bad := strconv.ParseInt(text, 10, 64)
 	switch {
@@ -102,7 +103,7 @@ func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
 	case err != nil:
 		f.Level, f.Text, f.Advice = driver.Unknown, err.Error(), "try again when the server is less busy"
 	case bad != nil:
-		f.Level, f.Text = driver.Problem, fmt.Sprintf("the key %s is not a number", s.settings.key("seq"))
+		f.Level, f.Text = driver.Problem, fmt.Sprintf("the key %s is not a number", b.key("seq"))
 		f.Advice = "find out which other program writes to the keys of this namespace, or use another namespace"
 	case last > lastSequence-lastSequence/10:
 		f.Level, f.Text = driver.Warning, fmt.Sprintf("the namespace has used sequences up to %d of %d", last, int64(lastSequence))

@@ -41,9 +41,9 @@ type Options struct {
 //
 // The connector takes over the client's addresses, login, database, TLS
 // configuration, dialer, OnConnect and timeouts. With them, each session opens
-// its own connections, up to PoolSize and six more. It takes none from the
+// its own connections, up to PoolSize and seven more. It takes none from the
 // client's pool, because a heartbeat must not wait for the program's requests,
-// and because go-redis can't interrupt a request when its context ends. The
+// and because go-redis can't interrupt a request that meets its time limit. The
 // size of the client's pool therefore does not matter. Closing the client
 // leaves the sessions open, and closing sessions leaves the client open.
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/redistest"
@@ -119,7 +120,7 @@ func (c *conformance) config() dlocktest.Config {
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			st, _ := c.of(s)
-			st.drop(t, s.(*session).id)
+			st.drop(t, inside(s).id)
 		},
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
 			p := proxy(s)
@@ -142,7 +143,9 @@ func (c *conformance) config() dlocktest.Config {
 			c.slow.Store(s, true)
 			proxy(s).SetDelayOneWay(testenv.ToClient, d)
 		},
-		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
+			dlocktest.SkewLease(s.(*session.Session).Lease(), d)
+		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			st := c.(*store)
 			st.server.Do("DEL", st.key("q:"+queue))

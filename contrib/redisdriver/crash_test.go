@@ -392,7 +392,7 @@ func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	require.NoError(t, closed.Close())
 	place, err := renames.Replace(t.Context(), "renamed", renamed.Place, "web-R-")
 	require.NoError(t, err)
-	for queue, want := range map[string][]driver.Node{"closed/1": nil, "closed/2": nil, "closed/3": nil, "renamed": {place.Node}} {
+	for queue, want := range map[string][]driver.Node{"closed/1": {}, "closed/2": {}, "closed/3": {}, "renamed": {place.Node}} {
 		nodes, err := looks.List(t.Context(), queue)
 		require.NoError(t, err)
 		require.Equal(t, want, nodes, queue)

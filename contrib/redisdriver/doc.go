@@ -24,8 +24,9 @@
 //     Redis removes locks that are held, so Connect fails.
 //   - No key of the namespace is restored from an older copy while the server
 //     runs (RESTORE, DEBUG RELOAD NOSAVE).
-//   - No other program writes to the keys of the namespace or publishes to its
-//     channels, except with the operator commands below.
+//   - No other program writes to the keys of the namespace, except with the
+//     operator commands below. A program that may only publish to its channels
+//     can wake waiters, but not hand a lock on.
 //
 // Clients' clocks don't matter, because no request carries a time.
 //
@@ -66,12 +67,12 @@
 // have in flight. Other parameters of go-redis, such as max_retries, are
 // accepted but ignored, because the driver manages connections itself and
 // go-redis must not repeat requests. The connection for notices always uses
-// version 2 of the protocol. A call that finds no free connection until its
+// version 2 of the protocol. A call that waits for earlier ones until its
 // context ends returns an error that says so.
 //
-// A session opens connections as needed. It has at most pool_size + 6: one for
-// notices, and five for heartbeats and other background requests, which never
-// wait for calls. With the default that makes it at most 14, but usually three
+// A session opens connections as needed. It has at most pool_size + 7: one for
+// notices, and six for heartbeats and other background requests, which never
+// wait for calls. With the default that makes it at most 15, but usually three
 // if calls come one at a time. Close ends them all and opens another one for
 // its own request. With Sentinel, each dial also has a connection to a Sentinel
 // until it knows the address of the master.
@@ -101,29 +102,33 @@
 //	2 names       sequences never start over: see rule 3
 //	3 tokens      token = sequence = max(last + 1, server time in
 //	              microseconds), also after a loss of data: see "Fail-over"
-//	4 all or      a create carries the number of an operation. If the reply is
+//	4 all or      a create carries the name of an operation. If the reply is
 //	  nothing     lost, the driver cancels the operation, which removes the node
-//	              or leaves a mark that rejects a create that arrives later
+//	              or leaves a mark that rejects a create that arrives later. No
+//	              caller interrupts a request
 //	5 ahead       the create script returns the queue as it was
 //	6 watch       the store records which session watches which node. Every
 //	              script that removes a node publishes that to these sessions.
 //	              A session also checks its watched queues four times per
-//	              session timeout, and after renewing its subscription
+//	              session timeout, and after renewing its subscription, and
+//	              polls them without one
 //	7 delete      by sequence, and only if the node belongs to the session
 //	8 session     driver.Lease, with three quarters of the session timeout,
 //	  end         counted from when the heartbeat is sent. Each script that
 //	              looks for nodes of other sessions first drops the sessions
-//	              whose deadlines have passed, by the server's clock
+//	              whose deadlines have passed, by the server's clock. A session
+//	              that waits sends an extra heartbeat every two seconds
 //	9 close       one script removes the nodes and the session, on a new
 //	              connection, after all others were closed
 //	10 methods    go-redis does not interrupt a read, so each connection serves
-//	              one request at a time, and is closed when the context of the
-//	              request ends
+//	              one request at a time, and is closed when the request meets
+//	              its time limit or the session ends
 //	11 nothing    each connection belongs to a session and is closed with it
 //	   outlives
 //	12 replace    one script removes and adds the member
 //	13 released   the delete script checks whether the waiter's node is in the
-//	              queue. One channel per session preserves the order
+//	              queue. One channel per session preserves the order. A notice
+//	              counts only with a proof: the released node's operation
 //
 // A free lock takes two requests, Lock and Unlock. So does a contended lock if
 // the waiter waits for the last node in the queue, as a writer does. A reader
@@ -218,7 +223,7 @@
 //	                   1970 by the server's clock
 //	{dlock}:q:QUEUE    sorted set: NAME/SESSION/OPERATION/DATA -> sequence
 //	{dlock}:s:SESSION  hash: OPERATION -> SEQUENCE/QUEUE of an existing node, or
-//	                   "-" for a create that was cancelled before it arrived
+//	                   "-" for a create that was cancelled and has not arrived
 //	{dlock}:w:QUEUE    hash: NAME of a node -> lines "SESSION/NAME of the
 //	                   waiter's own node\n"; the empty field -> lines
 //	                   "SESSION\n" of sessions that watch the whole queue. Lines
@@ -226,19 +231,23 @@
 //	{dlock}:k:QUEUE    hash: the value that was set beside the queue, and the
 //	                   token of the node that set it. It stays when the queue is
 //	                   empty; DEL removes it
-//	{dlock}:c:SESSION  channel: CAUSE/NAME/QUEUE, the node has gone from the
-//	                   queue. CAUSE is "r" if its holder has released it, and
-//	                   "c" otherwise. If NAME is empty, the queue has changed
+//	{dlock}:c:SESSION  channel: CAUSE/NAME/OPERATION/QUEUE, the node has gone from
+//	                   the queue. CAUSE is "r" if its holder has released it, and
+//	                   "c" otherwise, where OPERATION may be empty. If NAME is
+//	                   empty, the queue has changed
 //
 // A SESSION is any unique text without slashes and line feeds. An OPERATION is
-// a decimal number that is unique within the session. A name is a prefix ending
-// in a dash, followed by the sequence in at least ten digits. DATA is what was
-// passed to Create, byte by byte. Members added by other programs may consist
-// of the name only; their score must be the sequence in the name.
+// a text without slashes that is unique within the session. It should be hard to
+// guess: who knows the operation of a held lock, and may publish, can wake a
+// waiter as if the lock were released. Go clients append 64 random bits to a
+// number. A name is a prefix ending in a dash, followed by the sequence in at
+// least ten digits. DATA is what was passed to Create, byte by byte. Members
+// added by other programs may consist of the name only; their score must be the
+// sequence in the name.
 //
 // The key {dlock}:s:SESSION, the queue and its watches are removed when they
-// are empty. The mark of a cancelled create takes about 50 bytes until its
-// session ends.
+// are empty. The mark of a create that never arrives, because its connection
+// broke, takes about 60 bytes until its session ends.
 //
 // # The scripts
 //
@@ -270,7 +279,7 @@
 //	# join the queue of stock/42 as a writer, with operation 1 of this session
 //	redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0
 //	# look at the queue until the turn has come
-//	redis-cli -e --eval list.lua {dlock}:seq , shell-1 stock/42
+//	redis-cli -e --eval look.lua {dlock}:seq , shell-1 stock/42 -1
 //	# release the lock, or give the wait up
 //	redis-cli -e --eval delete.lua {dlock}:seq , shell-1 stock/42 SEQ r
 //	# remove the node of operation 1, if the reply to create was lost

@@ -1,7 +1,6 @@
 package redisdriver
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -9,10 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func init() { dlock.Register("redis", Driver{}) }
@@ -45,31 +43,30 @@ type connector struct {
 // It fails if the server may evict locks, and logs a warning if the server does
 // not show its settings.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	s := &session{
-		settings: c.settings,
-		id:       strings.ToLower(rand.Text()[:16]),
-		lease:    driver.NewLease(c.settings.timeout, 0),
-		link:     newLink(c.settings),
-		news:     make(chan struct{}, 1),
-	}
-	s.notices.watches = &s.watches
+	b := &backend{settings: c.settings, connector: c, id: strings.ToLower(rand.Text()[:16]), secret: rand.Text(), link: newLink(c.settings)}
 	c.mu.Lock()
-	s.link.addrs = c.addrs
+	b.link.addrs = c.addrs
 	c.mu.Unlock()
-	subscription, err := c.begin(ctx, s)
-	c.learn(s.link.order(), err)
+	s, err := b.connect(ctx)
+	c.learn(b.link.order(), err)
 	if err != nil {
-		s.lease.End(err)
-		s.link.close()
-		if subscription != nil {
-			_ = subscription.Close()
-		}
+		b.link.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect subscribes before it begins the session, because slow dials and TLS
+// handshakes would shorten the lease.
+func (b *backend) connect(ctx context.Context) (s *session.Session, err error) {
+	if err = b.connector.checkServer(ctx, b); err == nil {
+		b.first, err = b.subscribe(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("redisdriver: connect: %w", err)
 	}
-	s.calls.Go(func() { s.listen(subscription) })
-	s.calls.Go(s.checkWatches)
-	s.calls.Go(func() { s.lease.Run(s.beat) })
-	return s, nil
+	return session.Connect(ctx, b, session.Config{Name: "redisdriver", ID: b.id, Timeout: b.timeout, Server: b.link.address,
+		Requests: b.options().PoolSize, Busy: "raise pool_size or make fewer calls at once"})
 }
 
 // learn stores the order in which the next Connect tries the addresses. After a
@@ -82,18 +79,4 @@ func (c *connector) learn(addrs []string, err error) {
 	if err != nil {
 		c.addrs = append(slices.Clone(addrs[1:]), addrs[0])
 	}
-}
-
-// begin creates the session in the store and subscribes to its channel. The
-// lease starts when the last request is sent, so that slow dials and TLS
-// handshakes don't shorten it.
-func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error) {
-	if err := c.checkServer(ctx, s); err != nil {
-		return nil, err
-	}
-	subscription, err := s.subscribe(ctx)
-	if err != nil {
-		return subscription, err
-	}
-	return subscription, cmp.Or(c.awaitGrace(ctx, s), ctx.Err())
 }

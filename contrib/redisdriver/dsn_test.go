@@ -1,15 +1,15 @@
 package redisdriver
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver/session"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -152,21 +152,18 @@ func FuzzDSN(f *testing.F) {
 // messages that another program may have written.
 func FuzzReplies(f *testing.F) {
 	for _, s := range []string{"web-W-0000000001/s/1/data", "x", "a/b/c", "/", "web-W-0000000001", "-0000000001///"} {
-		f.Add(s, "r/web-W-0000000001/stock/42")
+		f.Add(s, "r/web-W-0000000001/1-ab/stock/42")
 	}
 	f.Fuzz(func(t *testing.T, text, message string) {
 		m := parseMember(text)
 		require.True(t, strings.HasPrefix(text, m.name))
 		require.NotContains(t, m.name, "/")
-		found, err := members([]any{text, "web-R-0000000000/s/2/"})
+		found, err := (&backend{id: "s"}).nodes([]any{text, "web-R-0000000007/s/2/"})
 		require.NoError(t, err)
-		require.True(t, slices.IsSortedFunc(found, func(a, b contender) int { return cmp.Compare(a.Seq, b.Seq) }))
-		require.True(t, slices.ContainsFunc(found, func(c contender) bool { return c.Name == "web-R-0000000000" }))
+		require.Equal(t, session.Node{Name: "web-R-0000000007", Token: 7, Proof: "2"}, found[1])
 		if n, ok := parseNotice(message); ok {
 			require.NotContains(t, n.name, "/")
-			require.True(t, strings.HasSuffix(message, n.name+"/"+n.queue))
+			require.True(t, strings.HasSuffix(message, n.name+"/"+n.proof+"/"+n.queue))
 		}
-		j, err := joined([]any{text, []any{text}}, "web-W-")
-		require.True(t, err == nil || j.Place.Seq == 0 || j.Known == false, "a reply that is no sequence has given a node")
 	})
 }

@@ -108,20 +108,6 @@ func cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// busyError is returned for a request whose context ended while all connections
-// were in use.
-type busyError struct {
-	connections int
-	cause       error // of the context
-}
-
-func (e busyError) Error() string {
-	return fmt.Sprintf("%v: all %d connections for calls were in use: raise pool_size or make fewer calls at once",
-		driver.ErrUnavailable, e.connections)
-}
-
-func (e busyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
-
 const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")

@@ -286,7 +286,7 @@ func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return strings.Contains(s.server.Do("INFO", "clients").(string), "blocked_clients:1") || len(connected) > 0
 		}, time.Minute, time.Millisecond)
-		before = micros(t, s.server.Do("TIME"))
+		before = microsOf(t, s.server.Do("TIME"))
 		replication.Heal()
 		require.Eventually(t, func() bool {
 			received = receivedAt(t, proxy)
@@ -323,7 +323,7 @@ func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	return 0
 }
 
-func micros(t *testing.T, reply any) int {
+func microsOf(t *testing.T, reply any) int {
 	parts := reply.([]any)
 	seconds, err := strconv.Atoi(parts[0].(string))
 	require.NoError(t, err)

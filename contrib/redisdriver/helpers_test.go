@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
@@ -57,7 +58,7 @@ var scriptOps = newScriptOps()
 func newScriptOps() map[string]faults.Op {
 	ops := make(map[string]faults.Op)
 	for op, name := range map[faults.Op]string{
-		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
+		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "look", faults.OpWatch: "watch",
 		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read",
 		faults.OpWalk: "walk", faults.OpRemove: "remove", faults.OpSetValue: "setvalue", faults.OpValue: "value",
 		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
@@ -65,7 +66,6 @@ func newScriptOps() map[string]faults.Op {
 		s := script(name)
 		ops[s.Hash()], ops[text("common")+text(name)] = op, op
 	}
-	ops[script("look").Hash()], ops[text("common")+text("look")] = faults.OpList, faults.OpList
 	return ops
 }
 
@@ -134,6 +134,14 @@ func (s *store) dsn(addr string) string {
 	return "redis://" + addr + "?empty_is_new=" + strconv.FormatBool(!s.graced) + "&namespace=" + s.namespace + "&" + s.params
 }
 
+// inside returns the driver's part of a session.
+func inside(s driver.Session) *backend { return s.(*session.Session).Store().(*backend) }
+
+func beat(ctx context.Context, s driver.Session) error {
+	_, err := inside(s).Beat(ctx)
+	return err
+}
+
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 // Check implements driver.Checker. It connects directly, not through a proxy.
@@ -177,7 +185,7 @@ func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for old, p := range s.proxies {
-		if old := old.(*session); old.link.life.Err() != nil && !s.keepProxies {
+		if inside(old).link.life.Err() != nil && !s.keepProxies {
 			delete(s.proxies, old)
 			p.DropConnections()
 			p.ForgetFaults()
@@ -208,10 +216,10 @@ func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined)
 	}
 }
 
-func (s *store) proxy(session driver.Session) *redistest.Proxy {
+func (s *store) proxy(of driver.Session) *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proxies[session]
+	return s.proxies[of]
 }
 
 func (s *store) eval(t *testing.T, body string, args ...string) any {

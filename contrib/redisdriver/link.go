@@ -22,8 +22,6 @@ import (
 // them.
 type link struct {
 	settings *settings
-	requests *pool // for callers
-	upkeep   *pool // for background requests, so that heartbeats never wait for callers
 	listener *line // for the subscription
 	dials    *calls.Group
 	life     context.Context
@@ -31,6 +29,7 @@ type link struct {
 
 	mu     sync.Mutex
 	lines  []*line
+	idle   []*line  // most recently used last
 	addrs  []string // servers or Sentinels, in the order to try them
 	server string   // address most recently connected to
 	moved  string   // address in a MOVED reply, or empty
@@ -40,14 +39,9 @@ type link struct {
 	pending string
 }
 
-// upkeepLines is the number of background requests that a session may have in
-// flight: three heartbeats, a check of the watches, and a cancellation.
-const upkeepLines = 5
-
 func newLink(s *settings) *link {
 	l := &link{settings: s, addrs: s.addrs, dials: calls.NewGroup(dialLimit)}
 	l.life, l.end = context.WithCancel(context.Background())
-	l.requests, l.upkeep = l.newPool(s.options().PoolSize), l.newPool(upkeepLines)
 	l.listener = l.newLine()
 	return l
 }
@@ -58,49 +52,35 @@ func (l *link) newLine() *line {
 	return x
 }
 
-func (l *link) newPool(n int) *pool {
-	p := &pool{free: make(chan struct{}, n)}
-	for range n {
-		p.put(l.newLine())
+// take returns an idle line, or a new one, so that heartbeats never wait for
+// calls. The session limits the number of requests.
+func (l *link) take() *line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.idle) - 1
+	if last < 0 {
+		return l.newLine()
 	}
-	return p
-}
-
-type pool struct {
-	free chan struct{}
-	mu   sync.Mutex
-	idle []*line // most recently used last
-}
-
-func (p *pool) take() *line {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := len(p.idle) - 1
-	x := p.idle[last]
-	p.idle = p.idle[:last]
+	x := l.idle[last]
+	l.idle = l.idle[:last]
 	return x
 }
 
-func (p *pool) put(x *line) {
-	p.mu.Lock()
-	p.idle = append(p.idle, x)
-	p.mu.Unlock()
-	p.free <- struct{}{}
+func (l *link) put(x *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = append(l.idle, x)
 }
 
-// wait waits until no request is in flight. It must not be called concurrently.
-func (p *pool) wait() {
-	for range cap(p.free) {
-		<-p.free
-	}
-	for range cap(p.free) {
-		p.free <- struct{}{}
-	}
+func (l *link) all() []*line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
 }
 
 func (l *link) close() {
 	l.end()
-	for _, x := range l.lines {
+	for _, x := range l.all() {
 		x.close()
 	}
 }
@@ -108,7 +88,7 @@ func (l *link) close() {
 // drop closes all connections. The link stays usable, because the next request
 // on each line dials again.
 func (l *link) drop() {
-	for _, x := range l.lines {
+	for _, x := range l.all() {
 		x.drop()
 	}
 }
@@ -462,26 +442,16 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 // redirects is the maximum number of cluster redirects that a request follows.
 const redirects = 3
 
-func (l *link) eval(ctx context.Context, p *pool, s *redis.Script, args ...any) (any, error) {
-	return do(ctx, l, p, func(client *redis.Client) (any, error) {
+func (l *link) eval(ctx context.Context, s *redis.Script, args ...any) (any, error) {
+	return do(ctx, l, func(client *redis.Client) (any, error) {
 		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
-func do[T any](ctx context.Context, l *link, p *pool, request func(*redis.Client) (T, error)) (v T, err error) {
-	select {
-	case <-p.free:
-		x := p.take()
-		defer p.put(x)
-		return doOn(ctx, x, request)
-	case <-ctx.Done():
-		if p == l.requests {
-			return v, busyError{cap(p.free), context.Cause(ctx)}
-		}
-		return v, cutShort(ctx)
-	case <-l.life.Done():
-		return v, mark(net.ErrClosed)
-	}
+func do[T any](ctx context.Context, l *link, request func(*redis.Client) (T, error)) (T, error) {
+	x := l.take()
+	defer l.put(x)
+	return doOn(ctx, x, request)
 }
 
 func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, error)) (v T, err error) {

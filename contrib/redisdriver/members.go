@@ -1,12 +1,11 @@
 package redisdriver
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // member is an entry of the sorted set in which Redis keeps a queue, in the
@@ -22,33 +21,26 @@ func parseMember(text string) (m member) {
 	return m
 }
 
-type contender struct {
-	driver.Node
-	owner string
-}
-
-func (m member) contender() (c contender, ok bool) {
-	_, seq, ok := driver.ParseName(m.name)
-	return contender{driver.Node{Name: m.name, Seq: seq}, m.owner}, ok
-}
-
 var errReply = errors.New("redisdriver: the server's reply is not that of the script")
 
-func members(reply any) ([]contender, error) {
+// nodes parses a list of members.
+func (b *backend) nodes(reply any) ([]session.Node, error) {
 	texts, ok := reply.([]any)
 	if !ok {
 		return nil, errReply
 	}
-	found := make([]contender, 0, len(texts))
+	nodes := make([]session.Node, 0, len(texts)+1)
 	for _, t := range texts {
 		text, ok := t.(string)
 		if !ok {
 			return nil, errReply
 		}
-		if c, ok := parseMember(text).contender(); ok {
-			found = append(found, c)
+		m := parseMember(text)
+		n := session.Node{Name: m.name, Proof: m.operation}
+		if m.owner == b.id {
+			_, n.Token, _ = driver.ParseName(m.name)
 		}
+		nodes = append(nodes, n)
 	}
-	slices.SortStableFunc(found, func(a, b contender) int { return cmp.Compare(a.Seq, b.Seq) })
-	return found, nil
+	return nodes, nil
 }

@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -12,34 +13,109 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
+	"github.com/dlock-go/dlock/internal/redistest"
 )
 
 // The two halves of a message may arrive far apart. If a read timed out between
 // them, the first half would be lost and go-redis would panic on the second.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
-	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/*0\r\n"
+	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$24\r\nr/h-W-0000000001/1-ab/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {
-		for _, first := range []string{"*3\r\n$7\r\nmess", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$19\r\nr/h-W-0000000001/"} {
+		for _, first := range []string{"*3\r\n$7\r\nmess", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$24\r\nr/h-W-0000000001/"} {
 			t.Run(fmt.Sprintf("%s/%d", protocol, len(first)), func(t *testing.T) {
 				t.Parallel()
-				settings, err := parseDSN("redis://" + serveNotice(t, first, strings.TrimPrefix(notice, first)) + "?empty_is_new=true&session_timeout=2s&protocol=" + protocol)
+				settings, err := parseDSN("redis://" + serveNotice(t, first, strings.TrimPrefix(notice, first)) + "?session_timeout=8s&protocol=" + protocol)
 				require.NoError(t, err)
-				s := &session{settings: settings, lease: driver.NewLease(time.Minute, 0), link: newLink(settings)}
-				defer s.link.close()
-				s.notices.watches = &s.watches
-				w := s.watches.Arm("*0", driver.Place{Node: driver.Node{Name: "h-W-0000000002"}}, driver.Node{Name: "h-W-0000000001"})
-
-				p, err := s.subscribe(t.Context())
+				b := noticesOnly{&backend{settings: settings, link: newLink(settings)}}
+				b.first, err = b.subscribe(t.Context())
 				require.NoError(t, err)
-				var receiving sync.WaitGroup
-				receiving.Go(func() { s.receive(p) })
+				s, err := session.Connect(t.Context(), b, session.Config{Timeout: settings.timeout, Server: b.link.address})
+				require.NoError(t, err)
+				defer s.Close()
+				w, err := s.Watch(t.Context(), "*0", driver.Place{Node: driver.Node{Name: "h-W-0000000002"}}, driver.Node{Name: "h-W-0000000001"})
+				require.NoError(t, err)
 				assert.Equal(t, driver.Released, <-w.C)
-				require.NoError(t, p.Close())
-				receiving.Wait()
 			})
 		}
 	}
+}
+
+// noticesOnly is a backend whose server does nothing but send notices.
+type noticesOnly struct{ *backend }
+
+func (n noticesOnly) Begin(context.Context, time.Duration) (session.Begun, error) {
+	return session.Begun{}, nil
+}
+
+func (n noticesOnly) Beat(context.Context) (time.Duration, error) { return n.timeout, nil }
+
+func (n noticesOnly) Subscribe(context.Context, session.Query) (session.Snapshot, error) {
+	return session.Snapshot{Nodes: []session.Node{{Name: "h-W-0000000001", Proof: "1-ab"}, {Name: "h-W-0000000002"}}}, nil
+}
+
+func (n noticesOnly) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
+	now, err := n.Subscribe(ctx, ask[0])
+	return []session.Snapshot{now}, err
+}
+
+func (n noticesOnly) End(context.Context) error {
+	n.link.close()
+	return nil
+}
+
+// A program that may publish to the session's channel, but not read the queue,
+// must not be able to hand the lock on.
+func TestAForgedNoticeHandsNoLockOn(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	granted := make(chan *dlock.Lock, 1)
+	waits := s.newClient().RWMutex("stock/42")
+	go func() {
+		next, err := waits.Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	s.waitForWatchers(holder, 1)
+	lines := s.server.Do("HGET", s.key("w:stock/42"), holder.Node()).(string)
+	for line := range strings.Lines(lines) {
+		waiter, own, _ := strings.Cut(line, "/")
+		if strings.TrimSpace(own) == holder.Node() {
+			continue
+		}
+		for _, proof := range []string{"", "/", "1/", "0/"} {
+			s.server.Do("PUBLISH", s.key("c:"+waiter), "r/"+holder.Node()+"/"+proof+"stock/42")
+		}
+	}
+	require.Eventually(t, func() bool { return s.requests()[faults.OpWatch] > 0 || len(granted) > 0 }, 30*time.Second, time.Millisecond,
+		"the waiter has not looked at the queue")
+	require.Empty(t, granted, "a forged notice has handed the lock on")
+	require.NoError(t, holder.Unlock())
+	require.NoError(t, (<-granted).Unlock())
+}
+
+// A proof that is the same in another session could be learned there.
+func TestNobodyCanGuessAProof(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	proofs := make(map[string]bool)
+	for range 2 {
+		made, err := s.Connect(t.Context())
+		require.NoError(t, err)
+		for range 2 {
+			_, err := made.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-"}) // no data
+			require.NoError(t, err)
+		}
+	}
+	for _, m := range s.server.Do("ZRANGE", s.key("q:stock/42"), "0", "-1").([]any) {
+		_, random, _ := strings.Cut(parseMember(m.(string)).operation, "-")
+		require.Len(t, random, 16)
+		proofs[random] = true
+	}
+	require.Len(t, proofs, 4)
 }
 
 // serveNotice starts a fake Redis server that sends a notice in two parts, with

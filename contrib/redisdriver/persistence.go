@@ -14,24 +14,24 @@ import (
 // checkServer fails if the server may evict locks that are held, is unreachable
 // or rejects this client. Once per connector, it logs a warning if the server
 // does not show its settings.
-func (c *connector) checkServer(ctx context.Context, s *session) error {
+func (c *connector) checkServer(ctx context.Context, b *backend) error {
 	c.mu.Lock()
 	warned := c.warned
 	c.mu.Unlock()
 	if warned {
 		return nil
 	}
-	l := s.link
+	l := b.link
 	// Run a script first, because it follows redirects to the master, whose
 	// settings are the ones that matter. The script has no effect: the
 	// session that it would close does not exist yet.
-	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
+	if _, err := l.eval(ctx, closeScript, b.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && l.settings.dialer == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
 		}
 		return err
 	}
-	config, err := do(ctx, l, l.upkeep, func(c *redis.Client) (map[string]string, error) {
+	config, err := do(ctx, l, func(c *redis.Client) (map[string]string, error) {
 		return configuration(ctx, c)
 	})
 	if err != nil && !permanent(err) {

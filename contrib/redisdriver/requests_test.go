@@ -420,7 +420,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 			second, err = made.Create(t.Context(), "stock/42", waits)
 			return err
 		}},
-		{"List", listScript, func() error {
+		{"List", lookScript, func() error {
 			_, err := made.List(t.Context(), "stock/42")
 			return err
 		}},
@@ -454,7 +454,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 			first.Name = driver.FormatName("web-R-", first.Seq)
 			return driver.Inspect(made).Remove(t.Context(), "stock/42", first.Place)
 		}},
-		{"a heartbeat", beatScript, func() error { return made.(*session).beat(t.Context()) }},
+		{"a heartbeat", beatScript, func() error { return beat(t.Context(), made) }},
 	} {
 		p.Keep()
 		require.NoError(t, c.call(), c.name)
@@ -463,7 +463,33 @@ func TestEachCallIsOneScript(t *testing.T) {
 		require.Equal(t, []string{"evalsha", c.script.Hash()}, commands[0][:2], c.name)
 	}
 	channels := s.server.Do("PUBSUB", "CHANNELS", s.key("*"))
-	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
+	require.Equal(t, []any{s.key("c:" + inside(made).id)}, channels)
+}
+
+// The notice of a release also wakes the waiters of the session that releases.
+func TestGoroutinesOfOneClientTakeTwoRequests(t *testing.T) {
+	const goroutines, locks = 8, 25
+	want := map[faults.Op]int{faults.OpCreate: goroutines * locks, faults.OpDelete: goroutines * locks}
+	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
+		mutex := s.newClient().RWMutex("stock/42")
+		var done sync.WaitGroup
+		for range goroutines {
+			done.Go(func() {
+				for range locks {
+					lock, err := mutex.Lock(t.Context())
+					if err == nil {
+						err = lock.Unlock()
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		done.Wait()
+		return s.requests()
+	})
 }
 
 // A contender that races with a release needs additional requests, so the test
@@ -512,11 +538,17 @@ func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	joined, err := made.Create(t.Context(), "stock/42", waits)
 	require.NoError(t, err)
 	s.proxy(made).Keep()
-	require.NoError(t, made.(*session).look("stock/42"))
+	s.proxy(made).DropConnections() // notices may be lost
+	var look []string
+	require.Eventually(t, func() bool {
+		for _, c := range s.proxy(made).Commands() {
+			if len(c) > 1 && c[1] == lookScript.Hash() {
+				look = c
+			}
+		}
+		return look != nil
+	}, 30*time.Second, time.Millisecond)
+	require.Equal(t, []string{"stock/42", "2"}, look[5:7])
+	require.ElementsMatch(t, []string{joined.Name, joined.Ahead[9].Name}, look[7:])
 	require.Empty(t, joined.Watch.C)
-	require.Equal(t, 1, made.(*session).watches.Len())
-	commands := s.proxy(made).Commands()
-	look := commands[len(commands)-1]
-	require.ElementsMatch(t, []string{joined.Name, joined.Ahead[9].Name}, look[len(look)-2:])
-	require.Equal(t, lookScript.Hash(), look[1])
 }

@@ -17,7 +17,6 @@ var (
 	cancelScript     = script("cancel")
 	deleteScript     = script("delete")
 	replaceScript    = script("replace")
-	listScript       = script("list")
 	lookScript       = script("look")
 	readScript       = script("read")
 	walkScript       = script("walk")

@@ -85,7 +85,7 @@ const (
 	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000 10000000 0 1"
 	shellBeat   = "redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000"
 	shellCreate = "redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0"
-	shellList   = "redis-cli -e --eval list.lua {dlock}:seq , shell-1 stock/42"
+	shellList   = "redis-cli -e --eval look.lua {dlock}:seq , shell-1 stock/42 -1"
 	shellDelete = "redis-cli -e --eval delete.lua {dlock}:seq , shell-1 stock/42 SEQ r"
 	shellCancel = "redis-cli -e --eval cancel.lua {dlock}:seq , shell-1 1"
 	shellClose  = "redis-cli -e --eval close.lua {dlock}:seq , shell-1"

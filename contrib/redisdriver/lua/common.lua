@@ -57,8 +57,8 @@ local function made(session, v)
   return queue, member, name
 end
 
-local function send(session, why, name, queue)
-  redis.call('PUBLISH', P .. 'c:' .. session, why .. '/' .. name .. '/' .. queue)
+local function send(session, why, name, queue, proof)
+  redis.call('PUBLISH', P .. 'c:' .. session, why .. '/' .. name .. '/' .. (proof or '') .. '/' .. queue)
 end
 
 -- changed tells the sessions that watch the whole queue of a change.
@@ -67,10 +67,11 @@ local function changed(queue, watchers)
 end
 
 -- gone tells all sessions that watch the queue, or the node of that name, that this node
--- has gone. why is 'r' if its holder has released it, and 'c' otherwise. If a session
--- watches a released node for a node of its own, and its own node has gone as well, then
--- the session learns of its own node first.
-local function gone(queue, name, why)
+-- has gone. why is 'r' if its holder has released it, and 'c' otherwise. A release counts
+-- only with its proof, the operation of the node, because anybody might publish. If a
+-- session watches a released node for a node of its own, and its own node has gone as
+-- well, then the session learns of its own node first.
+local function gone(queue, name, why, proof)
   local w = P .. 'w:' .. queue
   if redis.call('EXISTS', w) == 0 then return end
   local found = redis.call('HMGET', w, '', name)
@@ -87,7 +88,7 @@ local function gone(queue, name, why)
     for _, session in ipairs(told) do
       if not before[session] then
         before[session] = true
-        send(session, why, name, queue)
+        send(session, why, name, queue, proof)
       end
     end
   end

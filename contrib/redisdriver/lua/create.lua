@@ -18,7 +18,9 @@ if last and tonumber(last) >= now then
   seq = string.format('%010.0f', last + 1)
   redis.call('SET', KEYS[1], seq)
 end
-if redis.call('HSETNX', P .. 's:' .. self, op, seq .. '/' .. queue) == 0 then
+local s = P .. 's:' .. self
+if redis.call('HSETNX', s, op, seq .. '/' .. queue) == 0 then
+  if redis.call('HGET', s, op) == '-' then redis.call('HDEL', s, op) end -- a create comes once
   return { err = 'DLOCKCANCELLED the operation was cancelled' }
 end
 local before = redis.call('ZRANGE', q, 0, -1)

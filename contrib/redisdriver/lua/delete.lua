@@ -9,5 +9,5 @@ if not member then
 end
 redis.call('ZREM', P .. 'q:' .. queue, member)
 redis.call('HDEL', P .. 's:' .. self, op)
-gone(queue, name, ARGV[4])
+gone(queue, name, ARGV[4], op)
 return 1

@@ -1,14 +1,9 @@
--- watch makes the store tell the session when one of the nodes has gone. It returns 0 if
--- one of them is not there.
--- ARGV: session, queue, sequence of the own node or 0, its name, names of nodes ahead...
+-- watch returns the members for the nodes. If all are there, the store tells the session
+-- when one of them has gone.   ARGV: session, queue, name of the own node, names of all nodes...
 if not alive() then return ended end
-local queue = ARGV[2]
-if ARGV[3] ~= '0' then
-  local _, name = owned(queue, self, ARGV[3])
-  if name ~= ARGV[4] then return 0 end
+local queue, found = ARGV[2], {}
+for i = 4, #ARGV do found[#found + 1] = find(queue, ARGV[i]) end
+if #found == #ARGV - 3 then
+  for i = 4, #ARGV do watch(queue, ARGV[i], self .. '/' .. ARGV[3]) end
 end
-for i = 4, #ARGV do
-  if not find(queue, ARGV[i]) then return 0 end
-end
-for i = 4, #ARGV do watch(queue, ARGV[i], self .. '/' .. ARGV[4]) end
-return 1
+return found

@@ -1,5 +1,5 @@
--- watchqueue makes the store tell the session of the next change of a queue.
--- ARGV: session, queue
+-- watchqueue makes the store tell the session of the next change of a queue. It returns
+-- the members.   ARGV: session, queue
 if not alive() then return ended end
 watch(ARGV[2], '', self)
-return 1
+return redis.call('ZRANGE', P .. 'q:' .. ARGV[2], 0, -1)

@@ -1,0 +1,250 @@
+package redisdriver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+var (
+	_ session.Notifier  = (*backend)(nil)
+	_ session.Inspector = (*backend)(nil)
+)
+
+// backend is the store as one session sees it. Each method runs one script.
+type backend struct {
+	*settings
+	connector *connector
+	id        string
+	secret    string // makes the session's operations unpredictable
+	link      *link
+	received  receipt // of the latest Begin
+
+	host      session.Host
+	first     *redis.PubSub // the subscription made by Connect
+	listening atomic.Bool   // whether notices arrive
+}
+
+func (b *backend) eval(ctx context.Context, script *redis.Script, args ...any) (any, error) {
+	return b.link.eval(ctx, script, append([]any{b.id}, args...)...)
+}
+
+// Beat implements [session.Store].
+func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
+	reply, err := b.link.evalConfirmed(ctx, beatScript, b.id, b.timeout.Microseconds())
+	return micros(reply), err
+}
+
+func micros(reply any) time.Duration {
+	n, _ := reply.(int64)
+	return time.Duration(n) * time.Microsecond
+}
+
+// End implements [session.Store]. It uses a new connection, because those of
+// the session are closed.
+func (b *backend) End(ctx context.Context) error {
+	b.link.close()
+	last := newLink(b.settings)
+	b.link.mu.Lock() // a dial by go-redis may still be in flight
+	last.addrs, last.moved = b.link.addrs, b.link.moved
+	b.link.mu.Unlock()
+	defer last.close()
+	_, err := last.eval(ctx, closeScript, b.id)
+	return err
+}
+
+// Do implements [session.Store].
+func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
+	switch c.Kind {
+	case session.Create:
+		r, err = b.create(ctx, c)
+	case session.Delete:
+		why := "c"
+		if c.Cause == driver.Released {
+			why = "r"
+		}
+		_, err = b.eval(ctx, deleteScript, c.Queue, c.Place.Token, why)
+	case session.Replace:
+		var old any
+		old, err = b.eval(ctx, replaceScript, c.Queue, c.Place.Token, c.Prefix)
+		r.Place = c.Place
+		r.Place.Name, _ = old.(string)
+	case session.Remove:
+		_, err = b.eval(ctx, removeScript, c.Queue, c.Place.Name, c.Place.Token)
+	case session.SetValue:
+		_, err = b.eval(ctx, setValueScript, c.Queue, c.Place.Token, c.Data)
+	}
+	if errors.As(err, new(dialError)) {
+		err = session.Refused(err) // the request was never sent
+	}
+	return r, err
+}
+
+// operation returns the operation of a Create. It is the proof in the notice
+// that the node was released, so nobody may be able to guess it.
+func (b *backend) operation(number int64) string {
+	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
+	return fmt.Sprintf("%d-%x", number, hash[:8])
+}
+
+func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {
+	watch := "0"
+	if c.Predecessor != nil {
+		watch = "1"
+	}
+	reply, err := b.eval(ctx, createScript, c.Queue, b.operation(c.Number), c.Prefix, c.Data, watch)
+	if err != nil {
+		return r, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 3 {
+		return r, errReply
+	}
+	text, _ := parts[0].(string)
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return r, errReply
+	}
+	before, err := b.nodes(parts[1])
+	if err != nil {
+		return r, err
+	}
+	r.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(c.Prefix, seq), Seq: seq}, Token: seq}
+	now, _ := parts[2].(int64)
+	r.Created = time.UnixMicro(now)
+	r.Nodes = append(before, session.Node{Name: r.Place.Name, Token: seq})
+	if watch == "1" && len(before) > 0 {
+		r.Announced = before[len(before)-1].Name
+	}
+	return r, nil
+}
+
+// Cancel implements [session.Store].
+func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
+	var operations []any
+	for _, c := range creates {
+		operations = append(operations, b.operation(c.Number))
+	}
+	_, err := b.eval(ctx, cancelScript, operations...)
+	return err
+}
+
+// Look implements [session.Store]. It doesn't list a whole queue, which may be
+// long, if only some of its nodes matter.
+func (b *backend) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
+	var args []any
+	for _, q := range ask {
+		n := len(q.Names)
+		if q.Names == nil {
+			n = -1
+		}
+		args = append(args, q.Queue, n)
+		for _, name := range q.Names {
+			args = append(args, name)
+		}
+	}
+	reply, err := b.eval(ctx, lookScript, args...)
+	if err != nil {
+		return nil, err
+	}
+	queues, _ := reply.([]any)
+	if len(queues) != len(ask) {
+		return nil, errReply
+	}
+	for _, members := range queues {
+		nodes, err := b.nodes(members)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, session.Snapshot{Nodes: nodes})
+	}
+	return found, nil
+}
+
+// Read implements [session.Inspector].
+func (b *backend) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	reply, err := b.eval(ctx, readScript, queue, name)
+	if err != nil {
+		return info, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 3 {
+		return info, errReply
+	}
+	text, _ := parts[0].(string)
+	m := parseMember(text)
+	info = driver.NodeInfo{Owner: m.owner, Data: []byte(m.data)}
+	if _, seq, ok := driver.ParseName(m.name); ok && m.owner != "" {
+		now, _ := parts[2].(int64)
+		info.Token, info.Created = seq, time.UnixMicro(min(seq, now)) // sequences may be ahead of the clock
+		info.SessionLeft = micros(parts[1])
+	}
+	return info, nil
+}
+
+// Value implements [session.Inspector].
+func (b *backend) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	reply, err := b.eval(ctx, valueScript, queue)
+	if err != nil {
+		return nil, 0, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return nil, 0, errReply
+	}
+	seq, found := parts[0].(string)
+	if !found {
+		return nil, 0, nil
+	}
+	text, _ := parts[1].(string)
+	token, err = strconv.ParseInt(seq, 10, 64)
+	if err != nil {
+		return nil, 0, errReply
+	}
+	return []byte(text), token, nil
+}
+
+// Walk implements [session.Inspector]. The time limit of ctx is for one request,
+// but a large store takes many.
+func (b *backend) Walk(ctx context.Context, prefix string) ([]string, error) {
+	ctx = context.WithoutCancel(ctx) // the end of the session closes the link
+	found := make(map[string]bool)   // a cursor may return a key more than once
+	for cursor := any("0"); ; {
+		reply, err := b.eval(ctx, walkScript, cursor, glob(b.key("q:"+prefix))+"*")
+		if err != nil {
+			return nil, err
+		}
+		page, _ := reply.([]any)
+		if len(page) != 2 {
+			return nil, errReply
+		}
+		keys, _ := page[1].([]any)
+		for _, key := range keys {
+			text, _ := key.(string)
+			if q := strings.TrimPrefix(text, b.key("q:")); prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
+				found[q] = true
+			}
+		}
+		if cursor = page[0]; cursor == "0" {
+			return slices.Collect(maps.Keys(found)), nil
+		}
+	}
+}
+
+// glob escapes text for use in a Redis pattern, so that the pattern matches
+// text literally.
+func glob(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
