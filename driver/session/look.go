@@ -93,11 +93,10 @@ func (s *Session) lookOnce() (changed bool) {
 	var ask []asked
 	var queries []Query
 	for _, queue := range s.watches.Queues() {
-		q := Query{Queue: queue}
+		a := s.asking(Query{Queue: queue})
 		if !s.watches.Whole(queue) {
-			q.Names = s.watches.Names(queue)
+			a.Names = s.watches.Names(queue) // all that were armed before the mark of a
 		}
-		a := s.asking(q)
 		ask, queries = append(ask, a), append(queries, a.Query)
 	}
 	defer s.looks.forget(queries)
@@ -114,6 +113,7 @@ func (s *Session) lookOnce() (changed bool) {
 	}
 	for i, a := range ask {
 		_, news := s.answered(a, all[i])
+		s.notices.looked(a.Queue, a.losses)
 		changed = changed || news
 	}
 	return changed
@@ -196,7 +196,9 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 		asked, version = nil, now.Version // the answer has all nodes
 	}
 	s.watches.Compare(a.Queue, a.mark, asked, places(now), releasedSince(a.before, now), version)
-	s.notices.looked(a.Queue, a.losses)
+	if asked == nil {
+		s.notices.looked(a.Queue, a.losses)
+	}
 	return now, news
 }
 

@@ -100,6 +100,21 @@ func TestALossBeforeTheFirstCreateIsNotForgotten(t *testing.T) {
 	})
 }
 
+// The answer for one watch says nothing about the own nodes of others.
+func TestALossIsNotOverWithAnAnswerAboutSomeNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := partial{newNotifier()}
+		f.before = hang("look")
+		s := connect(t, f, time.Minute)
+		holder, waiter, third := join(t, s, "q"), join(t, s, "q"), join(t, s, "q")
+		f.host.Lost()
+		_, err := s.Watch(t.Context(), "q", third.Place, waiter.Node)
+		require.NoError(t, err)
+		f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
+		assert.Equal(t, "ended", received(waiter.Watch))
+	})
+}
+
 func TestADeleteThatFindsNoNodeEndsItsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _, waiter := waiting(t)
