@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var _ driver.Checker = (*connector)(nil)
@@ -24,9 +25,9 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, err
 	}
 	defer ds.Close()
-	s := ds.(*session)
-	free, known := freeSpace(filepath.Dir(s.db.path))
-	return append(checkFile(s.db.path, free, known), s.checkSequences(ctx)), ctx.Err()
+	m := ds.(*session.Session).Store().(*member)
+	free, known := freeSpace(filepath.Dir(m.db.path))
+	return append(checkFile(m.db.path, free, known), m.checkSequences(ctx)), ctx.Err()
 }
 
 // adviceOn returns what to do about an error of Connect, if this package knows.
@@ -79,10 +80,10 @@ func checkFile(path string, free uint64, known bool) (found []driver.Finding) {
 // mostSequence is the greatest token that fits into a node name.
 const mostSequence int64 = 1e18 - 1
 
-func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
+func (m *member) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
-	err := s.db.read(ctx, func(ctx context.Context) error {
-		_, err := s.db.row(ctx, "SELECT reserved FROM dlock_store", []any{&last})
+	err := m.db.read(ctx, func(ctx context.Context) error {
+		_, err := m.db.row(ctx, "SELECT reserved FROM dlock_store", []any{&last})
 		return err
 	})
 	switch {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // A test can't set the machine's clock, because other programs use it. Instead,
@@ -17,11 +18,11 @@ import (
 
 // stepClock has the same effect on sessions as setting the clock forward by d,
 // or back if d is negative.
-func stepClock(t *testing.T, d time.Duration, sessions ...*session) {
+func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {
 	for _, s := range sessions {
-		dlocktest.SkewLease(s.lease, d)
+		dlocktest.SkewLease(s.Lease(), d)
 	}
-	operate(t, sessions[0].path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
+	operate(t, memberOf(sessions[0]).path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
 }
 
 // The process and the database share a clock, so a holder knows that it has
@@ -59,7 +60,8 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 	stepClock(t, -24*time.Hour, killed, other)
 	require.NoError(t, killed.Err())
 	require.NoError(t, other.Err())
-	require.NoError(t, killed.beat(t.Context()))
+	_, err = memberOf(killed).Beat(t.Context())
+	require.NoError(t, err)
 	behind, err := other.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{held.Node}, behind.Ahead)

@@ -19,6 +19,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 const conformanceTimeout = time.Second
@@ -36,7 +37,7 @@ func conformance() dlocktest.Config {
 		Complete:        true,
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		Drop: func(t *testing.T, s driver.Session) {
-			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)
+			operate(t, memberOf(s).path, sqlEnd, memberOf(s).presence.id)
 		},
 		CutOff:         func(_ *testing.T, s driver.Session) (heal func()) { return wireOf(s).cut() },
 		Reset:          func(_ *testing.T, s driver.Session) { wireOf(s).broken.Store(true) },
@@ -46,7 +47,7 @@ func conformance() dlocktest.Config {
 		HoldRequest:    holdRequest,
 		DelayReplies:   delayReplies,
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
-			dlocktest.SkewLease(s.(*session).lease, d)
+			dlocktest.SkewLease(s.(*session.Session).Lease(), d)
 		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			operate(t, c.(*store).path, `DELETE FROM dlock_node WHERE queue = ?`, queue)
@@ -65,7 +66,7 @@ func conformance() dlocktest.Config {
 // silenceNotices removes the named pipe through which other processes wake this
 // session. Some systems have no named pipes.
 func silenceNotices(t *testing.T, s driver.Session) {
-	pipe := filepath.Join(s.(*session).path+"-sessions", s.(*session).presence.id+".wake")
+	pipe := filepath.Join(memberOf(s).path+"-sessions", memberOf(s).presence.id+".wake")
 	if err := os.Remove(pipe); !errors.Is(err, fs.ErrNotExist) {
 		require.NoError(t, err)
 	}
@@ -83,7 +84,7 @@ func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 // write queue, as if in another process, so that the delay does not block other
 // sessions.
 func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
-	s.(*session).db.writers.Store(newWriters())
+	memberOf(s).db.writers.Store(newWriters())
 	wireOf(s).delay.Store(int64(d))
 }
 
@@ -128,6 +129,8 @@ func newStoreAt(t testing.TB, path string, timeout time.Duration) *store {
 	return &store{connector: c.(*connector)}
 }
 
+func memberOf(s driver.Session) *member { return s.(*session.Session).Store().(*member) }
+
 var wires sync.Map // the *wire of each driver.Session
 
 func wireOf(s driver.Session) *wire {
@@ -147,7 +150,7 @@ func (st *store) Connect(ctx context.Context) (driver.Session, error) {
 	w := &wire{Connector: base, store: st}
 	s, err := st.connector.begin(ctx, path, w)
 	if err != nil {
-		return nil, connectError(err)
+		return nil, err
 	}
 	wires.Store(s, w)
 	return s, nil

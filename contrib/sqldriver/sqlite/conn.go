@@ -225,10 +225,11 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 }
 
 // read calls f, which must only read. While another process locks the database,
-// it retries until ctx ends.
+// it retries until ctx ends. ctx does not interrupt f, because to watch it would
+// take a goroutine for each statement.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
-		return d.use(ctx, func() error { return f(ctx) })
+		return d.use(ctx, func() error { return f(context.WithoutCancel(ctx)) })
 	})
 }
 
@@ -252,16 +253,9 @@ func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 
 // update runs f in a transaction, and rolls back if f fails. ctx bounds only
 // the wait for the write lock, so that the outcome of the short transaction is
-// always known. If committed is not nil, it is called after the commit, before
-// the connection is used again.
-func (d *database) update(ctx context.Context, f func(context.Context) error, committed func()) error {
-	return d.write(ctx, ordinary, func() error {
-		err := d.transact(ctx, f)
-		if err == nil && committed != nil {
-			committed()
-		}
-		return err
-	})
+// always known.
+func (d *database) update(ctx context.Context, f func(context.Context) error) error {
+	return d.write(ctx, ordinary, func() error { return d.transact(ctx, f) })
 }
 
 // beat is like update but has priority over the other transactions of this
@@ -285,18 +279,15 @@ func (d *database) durably(ctx context.Context, f func(context.Context) error) e
 }
 
 func (d *database) transact(ctx context.Context, f func(context.Context) error) error {
-	local := context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx)
 	if err := d.exec(ctx, sqlBegin); err != nil {
-		if !isBusy(err) { // the transaction may have begun before ctx ended
-			_ = d.exec(local, sqlRollback)
-		}
 		return err
 	}
-	if err := f(local); err != nil {
-		_ = d.exec(local, sqlRollback)
+	if err := f(ctx); err != nil {
+		_ = d.exec(ctx, sqlRollback)
 		return err
 	}
-	return d.commit(local)
+	return d.commit(ctx)
 }
 
 // commit commits the transaction. An error from SQLite itself means that

@@ -68,15 +68,15 @@
 //	               write lock of the database
 //	 2  names      the number ends the name; one counter serves all queues
 //	 3  tokens     the token is the number; the counter is kept as above
-//	 4  all or     a create is one transaction; ctx does not interrupt it once it has
-//	    nothing    the write lock; if the outcome is unknown, the session ends
+//	 4  all or     a create is one transaction, which nothing interrupts; if its
+//	    nothing    outcome is unknown, the session ends
 //	 5  ahead      read in the same transaction
-//	 6  watch      armed while no look can run; then compared with a list
+//	 6  watch      compared with a list that is read after it was armed
 //	 7  delete     by queue, number and session; no row is ErrGone
 //	 8  end        driver.Lease; deadlines by the wall clock of this machine
 //	 9  close      deletes the row of the session, and with it the nodes
-//	10  methods    waits end with ctx; errors are explained below
-//	11  nothing    the calls in flight, the poller and the connection end with Close
+//	10  methods    package session; errors are explained below
+//	11  nothing    package session; Close closes the connection
 //	12  replace    one UPDATE of the name
 //	13  released   dlock_store.released, written by the transaction of the Delete
 //
@@ -120,8 +120,9 @@
 //   - A program that keeps a read transaction open, or that is stopped while it
 //     reads, prevents SQLite from using the write-ahead log again. Until the
 //     program goes on, locks.db-wal grows by about 16 KB with each lock.
-//   - A call that hangs in the kernel, for example because a disk hangs,
-//     returns when the kernel does. The lease ends in time in any case.
+//   - A request that hangs in the kernel, for example because a disk hangs,
+//     ends when the kernel lets it, and Close waits for it. The lease ends in
+//     time in any case.
 //   - Fairness for the write lock of the database between processes: they try
 //     again after random times. The queue of a lock itself is in order.
 //

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func init() { dlock.Register("sqlite", Driver{}) }
@@ -174,40 +175,36 @@ func fileOf(ctx context.Context, db *sql.DB) (string, error) {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.connect(ctx)
+	path, err := c.file(ctx)
 	if err != nil {
 		return nil, connectError(err)
 	}
-	return s, nil
-}
-
-func connectError(err error) error { return fmt.Errorf("sqlite: connect: %w", explain(err)) }
-
-func (c *connector) connect(ctx context.Context) (driver.Session, error) {
-	path, err := c.file(ctx)
-	if err != nil {
-		return nil, err
-	}
 	base, err := modernc.NewConnector(fileURI(path))
 	if err != nil {
-		return nil, err
+		return nil, connectError(err)
 	}
 	return c.begin(ctx, path, base)
 }
 
+func connectError(err error) error { return fmt.Errorf("sqlite: connect: %w", explain(err)) }
+
 func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {
-	s := newSession(path, c.timeout, newDatabase(path, base, writersOf(path)))
-	if err := s.begin(ctx); err != nil {
-		s.lease.End(err)
-		s.db.close()
-		if s.presence != nil {
-			s.presence.leave()
+	m := newMember(path, c.timeout, newDatabase(path, base, writersOf(path)))
+	s, err := m.connect(ctx)
+	if err != nil {
+		m.db.close()
+		if m.presence != nil {
+			m.presence.leave()
 		}
-		return nil, fmt.Errorf("%s: %w", path, explainOpen(path, err))
+		return nil, err
 	}
-	s.calls.Go(func() { s.lease.Run(s.beat) })
-	s.calls.Go(s.poll)
-	s.calls.Go(func() { s.presence.hear(s.look) })
-	go s.endCalls()
 	return s, nil
+}
+
+func (m *member) connect(ctx context.Context) (*session.Session, error) {
+	if err := m.open(ctx); err != nil {
+		return nil, connectError(fmt.Errorf("%s: %w", m.path, explainOpen(m.path, err)))
+	}
+	return session.Connect(ctx, m, session.Config{Name: "sqlite", ID: m.presence.id, Timeout: m.timeout,
+		Server: func() string { return m.path }, Shortest: shortest, Longest: longest})
 }

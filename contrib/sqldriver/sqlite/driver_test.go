@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func TestBadDSNsAreRefused(t *testing.T) {
@@ -64,11 +64,11 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-func connect(t testing.TB, c driver.Connector) *session {
+func connect(t testing.TB, c driver.Connector) *session.Session {
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s.(*session)
+	return s.(*session.Session)
 }
 
 func TestPathsThatCannotWorkSayWhy(t *testing.T) {
@@ -136,8 +136,8 @@ func (f failure) Code() int     { return int(f) }
 func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
 	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour))
 	limit := func(pages int) {
-		require.NoError(t, s.db.use(t.Context(), func() error {
-			_, err := s.db.conn.ExecContext(t.Context(), "PRAGMA max_page_count = "+map[int]string{1: "1", 9: "100000"}[pages])
+		require.NoError(t, memberOf(s).db.use(t.Context(), func() error {
+			_, err := memberOf(s).db.conn.ExecContext(t.Context(), "PRAGMA max_page_count = "+map[int]string{1: "1", 9: "100000"}[pages])
 			return err
 		}))
 	}
@@ -156,24 +156,15 @@ func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestACallThatWaitsForTheWriteLockEndsWithItsContext(t *testing.T) {
+func TestReadersDoNotWaitForAWriter(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
-	s := connect(t, newStoreAt(t, path, time.Hour))
-	other := connect(t, newStoreAt(t, path, time.Hour))
-	err := other.db.use(t.Context(), func() error {
+	s, other := connect(t, newStoreAt(t, path, time.Hour)), memberOf(connect(t, newStoreAt(t, path, time.Hour)))
+	require.NoError(t, other.db.use(t.Context(), func() error {
 		require.NoError(t, other.db.exec(t.Context(), sqlBegin))
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, driver.ErrUnavailable)
-		_, err = s.List(t.Context(), "q")
-		assert.NoError(t, err, "readers do not wait for a writer")
+		_, err := s.List(t.Context(), "q")
+		assert.NoError(t, err)
 		return other.db.exec(t.Context(), sqlRollback)
-	})
-	require.NoError(t, err)
-	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	assert.NoError(t, err)
+	}))
 }
 
 func TestASessionEndsIfAFileOfTheDatabaseIsReplaced(t *testing.T) {
@@ -247,7 +238,7 @@ func TestTransactionsPerLock(t *testing.T) {
 	got := make(chan *dlock.Lock)
 	n := commits(func() {
 		go func() { got <- lock(b) }()
-		require.Eventually(t, func() bool { return sb.(*session).watches.Len() > 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return wireOf(sb).reads.Load() > reads }, time.Minute, time.Millisecond)
 		require.NoError(t, held.Unlock())
 		require.NoError(t, (<-got).Unlock())
 	}, sa, sb)
@@ -270,84 +261,33 @@ func TestTransactionsPerLock(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// SQLite does not report a connection's own changes, but a watch of the queue
-// must see them. Otherwise a client with WithRetention would keep a lock from
-// its own waiters.
-func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
-	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
-	// The first poll of a session always reports a change, so a second watch is
-	// needed.
-	for range 2 {
-		w, err := s.WatchQueue(t.Context(), "q")
+// A heartbeat changes the database but no queue, and neither makes other
+// sessions read their queues. Nor does a poll that finds no change.
+func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	a, b := connect(t, st), connect(t, st)
+	ask := []session.Query{{Queue: "p"}, {Queue: "q"}}
+	look := func() (reads int64) {
+		before := wireOf(b).reads.Load()
+		found, err := memberOf(b).Look(t.Context(), ask)
 		require.NoError(t, err)
+		for i, s := range found {
+			ask[i].Known = s.Version
+		}
+		return wireOf(b).reads.Load() - before
+	}
+	require.EqualValues(t, 2, look())
+	require.Zero(t, look())
+	_, err := memberOf(a).Beat(t.Context())
+	require.NoError(t, err)
+	before := memberOf(b).version
+	require.Zero(t, look())
+	require.NotEqual(t, before, memberOf(b).version, "the heartbeat has changed the database")
+	for _, s := range []driver.Session{a, b} {
 		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 		require.NoError(t, err)
-		select {
-		case _, open := <-w.C:
-			assert.False(t, open)
-		case <-time.After(time.Minute):
-			t.Fatal("the watch missed the new node")
-		}
-	}
-}
-
-// A heartbeat changes the database but no queue, so it must not make other
-// sessions read their queues.
-func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
-	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
-	a, b := connect(t, st), connect(t, st)
-	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
-	p := poller{session: &session{ // b without its goroutines
-		db: b.db, presence: b.presence, lease: b.lease, timeout: b.timeout, heads: make(map[string][]string),
-	}}
-	p.watches.Arm("q", driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1})
-	p.look(t.Context(), false)
-	require.Equal(t, []string{a.presence.id}, p.heads["q"])
-
-	clear(p.heads)
-	before := p.version
-	require.NoError(t, a.beat(t.Context()))
-	p.look(t.Context(), false)
-	require.NotEqual(t, before, p.version, "the heartbeat has changed the database")
-	require.Empty(t, p.heads)
-
-	_, err = a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
-	p.look(t.Context(), false)
-	require.Equal(t, []string{a.presence.id}, p.heads["q"])
-	clear(p.heads)
-	p.look(t.Context(), true) // true, as after a change by this session itself
-	require.Equal(t, []string{a.presence.id}, p.heads["q"])
-}
-
-// A poll that finds no change must not read any of the watched queues.
-func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
-	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
-	a, b := connect(t, st), connect(t, st)
-	p := poller{session: &session{ // b without its goroutines
-		db: b.db, presence: b.presence, lease: b.lease, timeout: b.timeout, heads: make(map[string][]string),
-	}}
-	for i := range 5 {
-		p.watches.ArmQueue(fmt.Sprint("q", i), int64(0))
-	}
-	// The first poll of a session always reports a change.
-	p.look(t.Context(), false)
-	for range 2 {
-		require.Equal(t, shortest, p.wait)
-		reads := wireOf(b).reads.Load()
-		for p.wait < longest {
-			before := p.wait
-			p.look(t.Context(), false)
-			require.Equal(t, min(before*3/2, longest), p.wait)
-		}
-		p.look(t.Context(), false)
-		require.Equal(t, longest, p.wait)
-		require.Equal(t, reads, wireOf(b).reads.Load())
-
-		_, err := a.Create(t.Context(), "q3", driver.NodeSpec{Prefix: "a-W-"})
-		require.NoError(t, err)
-		p.look(t.Context(), false)
+		require.EqualValues(t, 2, look())
+		require.Zero(t, look())
 	}
 }
 
@@ -361,36 +301,37 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	a, b := connect(t, st), connect(t, st)
 	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 	require.NoError(t, err)
-	require.NoError(t, b.db.use(t.Context(), func() error {
-		require.NoError(t, b.db.exec(t.Context(), sqlBegin))
+	require.NoError(t, memberOf(b).db.use(t.Context(), func() error {
+		require.NoError(t, memberOf(b).db.exec(t.Context(), sqlBegin))
 		err := a.Close()
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err)
-		return b.db.exec(t.Context(), sqlRollback)
+		return memberOf(b).db.exec(t.Context(), sqlRollback)
 	}))
 	list, err := b.List(t.Context(), "q")
 	require.NoError(t, err)
 	assert.Empty(t, list)
 }
 
-// The poller may end the session of a dead process after List has read the
-// queue. List must then read the queue again.
-func TestListSeesThatThePollerHasEndedADeadSession(t *testing.T) {
+// A poll may end the session of a dead process after a List has read the queue.
+// The List must then read the queue again.
+func TestAListReadsAgainWhatAPollHasCleanedUp(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
 	}
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
-	a, b := connect(t, st), connect(t, st)
+	a, b := connect(t, st), memberOf(connect(t, st))
 	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 	require.NoError(t, err)
-	var before content
-	require.NoError(t, b.view(t.Context(), "list", "q", func(c content) { before = c }))
-	require.Len(t, before.nodes, 1)
-	require.False(t, b.dropHead(t.Context(), before), "the session is alive")
+	_, suspects, err := b.look(t.Context(), []session.Query{{Queue: "q"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{memberOf(a).presence.id}, suspects)
+	require.False(t, b.dropDead(t.Context(), suspects), "the session is alive")
 
-	a.presence.unlock()
-	require.NoError(t, b.reap(t.Context()))
-	require.True(t, b.dropHead(t.Context(), before))
+	memberOf(a).presence.unlock()
+	_, err = b.Expire(t.Context())
+	require.NoError(t, err)
+	require.True(t, b.dropDead(t.Context(), suspects))
 }
 
 // copyFiles copies a database, with its write-ahead log truncated to length.
@@ -492,8 +433,8 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 		"PRAGMA fullfsync": 1,
 	} {
 		var mode int
-		require.NoError(t, s.db.use(t.Context(), func() error {
-			_, err := s.db.row(t.Context(), pragma, []any{&mode})
+		require.NoError(t, memberOf(s).db.use(t.Context(), func() error {
+			_, err := memberOf(s).db.row(t.Context(), pragma, []any{&mode})
 			return err
 		}))
 		assert.Equal(t, want, mode, pragma)
@@ -586,65 +527,27 @@ func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
 func TestAMissingFileIsNotADeath(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
-	a.presence.forget(a.presence.id)
+	memberOf(a).presence.forget(memberOf(a).presence.id)
 	b := connect(t, newStoreAt(t, path, time.Hour))
-	require.NoError(t, b.reap(t.Context()))
-	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	_, err := memberOf(b).Expire(t.Context())
+	require.NoError(t, err)
+	_, err = a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 	assert.NoError(t, err)
 }
 
-// Another program may create a node with the name of a released one. If an
-// operator removes the new node, the watch must not report a release.
+// Another program may create a node with the name of a released one.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
-	a := connect(t, newStoreAt(t, path, time.Hour))
-	b := connect(t, newStoreAt(t, path, time.Hour))
-	first, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
-	own, err := b.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
-	require.NoError(t, a.Delete(t.Context(), "q", first.Place, driver.Released))
-	operate(t, path, `INSERT INTO dlock_node (queue, seq, name) VALUES ('q', ?, ?)`, first.Seq, first.Name)
-	w, err := b.Watch(t.Context(), "q", own.Place, first.Node)
-	require.NoError(t, err)
-	operate(t, path, `DELETE FROM dlock_node WHERE seq = ?`, first.Seq)
-	select {
-	case cause, open := <-w.C:
-		assert.False(t, open, "the watch sent %v", cause)
-	case <-time.After(time.Minute):
-		t.Fatal("the watch missed the removal")
+	s := connect(t, newStoreAt(t, path, time.Hour))
+	released := func() string {
+		found, err := memberOf(s).Look(t.Context(), []session.Query{{Queue: "q"}})
+		require.NoError(t, err)
+		return found[0].Released
 	}
-}
-
-// A single poll may find both that the waiter's node was removed and that the
-// lock was released afterwards. The watch must not report the release.
-func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
-	path := filepath.Join(directory(t), "locks.db")
-	a := connect(t, newStoreAt(t, path, time.Hour))
-	b := connect(t, newStoreAt(t, path, time.Hour))
-	first, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 	require.NoError(t, err)
-	own, err := b.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
-	w, err := b.Watch(t.Context(), "q", own.Place, first.Node)
-	require.NoError(t, err)
-	require.NoError(t, b.db.use(t.Context(), func() error { // no look meanwhile
-		operate(t, path, `DELETE FROM dlock_node WHERE seq = ?`, own.Seq)
-		return a.Delete(t.Context(), "q", first.Place, driver.Released)
-	}))
-	select {
-	case cause, open := <-w.C:
-		assert.False(t, open, "the watch sent %v", cause)
-	case <-time.After(time.Minute):
-		t.Fatal("the watch missed the removal")
-	}
-}
-
-// A Connect that times out on a slow disk must fail with a temporary error. No
-// commit is as fast as the timeout in this test.
-func TestConnectWithALateCommitMayBeRepeated(t *testing.T) {
-	c := &connector{path: filepath.Join(directory(t), "locks.db"), timeout: time.Microsecond}
-	_, err := c.Connect(t.Context())
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.NotErrorIs(t, err, driver.ErrSessionEnded)
+	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
+	require.Equal(t, j.Name, released())
+	operate(t, path, `INSERT INTO dlock_node (queue, seq, name) VALUES ('q', ?, ?)`, j.Seq, j.Name)
+	require.Empty(t, released())
 }

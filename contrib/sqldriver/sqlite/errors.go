@@ -51,7 +51,8 @@ func isBusy(err error) bool {
 // explain makes temporary errors match driver.ErrUnavailable. To other SQLite
 // errors it adds what is wrong with the file and, where possible, the remedy.
 func explain(err error) error {
-	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrStale) ||
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) ||
+		errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrStale) ||
 		errors.Is(err, driver.ErrBadName) || errors.Is(err, errPermanent) ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return err

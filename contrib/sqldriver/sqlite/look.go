@@ -2,178 +2,225 @@ package sqlite
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 const (
 	// shortest and longest bound the time between polls of the database while
-	// the session has open watches. The time grows while nothing changes.
+	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
 	probeEvery = 20 * time.Millisecond
-	// longestReap bounds the interval between searches for dead sessions,
-	// because a session with a long timeout may wait for one with a short
-	// timeout.
-	longestReap = 2 * time.Second
+	// forgetAfter is how long the head of a queue is kept that nobody polls.
+	forgetAfter = time.Second
 )
 
-// poke sends on a channel with a buffer of one, without blocking.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+// head holds the other sessions that own one of the first nodes of a queue.
+type head struct {
+	sessions []string
+	asked    time.Time // when the queue was last looked at
 }
 
-// look wakes the poller, which compares the session's watches with the
-// database.
-func (s *session) look() { poke(s.changed) }
-
-// poll runs the poller until the session ends. It compares the watches with the
-// database after notices, after the session's own changes, and periodically. It
-// also ends the sessions of dead processes.
-func (s *session) poll() {
-	defer s.watches.End()
-	ctx, cancel := s.lease.Context()
-	defer cancel()
-	p := poller{session: s, wait: shortest}
-	timer, reap := time.NewTimer(time.Hour), time.NewTicker(min(s.timeout/8, longestReap))
-	defer timer.Stop()
-	defer reap.Stop()
-	for {
-		var tick <-chan time.Time
-		if s.watches.Len() > 0 {
-			timer.Reset(p.wait)
-			tick = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.armed:
-			p.wait = shortest
-		case <-s.changed:
-			p.look(ctx, true)
-		case <-tick:
-			p.look(ctx, false)
-			p.probe(ctx)
-		case <-reap.C:
-			_ = s.reap(ctx) // an error is ignored, because the next search retries
-		}
-	}
+// content is a queue at one instant.
+type content struct {
+	session.Snapshot
+	heads []string // other sessions that own one of the first eight nodes
 }
 
-type poller struct {
-	*session
-	wait     time.Duration // time until the next poll
-	version  [2]int64      // number of the connection, and its PRAGMA data_version
-	changes  int64         // database's count of node changes at the last poll
-	lastTime time.Time     // time of the last probe
-}
-
-// look compares all watches with the database if another session has changed
-// nodes, or unconditionally if surely is true.
-func (p *poller) look(ctx context.Context, surely bool) {
-	p.wait = min(p.wait*3/2, longest)
-	changed := false
-	err := p.db.read(ctx, func(ctx context.Context) (err error) {
-		if changed, err = p.hasChanged(ctx); err != nil || !changed && !surely {
+func (m *member) content(ctx context.Context, queue string) (c content, err error) {
+	var released *string
+	err = m.db.query(ctx, sqlQueue, func(r rows) error {
+		var alive bool
+		var name, owner *string
+		var seq *int64
+		if err := r.Scan(&alive, &c.Version, &released, &seq, &name, &owner); err != nil {
 			return err
 		}
-		changed = true
-		for _, queue := range p.watches.Queues() {
-			if err := p.compare(ctx, queue); err != nil {
-				p.version = [2]int64{} // look again
+		if !alive {
+			return errExpired
+		}
+		if name == nil {
+			return nil
+		}
+		n := session.Node{Name: *name}
+		if owner != nil {
+			n.Token = *seq
+			if len(c.Nodes) < 8 && *owner != m.presence.id && !slices.Contains(c.heads, *owner) {
+				c.heads = append(c.heads, *owner)
+			}
+		}
+		c.Nodes = append(c.Nodes, n)
+		return nil
+	}, m.presence.id, queue)
+	c.Version++ // zero would mean that there are no versions
+	if released != nil {
+		if name, ok := strings.CutPrefix(*released, queue+"/"); ok && !strings.Contains(name, "/") {
+			c.Released = name
+		}
+	}
+	return c, err
+}
+
+// Look implements session.Store. It ends the sessions of dead processes that
+// own one of the first nodes. Thus even TryLock, which does not wait, gets the
+// lock of a killed holder.
+func (m *member) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
+	var suspects []string
+	look := func() error {
+		return m.db.read(ctx, func(ctx context.Context) (err error) {
+			found, suspects, err = m.look(ctx, ask)
+			return err
+		})
+	}
+	if err = look(); err == nil && m.dropDead(ctx, suspects) {
+		err = look()
+	}
+	return found, explain(err)
+}
+
+// look reads the queues that have changed. It also returns the sessions whose
+// processes are to be probed.
+func (m *member) look(ctx context.Context, ask []session.Query) (found []session.Snapshot, suspects []string, err error) {
+	if slices.ContainsFunc(ask, func(q session.Query) bool { return q.Known != 0 }) {
+		if err := m.countChanges(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	now := time.Now()
+	probe := now.Sub(m.probed) >= probeEvery
+	if probe {
+		m.probed = now
+		maps.DeleteFunc(m.heads, func(_ string, h head) bool { return now.Sub(h.asked) > forgetAfter })
+	}
+	for _, q := range ask {
+		h, known := m.heads[q.Queue]
+		s := session.Snapshot{Version: m.changes + 1, Same: true}
+		if !known || q.Known != s.Version {
+			c, err := m.content(ctx, q.Queue)
+			if err != nil {
+				return nil, nil, err
+			}
+			s, h.sessions = c.Snapshot, c.heads
+		}
+		h.asked = now
+		m.heads[q.Queue] = h
+		found = append(found, s)
+		switch {
+		case probe:
+			suspects = append(suspects, h.sessions...)
+		case q.Known == 0 && len(h.sessions) > 0:
+			suspects = append(suspects, h.sessions[0])
+		}
+	}
+	slices.Sort(suspects)
+	return found, slices.Compact(suspects), nil
+}
+
+// countChanges updates m.changes. It reads only a counter, because heartbeats
+// change the database, too. If each one made all sessions read their queues, a
+// queue could have only about 100 waiters.
+func (m *member) countChanges(ctx context.Context) error {
+	version := [2]int64{m.db.connects}
+	if _, err := m.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == m.version {
+		return err
+	}
+	var alive bool
+	if _, err := m.db.row(ctx, sqlChanges, []any{&alive, &m.changes}, m.presence.id); err != nil {
+		return err
+	}
+	if !alive {
+		return errExpired
+	}
+	m.version = version
+	return nil
+}
+
+// dropDead ends the sessions of dead processes if one of these is among them. It
+// reports whether the caller must read the queue again.
+func (m *member) dropDead(ctx context.Context, ids []string) bool {
+	if !slices.ContainsFunc(ids, m.presence.dead) {
+		// Another goroutine or process may have ended one since the caller has
+		// read the queue.
+		return slices.ContainsFunc(ids, m.presence.missing)
+	}
+	_, err := m.Expire(ctx)
+	return err == nil
+}
+
+// Expire implements session.Expirer.
+func (m *member) Expire(ctx context.Context) (ended bool, err error) {
+	if ended, err = m.reap(ctx); ended {
+		m.host.Look()
+	}
+	return ended, explain(err)
+}
+
+// reap ends the sessions whose processes died or whose deadlines have passed,
+// and reports whether there was one.
+func (m *member) reap(ctx context.Context) (ended bool, err error) {
+	var dead []string
+	err = m.db.read(ctx, func(ctx context.Context) error {
+		dead, ended = nil, false
+		return m.db.query(ctx, sqlSessions, func(r rows) error {
+			var id string
+			var end int64
+			err := r.Scan(&id, &end)
+			if m.presence.dead(id) {
+				dead = append(dead, id)
+			}
+			ended = ended || end <= time.Now().UnixMicro()
+			return err
+		}, m.presence.id)
+	})
+	ended = ended || len(dead) > 0
+	if err != nil || !ended {
+		return false, err
+	}
+	err = m.update(ctx, func(ctx context.Context) error {
+		for _, id := range dead {
+			if err := m.db.exec(ctx, sqlEnd, id); err != nil {
 				return err
 			}
 		}
-		return nil
+		return m.db.exec(ctx, sqlExpire, time.Now().UnixMicro(), m.presence.id)
 	})
-	if err == nil && changed {
-		p.wait = shortest
-	}
-	if errors.Is(err, errExpired) {
-		p.lease.End(err)
-	}
-}
-
-// hasChanged reports whether another session has changed nodes since the last
-// call. It reads only a counter, because heartbeats change the database, too.
-// If each one made all sessions read their queues, a queue could have only
-// about 100 waiters.
-func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
-	version := [2]int64{p.db.connects}
-	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {
+	if err != nil {
 		return false, err
 	}
-	var alive bool
-	var changes int64
-	if _, err := p.db.row(ctx, sqlChanges, []any{&alive, &changes}, p.presence.id); err != nil {
-		return false, err
+	for _, id := range dead {
+		m.presence.forget(id)
 	}
-	if !alive {
-		return false, errExpired
-	}
-	changed = changes != p.changes || version[0] != p.version[0]
-	p.version, p.changes = version, changes
-	return changed, nil
+	return true, nil
 }
 
-func (s *session) compare(ctx context.Context, queue string) error {
-	var c content
-	err := s.watches.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {
-		c, err = s.content(ctx, queue)
-		for _, n := range c.nodes {
-			nodes = append(nodes, driver.Place{Node: n.Node, Token: n.token()})
-		}
-		if _, seq, ok := driver.ParseName(c.released); ok && s.announced != queue+"/"+c.released {
-			released = driver.Node{Name: c.released, Seq: seq}
-		}
-		return nodes, released, c.changes, err
+// sweep removes files left behind by sessions that are not in the database. It
+// keeps those of other dead sessions, because reap needs them.
+func (m *member) sweep(ctx context.Context) error {
+	ids := m.presence.remains()
+	if len(ids) == 0 {
+		return nil
+	}
+	err := m.db.read(ctx, func(ctx context.Context) error {
+		return m.db.query(ctx, sqlSessions, func(r rows) error {
+			var id string
+			var end int64
+			err := r.Scan(&id, &end)
+			delete(ids, id)
+			return err
+		}, m.presence.id)
 	})
 	if err != nil {
 		return err
 	}
-	if c.released != "" {
-		s.announced = queue + "/" + c.released
+	for id := range ids {
+		m.presence.forget(id)
 	}
-	s.heads[queue] = s.head(c)
 	return nil
-}
-
-// head returns the IDs of other sessions that own one of the first eight nodes.
-func (s *session) head(c content) (ids []string) {
-	for _, n := range c.nodes[:min(len(c.nodes), 8)] {
-		if n.session != "" && n.session != s.presence.id && !slices.Contains(ids, n.session) {
-			ids = append(ids, n.session)
-		}
-	}
-	return ids
-}
-
-// probe ends the sessions of dead processes that own one of the first nodes of
-// a watched queue.
-func (p *poller) probe(ctx context.Context) {
-	if time.Since(p.lastTime) < probeEvery {
-		return
-	}
-	p.lastTime = time.Now()
-	dead := false
-	err := p.db.use(ctx, func() error {
-		for queue, ids := range p.heads {
-			if !p.watches.Has(queue) {
-				delete(p.heads, queue)
-			}
-			dead = dead || slices.ContainsFunc(ids, p.presence.dead)
-		}
-		return nil
-	})
-	if err == nil && dead {
-		_ = p.reap(ctx) // an error is ignored, because the next probe retries
-	}
 }

@@ -267,7 +267,7 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	require.NoError(t, os.Symlink("locks.db", link))
 	a := connect(t, newStoreAt(t, link, 24*time.Hour))
 	b := connect(t, newStoreAt(t, path, 24*time.Hour))
-	assert.Equal(t, b.presence.dir, a.presence.dir)
+	assert.Equal(t, memberOf(b).presence.dir, memberOf(a).presence.dir)
 	assert.NoDirExists(t, link+"-sessions")
 }
 
@@ -284,7 +284,7 @@ func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 		t.Skip("on this system directories do not inherit the setgid bit")
 	}
 	s := connect(t, newStoreAt(t, filepath.Join(dir, "locks.db"), time.Minute))
-	info, err = os.Stat(s.presence.dir)
+	info, err = os.Stat(memberOf(s).presence.dir)
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeSetgid)
 }
@@ -303,10 +303,11 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 }
 
 // die makes a session look as if its process began an hour ago and then died.
-func die(t testing.TB, s *session) {
-	s.presence.unlock()
-	makeOld(t, s.presence.path(s.presence.id))
-	makeOld(t, s.presence.path(s.presence.id+".wake"))
+func die(t testing.TB, s driver.Session) {
+	p := memberOf(s).presence
+	p.unlock()
+	makeOld(t, p.path(p.id))
+	makeOld(t, p.path(p.id+".wake"))
 }
 
 func makeOld(t testing.TB, path string) {
@@ -330,15 +331,15 @@ func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
 func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	a := connect(t, st)
-	left := a.presence.path("LEFT")
-	for _, path := range []string{left, left + ".wake", a.presence.path("PIPE.wake")} {
+	left := memberOf(a).presence.path("LEFT")
+	for _, path := range []string{left, left + ".wake", memberOf(a).presence.path("PIPE.wake")} {
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
 		makeOld(t, path)
 	}
-	makeOld(t, a.presence.path(a.presence.id))
+	makeOld(t, memberOf(a).presence.path(memberOf(a).presence.id))
 	connect(t, st)
 	assert.NoFileExists(t, left)
 	assert.NoFileExists(t, left+".wake")
-	assert.NoFileExists(t, a.presence.path("PIPE.wake"))
-	assert.FileExists(t, a.presence.path(a.presence.id))
+	assert.NoFileExists(t, memberOf(a).presence.path("PIPE.wake"))
+	assert.FileExists(t, memberOf(a).presence.path(memberOf(a).presence.id))
 }

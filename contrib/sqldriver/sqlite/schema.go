@@ -86,7 +86,7 @@ const (
 	sqlSetValue = `INSERT INTO dlock_kept (queue, token, value) SELECT ?1, ?2, ?3
 		WHERE EXISTS (SELECT 1 FROM dlock_node WHERE queue = ?1 AND seq = ?2 AND session = ?4)
 		ON CONFLICT (queue) DO UPDATE SET token = excluded.token, value = excluded.value WHERE token <= excluded.token`
-	sqlOwn   = `SELECT count(*) FROM dlock_node WHERE queue = ? AND seq = ? AND session = ?`
+	sqlOwn   = `SELECT name FROM dlock_node WHERE queue = ? AND seq = ? AND session = ?`
 	sqlValue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), coalesce(k.token, 0), k.value
 		FROM dlock_store s LEFT JOIN dlock_kept k ON k.queue = ?`
 	sqlBlocked = `SELECT DISTINCT session FROM dlock_node

@@ -52,7 +52,7 @@ func outlivesWriters(t *testing.T, timeout time.Duration) (outlives bool) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, timeout))
 	var busy int64
-	var sessions []*session
+	var sessions []driver.Session
 	for range 8 {
 		sessions = append(sessions, connect(t, newStoreAt(t, path, time.Hour)))
 	}
@@ -86,14 +86,14 @@ func TestACallEndsWithItsSessionWhileTheDatabaseIsLocked(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Second))
 	other := connect(t, newStoreAt(t, path, time.Hour))
-	err := other.db.use(t.Context(), func() error {
-		require.NoError(t, other.db.exec(t.Context(), sqlBegin))
+	err := memberOf(other).db.use(t.Context(), func() error {
+		require.NoError(t, memberOf(other).db.exec(t.Context(), sqlBegin))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
 		assert.ErrorIs(t, err, driver.ErrSessionEnded)
 		assert.NoError(t, ctx.Err(), "the call waited for its own ctx")
-		return other.db.exec(t.Context(), sqlRollback)
+		return memberOf(other).db.exec(t.Context(), sqlRollback)
 	})
 	require.NoError(t, err)
 }

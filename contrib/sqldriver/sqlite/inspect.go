@@ -1,0 +1,78 @@
+package sqlite
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Read implements session.Inspector.
+func (m *member) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	err = m.db.read(ctx, func(ctx context.Context) error {
+		info, err = m.readNode(ctx, queue, name)
+		return err
+	})
+	return info, explain(err)
+}
+
+func (m *member) readNode(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	var alive bool
+	var seq, created, end *int64
+	var owner *string
+	_, err = m.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created, &end}, m.presence.id, queue, name)
+	switch {
+	case err != nil:
+		return info, err
+	case !alive:
+		return info, errExpired
+	case seq == nil:
+		return info, driver.ErrGone
+	}
+	if owner != nil {
+		info.Owner, info.Token = *owner, *seq
+	}
+	if created != nil {
+		info.Created = time.UnixMicro(*created)
+	}
+	if end != nil {
+		info.SessionLeft = max(0, time.Until(time.UnixMicro(*end)))
+	}
+	return info, nil
+}
+
+// Walk implements session.Inspector.
+func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	err = m.db.read(ctx, func(ctx context.Context) error {
+		queues = nil
+		return m.db.query(ctx, sqlQueues, func(r rows) error {
+			var alive bool
+			var queue *string
+			if err := r.Scan(&alive, &queue); err != nil {
+				return err
+			}
+			if !alive {
+				return errExpired
+			}
+			if queue != nil && (prefix == "" || *queue == prefix || strings.HasPrefix(*queue, prefix+"/")) {
+				queues = append(queues, *queue)
+			}
+			return nil
+		}, m.presence.id)
+	})
+	return queues, explain(err)
+}
+
+// Value implements session.Inspector.
+func (m *member) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	err = m.db.read(ctx, func(ctx context.Context) error {
+		var alive bool
+		_, err := m.db.row(ctx, sqlValue, []any{&alive, &token, &value}, m.presence.id, queue)
+		if err == nil && !alive {
+			err = errExpired
+		}
+		return err
+	})
+	return value, token, explain(err)
+}
