@@ -3,7 +3,9 @@ package dlocktest
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -101,6 +103,32 @@ func (c *check) unlock(l *dlock.Lock) {
 	if err := l.Unlock(); err != nil {
 		c.fatalf("Unlock of a lock that was held returned %q, expected success", err)
 	}
+}
+
+// giveUp calls Lock and RLock n times. The ctx of each call ends while the call
+// creates its node, which usually takes the given time, or, in every second
+// call, while it waits for the lock.
+func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
+	m := cl.RWMutex(lockName)
+	for i := range n {
+		cl.check.exitIfAbandoned()
+		after := usual
+		if i%2 == 0 {
+			after = 5 * time.Millisecond
+		}
+		ctx, cancel := soonEnded(cl.check.ctx, i/2, after)
+		acquire := []acquire{m.Lock, m.RLock}[rand.N(2)]
+		if l, err := acquire(ctx); err == nil {
+			granted(l)
+		}
+		cancel()
+	}
+}
+
+// idleLockIsFree checks that nothing of earlier calls holds the lock.
+func (c *check) idleLockIsFree(s driver.Session) {
+	c.unlock(c.granted(background(c.client().lock), "after all other calls had ended"))
+	c.queued(s, 0)
 }
 
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {

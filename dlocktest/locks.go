@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -28,6 +29,7 @@ var lockCases = []testCase{
 		run: lockAboveNodeLike},
 	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders", run: tryBusy},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
+	{name: "a-connection-that-breaks-under-many-calls-leaves-no-node", why: whyOrphan, needs: needReset, run: connectionBreaks},
 	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: clientCloses},
 	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: downgradeLetsReadersIn},
 	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: unitsAreLimited},
@@ -186,30 +188,43 @@ func givenUpWaits(c *check) {
 	s := c.session()
 	usual := createTime(c, s)
 	holder := c.client().lock()
-	c.together(4, func(i int) {
-		m := c.client().RWMutex(lockName)
-		for n := range 30 {
-			// End the call's ctx while it creates its node or, in every second
-			// round, while it waits for the lock.
-			after := usual
-			if n%2 == 0 {
-				after = 5 * time.Millisecond
-			}
-			ctx, cancel := soonEnded(c.ctx, n/2, after)
-			acquire := m.Lock
-			if rand.N(2) == 0 {
-				acquire = m.RLock
-			}
-			if l, err := acquire(ctx); err == nil {
-				c.errorf("Lock returned %s while another client held the lock, expected an error", l.Node())
-			}
-			cancel()
-		}
+	c.together(4, func(int) {
+		c.client().giveUp(30, usual, func(l *dlock.Lock) {
+			c.errorf("Lock returned %s while another client held the lock, expected an error", l.Node())
+		})
 	})
 	c.queued(s, 1)
 	c.unlock(holder)
-	c.queued(s, 0)
-	c.unlock(c.client().lock())
+	c.idleLockIsFree(s)
+}
+
+// connectionBreaks breaks the connection of a session on which many Creates and
+// Deletes are in flight, some of them for the same lock.
+func connectionBreaks(c *check) {
+	s := c.session()
+	usual := createTime(c, s)
+	cl := c.client()
+	c.unlock(cl.lock())
+	for range 3 {
+		session := cl.session()
+		c.together(13, func(i int) {
+			if i == 0 {
+				time.Sleep(rand.N(4 * usual))
+				c.reset(session)
+				return
+			}
+			m := cl.RWMutex([]string{lockName, fmt.Sprintf("%s/%d", lockName, i)}[i%2])
+			for range 4 {
+				if err := c.won(m.Lock(c.ctx)).Unlock(); err != nil && !errors.Is(err, dlock.ErrLost) && !errors.Is(err, dlock.ErrUnavailable) {
+					c.errorf("Unlock of a lock whose connection broke returned %q, expected success, or an error that matches ErrLost or ErrUnavailable", err)
+				}
+			}
+		})
+	}
+	for i := 1; i < 13; i += 2 {
+		eventuallyHolds(c, s, fmt.Sprintf("%s/%d", lockName, i), "a client whose connection broke")
+	}
+	c.idleLockIsFree(s)
 }
 
 func clientCloses(c *check) {

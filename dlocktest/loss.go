@@ -74,7 +74,7 @@ func lossOfOtherSessions(c *check) {
 	c.cutOff(holder)
 	lose(holder, other)
 	c.eventually(func() bool {
-		j, err := other.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data()})
+		j, err := tryJoin(c.ctx, other, "q", writer, nil)
 		if err == nil {
 			nodes, _ := other.List(c.ctx, "q")
 			c.wantNoSecondHolder(holder, p, j, nodes)

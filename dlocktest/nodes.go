@@ -30,8 +30,15 @@ const probeQueue = "hook-probe"
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
 func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (driver.Place, error) {
-	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
+	j, err := tryJoin(ctx, s, queue, prefix, nil)
 	return j.Place, err
+}
+
+// tryJoin overwrites the node's data once Create has returned, as callers may.
+func tryJoin(ctx context.Context, s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (driver.Joined, error) {
+	d := data()
+	defer clear(d)
+	return s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d, Predecessor: predecessor})
 }
 
 // last is a NodeSpec.Predecessor for writers: they wait for the last node

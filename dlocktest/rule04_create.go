@@ -68,7 +68,7 @@ func createLosesList(c *check) {
 	want := []driver.Node{c.create(b, "q", writer).Node}
 	for i := range 6 {
 		c.lose(a, faults.OpList, i%2 == 0)
-		j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
+		j, err := tryJoin(c.ctx, a, "q", writer, last)
 		if !createFailed(c, a, c.ctx, err) {
 			// The node of an earlier Create may appear late, until the driver
 			// removes it.

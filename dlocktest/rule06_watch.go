@@ -388,10 +388,7 @@ func watchBoth(c *check, ctx context.Context, s driver.Session, ahead driver.Nod
 
 func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node) (driver.Place, []driver.Watch) {
 	var j driver.Joined
-	c.retry("Create", func() (err error) {
-		j, err = s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
-		return err
-	})
+	c.retry("Create", func() (err error) { j, err = tryJoin(ctx, s, "q", writer, last); return err })
 	if j.Watch.C == nil {
 		return j.Place, nil
 	}

@@ -1,6 +1,9 @@
 package dlocktest
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +16,9 @@ var endCases = []testCase{
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", idle: true, run: endIdle},
 	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
 		needs: needDrop, run: endExpired},
+	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: endWithAnswer},
+	{name: "a-session-heard-from-late-keeps-its-nodes", why: whyEnd, needs: needCutOff, run: endHeardLate},
+	{name: "sessions-that-end-while-nobody-looks-leave-nothing", why: whyOrphan, needs: needCutOff, run: endUnseen},
 	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: endBeforeNodesGo},
 	{name: "a-session-cut-off-ends-with-a-margin",
 		why:   "clocks of two machines drift: a lease as long as the timeout of the store may end after that timeout",
@@ -65,6 +71,83 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
+// endWithAnswer checks that a session that the store has dropped ends with the
+// answer to a request, and not only when its lease runs out, which takes half a
+// session timeout at least. A driver may have to connect again for the answer.
+func endWithAnswer(c *check) {
+	wait := c.config.sessionTimeout() / 4
+	for name := range inEveryTry(func() map[string]bool {
+		late := make(map[string]bool)
+		for _, name := range []string{"Create", "List", "Watch", "WatchQueue", "Delete", "Replace"} {
+			s := c.session()
+			call := calls(c.ctx, s, c.create(s, "q", writer))[name]
+			c.expire(s)
+			for over := time.Now().Add(wait); s.Err() == nil && !late[name]; pauseBriefly() {
+				c.wantGivenUp(name+" in a session that the store has dropped", s, c.ctx, call())
+				late[name] = time.Now().After(over)
+			}
+			late[name] = s.Err() == nil
+		}
+		maps.DeleteFunc(late, func(_ string, isLate bool) bool { return !isLate })
+		return late
+	}) {
+		c.errorf("a session that the store had dropped lived on for more than %v of calls of %s, in every try: expected it to end with the store's next answer", wait, name)
+	}
+}
+
+// endHeardLate lets the store hear from sessions again shortly before their
+// leases run out, while another session waits for their nodes.
+func endHeardLate(c *check) {
+	timeout := c.config.sessionTimeout()
+	var lived atomic.Bool
+	c.together(4, func(i int) {
+		holder, next := c.twoSessions()
+		queue := fmt.Sprintf("q%d", i)
+		p := c.create(holder, queue, writer)
+		c.waitFor(next, queue, p.Node)
+		heal := c.cutOff(holder)
+		cut := timeout * time.Duration(35+10*i) / 100
+		time.Sleep(cut)
+		heal()
+		for over := time.Now().Add(timeout); time.Now().Before(over); time.Sleep(timeout / 100) {
+			listed := has(c.list(next, queue), p.Node)
+			if holder.Err() != nil {
+				return
+			}
+			if !listed {
+				c.fatalf("the node of a session that was cut off for %v is gone, and Err of the session returns nil: expected the session to live on, or to end before", cut)
+			}
+		}
+		lived.Store(true)
+	})
+	if !lived.Load() {
+		c.notChecked("no session outlived a cut of its connection")
+	}
+}
+
+// endUnseen lets all sessions of the store expire, so that no process is there
+// to see it. A contender that comes later must not wait for a session timeout.
+func endUnseen(c *check) {
+	timeout := c.config.sessionTimeout()
+	var took time.Duration
+	for range 3 {
+		for range 3 {
+			s := c.session()
+			c.create(s, "q", writer)
+			c.cutOff(s)
+		}
+		time.Sleep(2 * timeout)
+		next := c.session()
+		begin := time.Now()
+		eventuallyHolds(c, next, "q", "sessions that had expired before this one began")
+		if took = time.Since(begin); took < timeout {
+			return
+		}
+		c.close(next)
+	}
+	c.errorf("nodes of sessions that had expired before stood in the queue for %v after another session began, in three tries: expected less than a session timeout", took)
+}
+
 // endBeforeNodesGo checks that a session knows of its end before others see its
 // nodes disappear. Err reads the clocks and must always be right. Done needs a
 // timer, which may be late on a slow machine, so one success in three tries is
@@ -101,14 +184,22 @@ func endWithMargin(c *check) {
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
+// timeoutOf returns the session timeout that the driver reports, or else the
+// longest one.
+func (c *check) timeoutOf(s driver.Session) time.Duration {
+	return cmp.Or(driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout())
+}
+
 // wantMargin checks that a session that is cut off ends at least a twentieth of
-// the session timeout before its node disappears.
+// its timeout before its node disappears, and before that timeout is over: the
+// store may be slow to remove the node.
 //
 // It measures from the last time that Err returned nil, so a test process that
 // gets no CPU time fails no driver.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
+	cut := time.Now()
 	over, lived := make(chan struct{}), make(chan time.Time, 1)
 	stop := sync.OnceFunc(func() { close(over) })
 	defer stop()
@@ -132,11 +223,13 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 		c.logf("the session had ended before Err was called first")
 		return
 	}
-	spare := gone.Sub(last).Round(time.Millisecond)
-	c.logf("the session lived until %v before its node went", spare)
-	if spare < least {
-		c.errorf("a session that was cut off lived until %v before its node went, expected it to end at least %v before, "+
-			"a twentieth of the session timeout, for the drift of two clocks", spare, least)
+	for before, at := range map[string]time.Time{"its node went": gone, "the store's timeout was over": cut.Add(c.timeoutOf(holder))} {
+		spare := at.Sub(last).Round(time.Millisecond)
+		c.logf("the session lived until %v before %s", spare, before)
+		if spare < least {
+			c.errorf("a session that was cut off lived until %v before %s, expected it to end at least %v before, "+
+				"a twentieth of the session timeout, for the drift of two clocks", spare, before, least)
+		}
 	}
 }
 
@@ -152,8 +245,8 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	var renewed atomic.Bool
-	slowBeats := func(delay time.Duration) {
-		if endAfterSlowBeats(c, delay) {
+	slowBeats := func(percent int) {
+		if endAfterSlowBeats(c, percent) {
 			renewed.Store(true)
 		}
 	}
@@ -162,8 +255,8 @@ func endAfterSlowReplies(c *check) {
 	waits := []func(){
 		func() { endAfterSlowLists(c, timeout/20) },
 		func() { endAfterSlowLists(c, timeout/4) },
-		func() { slowBeats(timeout * 22 / 100) },
-		func() { slowBeats(timeout * 20 / 100) },
+		func() { slowBeats(22) },
+		func() { slowBeats(20) },
 		func() { lives = c.livesWithoutReplies(c.session()) },
 	}
 	c.together(len(waits), func(i int) { waits[i]() })
@@ -173,7 +266,7 @@ func endAfterSlowReplies(c *check) {
 		return
 	}
 	for n := 0; n < 2 && !renewed.Load(); n++ {
-		slowBeats(timeout / 10)
+		slowBeats(10)
 	}
 	if !renewed.Load() {
 		c.notChecked("no session outlived its timeout with slow replies to its heartbeats, not even if they took a tenth of the timeout")
@@ -197,12 +290,13 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats delays the replies to an idle session and then cuts it off.
-// It reports whether the session outlived its timeout, which proves that a slow
-// reply renewed the lease.
-func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
-	timeout := c.config.sessionTimeout()
+// endAfterSlowBeats delays the replies to an idle session, by a percentage of
+// its timeout, and then cuts it off. It reports whether the session outlived its
+// timeout, which proves that a slow reply renewed the lease.
+func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	holder, next := c.twoSessions()
+	timeout := c.timeoutOf(holder)
+	delay := timeout * time.Duration(percent) / 100
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, delay)
 	select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,8 +23,11 @@ var closeCases = []testCase{
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
 	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, idle: true, run: createAfterClose},
 	{name: "close-of-a-session-that-expired-returns", why: "a program whose session has ended could not exit", needs: needDrop, run: closeExpired},
-	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
-	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},
+	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff,
+		run: closeHealed("whose lease had run out", func(c *check, s driver.Session) { c.awaitSessionEnd(s, "the session was cut off") })},
+	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff,
+		run: closeHealed("whose first Close had failed", func(_ *check, s driver.Session) { _ = s.Close() })},
+	{name: "close-cut-off-at-any-time-leaves-nothing", why: whyOrphan, needs: needCutOff, run: closeInterrupted},
 	{name: "close-while-cut-off-returns", why: "a program could not exit while its store cannot be reached", needs: needCutOff, run: closeCutOff},
 }
 
@@ -206,25 +210,48 @@ func closeCutOff(c *check) {
 	eventuallyHolds(c, b, "q", "a session that was closed while cut off")
 }
 
-func closeLapsed(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	heal := c.cutOff(a)
-	c.awaitSessionEnd(a, "the session was cut off")
-	heal()
-	closeRetrying(c, a)
-	c.wantNodes("after Close of a session whose lease had run out", c.listAfterWrite(b, "q"))
+// closeInterrupted cuts sessions off while they close. Their nodes must go when
+// the store ends them, however far Close has come.
+func closeInterrupted(c *check) {
+	const queues = 5
+	next := c.session()
+	full := func() driver.Session {
+		s := c.session()
+		for i := range queues {
+			c.create(s, fmt.Sprintf("q%d", i), writer)
+		}
+		return s
+	}
+	first := full()
+	begin := time.Now()
+	c.close(first)
+	usual := time.Since(begin)
+	c.together(6, func(int) {
+		s := full()
+		c.expectEnd(s)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		time.Sleep(rand.N(usual))
+		c.cutOff(s)
+		<-closed
+	})
+	for i := range queues {
+		eventuallyHolds(c, next, fmt.Sprintf("q%d", i), "a session that was cut off in Close")
+	}
 }
 
-func closeAgain(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	heal := c.cutOff(a)
-	c.expectEnd(a)
-	_ = a.Close()
-	heal()
-	closeRetrying(c, a)
-	c.wantNodes("after a Close that was repeated when the store could be reached again", c.listAfterWrite(b, "q"))
+// closeHealed returns a case that closes a session which has been cut off. Before
+// the cut heals, the case calls end.
+func closeHealed(after string, end func(c *check, s driver.Session)) func(*check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		c.create(a, "q", writer)
+		heal := c.cutOff(a)
+		end(c, a)
+		heal()
+		closeRetrying(c, a)
+		c.wantNodes("after Close of a session "+after, c.listAfterWrite(b, "q"))
+	}
 }
 
 // closeRetrying closes a session, retrying because the first attempts may fail

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -22,6 +23,7 @@ var leakCases = []testCase{
 	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
 	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
+	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: overload},
 }
 
 // leaks calls do the given number of times and fails if that leaves at least n
@@ -246,4 +248,22 @@ func callLeaksNothing(c *check) {
 		_, _ = s.List(ctx, "q")
 	})
 	c.wantAlive(s, "calls whose ctx ended")
+}
+
+// overload lets many calls with short deadlines compete for one lock, several
+// on each session, so that most of them fail. A pool may keep connections, so
+// only goroutines in the number of the calls count.
+func overload(c *check) {
+	s := c.session()
+	usual := createTime(c, s)
+	clients := []*client{c.client(), c.client(), c.client()}
+	for _, cl := range clients {
+		c.unlock(cl.lock())
+	}
+	c.leaks("a rush of calls with short deadlines", 200, 1, func() {
+		c.together(8*len(clients), func(i int) {
+			clients[i%len(clients)].giveUp(20, usual, func(l *dlock.Lock) { _ = l.Unlock() })
+		})
+	})
+	c.idleLockIsFree(s)
 }

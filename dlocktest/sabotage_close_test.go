@@ -14,10 +14,9 @@ import (
 )
 
 var closeSabotages = []sabotage{
-	{"closes in the background", "a Close that must not block",
-		of(func(s base) lazyClose { return lazyClose{s} })},
 	{"deletes its nodes in Close before Done is closed", "cleaning up first and closing then",
-		func(s base, st *memdriver.Store) driver.Session { return &deletesFirst{base: s, store: st} }},
+		func(s base, st *memdriver.Store) driver.Session { return &deletesFirst{placing{base: s}, st} }},
+	{"removes in Close its session before its nodes", "a store that changes one key at a time", newPurgedFirst},
 	{"returns an error from a second Close", "a client library whose Close may be called once",
 		of(func(s base) *closesOnce { return &closesOnce{base: s} })},
 	{"leaves its nodes to the session timeout", "etcd, Redis: closing the connection and not revoking the lease",
@@ -35,7 +34,7 @@ var closeSabotages = []sabotage{
 	{"does not refuse a create that arrives after Close", "Redis, SQL: no look at the session in the request that makes the node",
 		func(s base, st *memdriver.Store) driver.Session { return &takesLateCreates{base: s, store: st} }},
 	{"deletes at Close all nodes with its host's name", "removing nodes by prefix",
-		func(s base, st *memdriver.Store) driver.Session { return &sweepsUp{base: s, store: st} }},
+		func(s base, st *memdriver.Store) driver.Session { return sweepsUp{s, st} }},
 }
 
 type leavesNodes struct{ base }
@@ -79,63 +78,26 @@ func (s *waitsInClose) Close() error {
 
 type sweepsUp struct {
 	base
-	store  *memdriver.Store
-	places places
-	closed sync.Once
+	store *memdriver.Store
 }
 
-func (s *sweepsUp) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.places.add(queue, j.Place)
-	return j, err
-}
-
-func (s *sweepsUp) Close() error {
-	s.closed.Do(s.sweep)
+func (s sweepsUp) Close() error {
+	if s.Err() == nil {
+		nodes, _ := s.List(context.Background(), "q")
+		for _, n := range withPrefix(nodes, writer) {
+			s.store.Faults().RemoveNode("q", n.Name)
+		}
+	}
 	return s.base.Close()
 }
 
-func (s *sweepsUp) sweep() {
-	s.places.each(func(queue string, p driver.Place) {
-		nodes, _ := s.List(context.Background(), queue)
-		prefix, _, _ := driver.ParseName(p.Name)
-		for _, n := range withPrefix(nodes, prefix) {
-			s.store.Faults().RemoveNode(queue, n.Name)
-		}
-	})
-}
-
-type lazyClose struct{ base }
-
-func (s lazyClose) Close() error {
-	go func() {
-		time.Sleep(20 * time.Millisecond)
-		_ = s.base.Close()
-	}()
-	return nil
-}
-
 type deletesFirst struct {
-	base
+	placing
 	store *memdriver.Store
-	mu    sync.Mutex
-	names []string
-}
-
-func (s *deletesFirst) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.names = append(s.names, j.Name)
-	return j, err
 }
 
 func (s *deletesFirst) Close() error {
-	s.mu.Lock()
-	for _, name := range s.names {
-		s.store.Faults().RemoveNode("q", name)
-	}
-	s.mu.Unlock()
+	s.places.each(func(queue string, p driver.Place) { s.store.Faults().RemoveNode(queue, p.Name) })
 	time.Sleep(5 * time.Millisecond)
 	return s.base.Close()
 }
@@ -176,8 +138,10 @@ var strayNode atomic.Int64
 
 // putStray adds a node that belongs to no session, as if a Create had reached
 // the store after its session ended.
-func putStray(st *memdriver.Store, queue, prefix string) {
-	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
+func putStray(st *memdriver.Store, queue, prefix string) (name string) {
+	name = driver.FormatName(prefix, 1e9+strayNode.Add(1))
+	_ = st.Faults().PutNode(queue, name, nil)
+	return name
 }
 
 // createsAfterClose is a session that keeps retrying Creates whose ctx has

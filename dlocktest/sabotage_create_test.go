@@ -1,8 +1,10 @@
 package dlocktest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +17,6 @@ import (
 var createSabotages = []sabotage{
 	{"leaves the node of a create that was cancelled", "checking ctx after the request, and returning its error although the node was made",
 		of(func(s base) orphans { return orphans{s} })},
-	{"does not wait for a request that is on its way", "a client library without contexts: the request goes on in a goroutine of its own, and its answer is thrown away",
-		of(func(s base) letsGo { return letsGo{s} })},
 	{"removes nodes of other contenders in its clean-up", "removing every node with its own host name",
 		func(s base, st *memdriver.Store) driver.Session { return sweeper{s, st} }},
 	{"leaves its node when the reply is lost", "returning the connection's error as it is",
@@ -31,30 +31,15 @@ var createSabotages = []sabotage{
 		of(func(s base) *failsWithList { return &failsWithList{base: s} })},
 	{"leaves the node of a create that arrives late", "cleaning up once, right after the error",
 		of(func(s base) *cleansUpOnce { return &cleansUpOnce{base: s} })},
+	{"looks for the node of a lost create by data that the caller has overwritten", "keeping the slice instead of a copy",
+		func() wrap {
+			lost := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session {
+				return keepsSlice{&losesCreates{base: s, after: leavesIt}, lost(st)}
+			}
+		}()},
 	{"creates nodes for a session that the store has ended", "Redis, SQL: no look at the session in the request that makes the node",
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
-}
-
-// letsGo is a session whose Create returns when its ctx ends and ignores the
-// node that is created later.
-type letsGo struct{ base }
-
-func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	type answer struct {
-		j   driver.Joined
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		j, err := s.base.Create(context.WithoutCancel(ctx), queue, n)
-		answers <- answer{j, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.j, a.err
-	case <-ctx.Done():
-		return driver.Joined{}, ctx.Err()
-	}
 }
 
 // losesCreates is a session that loses a Create when the kit asks it to. It
@@ -117,6 +102,34 @@ func adoptsAny(s base, ctx context.Context, queue string, n driver.NodeSpec) (dr
 	last := mine[len(mine)-1]
 	info, err := s.Read(ctx, queue, last.Name)
 	return driver.Joined{Place: driver.Place{Node: last, Token: info.Token}}, err
+}
+
+// keepsSlice is a session that removes the nodes of lost creates before the next
+// list, which it finds by their data.
+type keepsSlice struct {
+	*losesCreates
+	lost *sync.Map // the set of *[]byte whose nodes are to be removed
+}
+
+func (s keepsSlice) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.losesCreates.Create(ctx, queue, n)
+	if errors.Is(err, errReset) {
+		s.lost.Store(&n.Data, true)
+	}
+	return j, err
+}
+
+func (s keepsSlice) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.base.List(ctx, queue)
+	return slices.DeleteFunc(nodes, func(n driver.Node) bool {
+		info, _ := s.Read(ctx, queue, n.Name)
+		found := false
+		s.lost.Range(func(kept, _ any) bool {
+			found = found || bytes.Equal(info.Data, *kept.(*[]byte))
+			return !found
+		})
+		return found
+	}), err
 }
 
 type orphans struct{ base }

@@ -18,8 +18,6 @@ var deleteSabotages = []sabotage{
 		of(func(s base) neverGone { return neverGone{s} })},
 	{"returns the error of its store for a node that is gone", "SQL: no rows; Redis: nil",
 		of(func(s base) plainGone { return plainGone{s} })},
-	{"deletes everything of its session", "SQL: DELETE ... WHERE session = ?; etcd: revoking the lease",
-		of(func(s base) *deletesAll { return &deletesAll{base: s} })},
 	{"deletes the head of the queue", "Redis: ZPOPMIN, because the holder is the oldest",
 		func(s base, st *memdriver.Store) driver.Session { return deletesHead{s, st} }},
 	{"deletes in the background", "a pipeline whose answers are not read",
@@ -38,25 +36,6 @@ func (s plainGone) Delete(ctx context.Context, queue string, p driver.Place, why
 	err := s.base.Delete(ctx, queue, p, why)
 	if errors.Is(err, driver.ErrGone) {
 		return errPlain("no rows in result set")
-	}
-	return err
-}
-
-type deletesAll struct {
-	base
-	places places
-}
-
-func (s *deletesAll) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.places.add(queue, j.Place)
-	return j, err
-}
-
-func (s *deletesAll) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
-	err := s.base.Delete(ctx, queue, p, why)
-	for _, other := range s.places.in(queue) {
-		_ = s.base.Delete(ctx, queue, other, why)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -19,14 +20,16 @@ var endSabotages = []sabotage{
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout, false) })},
 	{"counts its lease from the arrival of replies", "renewing the lease when the answer to a heartbeat arrives",
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout*3/4, true) })},
-	{"counts its lease from the arrival of the replies to heartbeats", "renewing a driver.Lease when the answer to a heartbeat has come, with a short margin",
-		of(func(s base) driver.Session { return newLateBeats(s, soundTimeout/10) })},
-	{"relies on its margin for slow replies", "renewing a driver.Lease when the answer to a heartbeat has come, with the default margin",
-		of(func(s base) driver.Session { return newLateBeats(s, 0) })},
+	{"counts its lease from the arrival of replies, in a store that is slow to end sessions", "an expirer that runs now and then, which hides that a lease is too long",
+		of(func(s base) driver.Session { return slowExpiry{newOwnLease(s, soundTimeout*8/15, true)} })},
+	{"takes the answer that its session is gone for an error that passes", "a client library whose errors are all treated alike",
+		of(func(s base) driver.Session { return outlastsAnswers{newOwnLease(s, soundTimeout*3/4, false)} })},
+	{"ends a session that was heard from after its deadline was read", "SQL: one statement that finds the sessions, and another that ends them",
+		expiresByOldDeadline},
+	{"purges a session before its nodes", "sessions that the store ends by a time to live, and nodes that the drivers remove",
+		newPurgedFirst},
 	{"returns nil from Err after its end", "a lease that is renewed by an answer which comes after its end; a new session of the store under the old name",
 		of(func(s base) *undead { return &undead{base: s} })},
-	{"reports its end only when the store has confirmed it", "etcd: waiting for KeepAlive's channel; any client that reports a loss when it has connected again",
-		of(newAsksTheStore)},
 	{"closes Done only when Err is called", "an Err that reads the clocks, and no timer",
 		of(func(s base) *lazyDone { return &lazyDone{base: s, done: make(chan struct{})} })},
 	{"sends no heartbeats", "Redis, etcd: a time to live that is never renewed",
@@ -48,23 +51,6 @@ var endSabotages = []sabotage{
 }
 
 type noHeart struct{ base }
-
-// asksTheStore is a session that learns of its end only from the store. While
-// it is cut off, it wrongly seems to live on.
-type asksTheStore struct {
-	lateEnd
-	cutState
-}
-
-func newAsksTheStore(s base) *asksTheStore {
-	a := &asksTheStore{lateEnd: lateEnd{s, make(chan struct{})}}
-	go func() {
-		<-s.Done()
-		<-a.healed()
-		close(a.done)
-	}()
-	return a
-}
 
 type lazyDone struct {
 	base
@@ -240,40 +226,87 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats is a session whose lease wrongly counts from the reply to a
-// heartbeat instead of the request.
-type lateBeats struct {
-	base
-	lease *driver.Lease
-	kept  chan struct{} // closed when the last heartbeat has ended
+// slowExpiry is a session with two thirds of the timeout after which the store ends it.
+type slowExpiry struct{ *ownLease }
+
+func (s slowExpiry) Describe() driver.SessionInfo {
+	return driver.SessionInfo{Timeout: soundTimeout * 2 / 3}
 }
 
-func newLateBeats(s base, margin time.Duration) *lateBeats {
-	l := &lateBeats{base: s, lease: driver.NewLease(soundTimeout, margin), kept: make(chan struct{})}
-	l.lease.Renew(l.lease.Now())
+type outlastsAnswers struct{ *ownLease }
+
+func (outlastsAnswers) expiring() {}
+
+func (s outlastsAnswers) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if err != nil && s.base.Err() != nil {
+		err = cmp.Or(s.Err(), errReset)
+	}
+	return j, err
+}
+
+func expiresByOldDeadline(s base, st *memdriver.Store) driver.Session {
+	var heard atomic.Pointer[time.Time]
+	hear := func(_, _ time.Duration) {
+		now := time.Now()
+		heard.Store(&now)
+	}
+	hear(0, 0)
+	s.OnHeartbeat(hear)
 	go func() {
-		defer close(l.kept)
-		l.lease.Run(func(ctx context.Context) error {
-			_, err := s.List(ctx, "heartbeat")
-			if err == nil {
-				l.lease.Renew(l.lease.Now())
+		for s.Err() == nil {
+			time.Sleep(soundTimeout / 32)
+			if silent := time.Since(*heard.Load()); silent > soundTimeout/4 {
+				time.Sleep(soundTimeout - silent)
+				st.Faults().Drop(s)
 			}
-			return err
-		})
+		}
 	}()
-	return l
+	return s
 }
 
-func (l *lateBeats) Err() error { return l.lease.Err() }
+// purgedFirst is a session whose end leaves its nodes, which another session
+// would have to remove.
+type purgedFirst struct {
+	placing
+	store *memdriver.Store
+	cutState
+	closed atomic.Bool
+}
 
-func (l *lateBeats) Done() <-chan struct{} { return l.lease.Done() }
+// purgers counts the sessions of a store that are not cut off.
+var purgers = perStore(func() *atomic.Int64 { return new(atomic.Int64) })
 
-func (l *lateBeats) paused(d time.Duration) { SkewLease(l.lease, d) }
+func newPurgedFirst(s base, st *memdriver.Store) driver.Session {
+	p := &purgedFirst{placing: placing{base: s}, store: st}
+	purgers(st).Add(1)
+	go func() {
+		<-s.Done()
+		left := purgers(st).Add(-1)
+		time.Sleep(soundTimeout * 3 / 4) // until the store has ended the session
+		if left == 0 && !p.closed.Load() {
+			p.places.each(func(queue string, at driver.Place) { putStray(st, queue, writer) })
+		}
+	}()
+	return p
+}
 
-func (l *lateBeats) expiring() { l.lease.End(nil) }
-
-func (l *lateBeats) Close() error {
-	l.lease.End(nil)
-	<-l.kept
-	return l.base.Close()
+// Close removes the session, and then one node after the other.
+func (s *purgedFirst) Close() error {
+	if s.closed.Swap(true) {
+		return s.base.Close()
+	}
+	err := s.base.Close()
+	var strays []func()
+	s.places.each(func(queue string, _ driver.Place) {
+		name := putStray(s.store, queue, writer)
+		strays = append(strays, func() { s.store.Faults().RemoveNode(queue, name) })
+	})
+	for _, remove := range strays {
+		time.Sleep(time.Millisecond)
+		if closed(s.healed()) {
+			remove()
+		}
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
@@ -20,6 +21,8 @@ var leakSabotages = []sabotage{
 		of(func(s base) leakyWatch { return leakyWatch{s} })},
 	{"leaves a goroutine with each call that is given up", "an answer sent to a channel that is not read any more",
 		of(func(s base) leakyCalls { return leakyCalls{s} })},
+	{"makes more nodes under load than it can remove", "a time limit for each create, and one goroutine that removes the nodes of those that took longer",
+		of(func(s base) *slowUnderLoad { return &slowUnderLoad{base: s} })},
 	{"lets calls in flight go on after Close", "a call that waits for a connection or repeats its request, and does not look at the session",
 		of(func(s base) *goesOnAfterClose { return &goesOnAfterClose{base: s} })},
 	{"leaves its connection open", "closing the session and not the client of it",
@@ -45,6 +48,29 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+type slowUnderLoad struct {
+	base
+	creating atomic.Int32
+	removing sync.Mutex
+}
+
+func (s *slowUnderLoad) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	defer s.creating.Add(-1)
+	busy := s.creating.Add(1) > 1
+	time.Sleep(time.Millisecond)
+	j, err := s.base.Create(ctx, queue, n)
+	if err == nil && busy {
+		go func() {
+			s.removing.Lock()
+			defer s.removing.Unlock()
+			time.Sleep(soundTimeout)
+			_ = s.base.Delete(context.Background(), queue, j.Place, driver.Changed)
+		}()
+		return driver.Joined{}, errReset
+	}
+	return j, err
 }
 
 // heldOpen references leaked files, so that the garbage collector does not

@@ -12,11 +12,6 @@ import (
 var lossSabotages = []sabotage{
 	{"keeps its sessions when the data are lost", "Redis: no request compares the data with the server that holds them",
 		dataLoser(func(*losingSession, *time.Duration) loss { return loss{survived: true} })},
-	{"begins sessions right after a loss", "a new primary is taken for the old one",
-		dataLoser(func(_ *losingSession, grace *time.Duration) loss {
-			*grace = 0
-			return loss{}
-		})},
 	{"waits for less than a lease after a loss", "a grace that a change of the clock ends",
 		dataLoser(func(_ *losingSession, grace *time.Duration) loss {
 			*grace = soundTimeout / 8

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -25,17 +24,8 @@ var orderSabotages = []sabotage{
 			open := perStore(func() *uncommitted { return &uncommitted{nodes: make(map[driver.Node]bool)} })
 			return func(s base, st *memdriver.Store) driver.Session { return commitsLate{unknowing{s}, open(st)} }
 		}()},
-	{"orders by the clocks of its clients", "Redis: a sorted set whose scores are time stamps of the clients",
-		func() wrap {
-			all := perStore(func() *stamps { return &stamps{at: make(map[driver.Node]time.Time)} })
-			return func(s base, st *memdriver.Store) driver.Session {
-				return byClock{unknowing{s}, all(st), -time.Second * time.Duration(all(st).sessions.Add(1))}
-			}
-		}()},
 	{"lists the first page only", "any interface that answers in pages: DynamoDB, an object store, a LIMIT left in a statement",
 		of(func(s base) onePage { return onePage{s} })},
-	{"lists a node twice", "Redis: SCAN may return an element more than once",
-		of(func(s base) listsTwice { return listsTwice{s} })},
 }
 
 // uncommitted is the set of nodes whose transactions are still open.
@@ -68,51 +58,11 @@ func (s commitsLate) List(ctx context.Context, queue string) ([]driver.Node, err
 	return slices.DeleteFunc(nodes, func(n driver.Node) bool { return s.open.nodes[n] }), err
 }
 
-// stamps records when nodes were created, by the clocks of their sessions,
-// which differ.
-type stamps struct {
-	sessions atomic.Int64
-	mu       sync.Mutex
-	at       map[driver.Node]time.Time
-}
-
-type byClock struct {
-	base
-	stamps *stamps
-	late   time.Duration
-}
-
-func (s byClock) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.stamps.mu.Lock()
-	defer s.stamps.mu.Unlock()
-	s.stamps.at[j.Node] = time.Now().Add(s.late)
-	return j, err
-}
-
-func (s byClock) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.base.List(ctx, queue)
-	s.stamps.mu.Lock()
-	defer s.stamps.mu.Unlock()
-	slices.SortStableFunc(nodes, func(a, b driver.Node) int { return s.stamps.at[a].Compare(s.stamps.at[b]) })
-	return nodes, err
-}
-
 type onePage struct{ base }
 
 func (s onePage) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	nodes, err := s.base.List(ctx, queue)
 	return nodes[:min(len(nodes), 1000)], err
-}
-
-type listsTwice struct{ base }
-
-func (s listsTwice) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.base.List(ctx, queue)
-	if len(nodes) > 2 {
-		nodes = slices.Insert(nodes, 1, nodes[0])
-	}
-	return nodes, err
 }
 
 type byName struct{ base }

@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"context"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
@@ -22,12 +23,6 @@ func (a *places) add(queue string, p driver.Place) {
 	}
 }
 
-func (a *places) in(queue string) []driver.Place {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return append([]driver.Place(nil), a.queue[queue]...)
-}
-
 func (a *places) each(f func(queue string, p driver.Place)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -36,4 +31,16 @@ func (a *places) each(f func(queue string, p driver.Place)) {
 			f(queue, p)
 		}
 	}
+}
+
+// placing is a session that records the places of its nodes.
+type placing struct {
+	base
+	places places
+}
+
+func (s *placing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.places.add(queue, j.Place)
+	return j, err
 }

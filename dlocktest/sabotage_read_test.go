@@ -13,12 +13,15 @@ import (
 )
 
 var readSabotages = []sabotage{
-	{"reads no token", "a Read that was written for display only",
-		of(func(s base) readsNothing { return readsNothing{s} })},
 	{"reads the owner from the data", "a store whose nodes have no owner of their own",
 		func() wrap {
 			owners := perStore(func() *sync.Map { return new(sync.Map) })
 			return func(s base, st *memdriver.Store) driver.Session { return ownerByData{s, owners(st)} }
+		}()},
+	{"reads data that the caller has overwritten", "keeping the slice instead of a copy",
+		func() wrap {
+			kept := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session { return keepsData{s, kept(st)} }
 		}()},
 	{"takes each node for foreign", "comparing the owner with the connection instead of the session",
 		of(func(s base) allForeign { return allForeign{s} })},
@@ -73,6 +76,25 @@ func (s ownerByData) Read(ctx context.Context, queue, name string) (driver.NodeI
 	return info, err
 }
 
+type keepsData struct {
+	base
+	kept *sync.Map // data by name of the node
+}
+
+func (s keepsData) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.kept.Store(j.Name, n.Data)
+	return j, err
+}
+
+func (s keepsData) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
+	if kept, ok := s.kept.Load(name); ok {
+		info.Data = kept.([]byte)
+	}
+	return info, err
+}
+
 type readsGone struct{ base }
 
 func (s readsGone) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
@@ -91,14 +113,6 @@ type readsLeft struct {
 func (s *readsLeft) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	info, err := s.base.Read(ctx, queue, name)
 	info.SessionLeft = s.as(info.SessionLeft)
-	return info, err
-}
-
-type readsNothing struct{ base }
-
-func (s readsNothing) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	info, err := s.base.Read(ctx, queue, name)
-	info.Token = 0
 	return info, err
 }
 

@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +15,9 @@ var releasedSabotages = []sabotage{
 	{"sends Released for every Delete", "one request for both causes",
 		of(func(s base) releasesAll { return releasesAll{s} })},
 	{"sends Released for nodes that Close removes", "one function for Unlock and Close",
-		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s, atClose: true} })},
+		of(func(s base) *releasesAtEnd { return &releasesAtEnd{placing{base: s}, true} })},
 	{"sends Released for nodes that expire", "a trigger on deletion, or a message when a key expires, that is taken for a release",
-		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s} })},
+		of(func(s base) *releasesAtEnd { return &releasesAtEnd{placing{base: s}, false} })},
 	{"takes the end of a watch without a message for a release", "concluding from a missing message: an operator's removal looks the same",
 		func() wrap {
 			all := perStore(func() *announcements { return new(announcements) })
@@ -49,14 +50,12 @@ var releasedSabotages = []sabotage{
 		overtaking(func(s *overtaken, _ driver.Place) bool { return s.Err() != nil })},
 	{"forgets the own node after Released", "a subscription that ends with its first message",
 		of(func(s base) forgetsOwn { return forgetsOwn{unarmed{s}} })},
-	{"ends with a second node after Released", "a watch of several nodes that goes on for all of them",
-		of(func(s base) goesOnForAll { return goesOnForAll{unarmed{s}, true} })},
 	{"sends Released for each node", "a message for each release, passed on as it comes",
-		of(func(s base) goesOnForAll { return goesOnForAll{unarmed{s}, false} })},
-	{"announces a release before it deletes", "Redis: PUBLISH and DEL as two commands",
+		of(func(s base) goesOnForAll { return goesOnForAll{unarmed{s}} })},
+	{"announces a release before List shows it", "Redis: PUBLISH and DEL as two commands; a list from a replica that lags",
 		func() wrap {
-			board := perStore(func() *sync.Map { return new(sync.Map) })
-			return func(s base, st *memdriver.Store) driver.Session { return announcesEarly{unarmed{s}, board(st)} }
+			old := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session { return listsReleased{s, old(st)} }
 		}()},
 }
 
@@ -67,15 +66,8 @@ func (s releasesAll) Delete(ctx context.Context, queue string, p driver.Place, _
 }
 
 type releasesAtEnd struct {
-	base
-	places  places
+	placing
 	atClose bool
-}
-
-func (s *releasesAtEnd) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.places.add(queue, j.Place)
-	return j, err
 }
 
 func (s *releasesAtEnd) releaseAll() {
@@ -248,19 +240,15 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 }
 
 // goesOnForAll is a session that keeps watching the remaining nodes ahead after
-// one of them sent Released. If once is set, it forwards only the first
-// Released.
-type goesOnForAll struct {
-	base
-	once bool
-}
+// one of them sent Released.
+type goesOnForAll struct{ base }
 
 func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if len(ahead) < 2 {
 		return s.base.Watch(ctx, queue, p, ahead...)
 	}
 	var mu sync.Mutex
-	var said, over bool
+	over := false
 	out := make(chan driver.Cause, len(ahead))
 	var watches []driver.Watch
 	for _, n := range ahead {
@@ -276,8 +264,7 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 			case !open:
 				over = true
 				close(out)
-			case !said || !s.once:
-				said = true
+			default:
 				out <- cause
 			}
 		}))
@@ -289,65 +276,23 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly is a session whose Delete wakes the waiters behind a node, by
-// sending Released on their watches, shortly before it removes the node.
-type announcesEarly struct {
+type listsReleased struct {
 	base
-	board *sync.Map // maps a node to a channel that is closed when Delete begins
+	old *sync.Map // by queue, its nodes before the latest release, for a millisecond
 }
 
-func (s announcesEarly) told(n driver.Node) chan struct{} {
-	c, _ := s.board.LoadOrStore(n, make(chan struct{}))
-	return c.(chan struct{})
-}
-
-func (s announcesEarly) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
-	if told := s.told(p.Node); why == driver.Released && there(s, queue, p.Name) {
-		select {
-		case <-told:
-		default:
-			close(told)
-		}
-		time.Sleep(time.Millisecond)
+func (s listsReleased) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if why == driver.Released {
+		nodes, _ := s.base.List(ctx, queue)
+		s.old.Store(queue, nodes)
+		time.AfterFunc(time.Millisecond, func() { s.old.Delete(queue) })
 	}
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-func (s announcesEarly) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	w, err := s.base.Watch(ctx, queue, p, ahead...)
-	if err != nil || len(ahead) == 0 {
-		return w, err
+func (s listsReleased) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	if old, lags := s.old.Load(queue); lags {
+		return slices.Clone(old.([]driver.Node)), nil
 	}
-	var said sync.Once
-	inner := relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
-		if open {
-			said.Do(func() { pass(cause, open, out) })
-		} else {
-			pass(cause, open, out)
-		}
-	})
-	out, quit := make(chan driver.Cause, 4), make(chan struct{})
-	var stopped sync.Once
-	go func() {
-		defer close(out)
-		told := s.told(ahead[0])
-		for {
-			select {
-			case <-told:
-				told = nil
-				said.Do(func() { out <- driver.Released })
-			case cause, open := <-inner.C:
-				if !open {
-					return
-				}
-				out <- cause
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return driver.NewWatch(out, func() {
-		stopped.Do(func() { close(quit) })
-		inner.Stop()
-	}), nil
+	return s.base.List(ctx, queue)
 }

@@ -16,8 +16,6 @@ var replaceSabotages = []sabotage{
 		of(func(s base) twoSteps { return twoSteps{s} })},
 	{"shows no node while it replaces", "deleting and creating the same sequence in two steps",
 		of(func(s base) *blinks { return &blinks{base: s} })},
-	{"shows both names while it replaces", "creating and deleting in two steps",
-		of(func(s base) *showsBoth { return &showsBoth{base: s} })},
 	{"does not find a replaced node by its old place", "a Delete that looks for the name of the place",
 		of(func(s base) forgetsOld { return forgetsOld{s} })},
 	{"finds a replaced node by one old place only", "SQL: a column for the name that the node had before",
@@ -26,42 +24,6 @@ var replaceSabotages = []sabotage{
 		of(func(s base) newToken { return newToken{s} })},
 	{"cannot repeat a Replace", "looking for the old name only",
 		of(func(s base) onceOnly { return onceOnly{s} })},
-}
-
-// showsBoth is a session that lists both the old and the new name of a node
-// while it is being replaced.
-type showsBoth struct {
-	base
-	mu   sync.Mutex
-	also map[driver.Node]driver.Node // the new name of each node being replaced, by its old one
-}
-
-func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if driver.CheckPrefix(prefix) == nil {
-		now := p.Node
-		now.Name = driver.FormatName(prefix, p.Seq)
-		s.mu.Lock()
-		s.also = map[driver.Node]driver.Node{p.Node: now}
-		s.mu.Unlock()
-		time.Sleep(500 * time.Microsecond)
-	}
-	q, err := s.base.Replace(ctx, queue, p, prefix)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.also = nil
-	return q, err
-}
-
-func (s *showsBoth) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.base.List(ctx, queue)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, n := range nodes {
-		if other, ok := s.also[n]; ok && other != n {
-			return slices.Insert(nodes, i+1, other), err
-		}
-	}
-	return nodes, err
 }
 
 type newToken struct{ base }

@@ -26,8 +26,6 @@ var watchSabotages = []sabotage{
 		of(func(s base) blindToOwn { return blindToOwn{unarmed{s}} })},
 	{"watches its own node by the name alone", "a table of names, in a store where names come again",
 		of(func(s base) placesByName { return placesByName{unarmed{s}} })},
-	{"shares a watch with another node of the same name", "one watch for each name, whichever node has it",
-		of(func(s base) *sharesPlaces { return &sharesPlaces{base: unarmed{s}} })},
 	{"watches no node that is known by name only", "looking for the node by its token",
 		of(func(s base) needsToken { return needsToken{unarmed{s}} })},
 	{"watches only its own nodes by name", "looking for the node among those that the session has made",
@@ -45,10 +43,8 @@ var watchSabotages = []sabotage{
 		of(func(s base) *lastWatchOnly {
 			return &lastWatchOnly{base: unarmed{s}, last: make(map[string]*atomic.Bool)}
 		})},
-	{"ends a subscription when the ctx of the first Watch ends", "passing the ctx of the call on to the client library's subscription",
-		of(func(s base) endsWithCtx { return endsWithCtx{s, true} })},
 	{"forgets a watch when the ctx of its call ends", "one goroutine for each watch, which waits for the event or for ctx",
-		of(func(s base) endsWithCtx { return endsWithCtx{s, false} })},
+		of(func(s base) endsWithCtx { return endsWithCtx{s} })},
 	{"stops all watches of a node when one of them is stopped", "one subscription shared by all watches of a node, and no count of them",
 		of(func(s base) *sharedFate { return &sharedFate{base: unarmed{s}, fates: make(map[string]*atomic.Bool)} })},
 	{"panics if a watch is stopped twice", "close of a channel, without sync.Once",
@@ -179,21 +175,6 @@ func (s placesByName) Watch(ctx context.Context, queue string, p driver.Place, a
 	return s.base.Watch(ctx, queue, named(p), ahead...)
 }
 
-type sharesPlaces struct {
-	base
-	names sync.Map
-}
-
-func (s *sharesPlaces) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	if _, shared := s.names.LoadOrStore(queue+"/"+p.Name, true); shared {
-		p = named(p)
-	}
-	for _, n := range ahead {
-		s.names.Store(queue+"/"+n.Name, true)
-	}
-	return s.base.Watch(ctx, queue, p, ahead...)
-}
-
 type needsToken struct{ base }
 
 func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -263,33 +244,12 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx is a session whose watches stop working when the ctx of the call
-// that armed them ends. If closes is set, the watches then end. Otherwise they
-// stay open but report nothing.
-type endsWithCtx struct {
-	base
-	closes bool
-}
+// endsWithCtx is a session whose watches report nothing once the ctx of the call
+// that armed them has ended.
+type endsWithCtx struct{ base }
 
 func (s endsWithCtx) until(ctx context.Context, w driver.Watch) driver.Watch {
-	if w.C == nil {
-		return w
-	}
-	if !s.closes {
-		return passIf(s, w, func() bool { return ctx.Err() == nil })
-	}
-	var once sync.Once
-	out := make(chan driver.Cause, 1)
-	end := func() { once.Do(func() { close(out) }) }
-	context.AfterFunc(ctx, end)
-	in := relay(w, func(cause driver.Cause, open bool, _ chan<- driver.Cause) {
-		if open && ctx.Err() == nil {
-			out <- cause
-		} else {
-			end()
-		}
-	})
-	return driver.NewWatch(out, in.Stop)
+	return passIf(s, w, func() bool { return ctx.Err() == nil })
 }
 
 func (s endsWithCtx) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -198,12 +198,6 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	}
 }
 
-func TestSoundDriverPasses(t *testing.T) {
-	config := configOf(nil)
-	config.Abilities = []Ability{AbilityInspect, AbilityAhead, AbilityArmed, AbilityReleased, AbilityCheck}
-	Run(t, config)
-}
-
 // running records which cases are running, to check which of them may run in
 // parallel. A case is running while it has a store.
 type running struct {
@@ -252,8 +246,10 @@ func caseNamed(name string) (rule, testCase) {
 	return rule{}, testCase{}
 }
 
-func TestCasesThatWaitRunBesideABusyOne(t *testing.T) {
+// The cases that wait run beside a busy one.
+func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
+	config.Abilities = []Ability{AbilityInspect, AbilityAhead, AbilityArmed, AbilityReleased, AbilityCheck}
 	r := running{cases: make(map[string]testCase)}
 	open := config.New
 	config.New = func(t *testing.T) driver.Connector {

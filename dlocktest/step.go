@@ -115,7 +115,7 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 // function, the driver may also arm a watch.
 func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
-		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: predecessor})
+		j, err = tryJoin(c.ctx, s, queue, prefix, predecessor)
 		return err
 	})
 	return j

@@ -86,21 +86,18 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 		return err
 	}
 	return map[string]func() error{
-		"Create": func() error { _, err := tryCreate(ctx, s, "q", writer); return err },
-		"Create with Predecessor": func() error {
-			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
-			return err
-		},
-		"List":       func() error { _, err := s.List(ctx, "q"); return err },
-		"Watch":      func() error { _, err := s.Watch(ctx, "q", p); return err },
-		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
-		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
-		"Replace":    func() error { _, err := s.Replace(ctx, "q", p, shared); return err },
-		"Read":       func() error { _, err := driver.Inspect(s).Read(ctx, "q", p.Name); return optional(err) },
-		"Walk":       func() error { _, err := driver.Inspect(s).Walk(ctx, ""); return optional(err) },
-		"SetValue":   func() error { return optional(driver.Inspect(s).SetValue(ctx, "q", p, []byte("value"))) },
-		"Value":      func() error { _, _, err := driver.Inspect(s).Value(ctx, "q"); return optional(err) },
-		"Remove":     func() error { return optional(driver.Inspect(s).Remove(ctx, "q", p)) },
+		"Create":                  func() error { _, err := tryCreate(ctx, s, "q", writer); return err },
+		"Create with Predecessor": func() error { _, err := tryJoin(ctx, s, "q", writer, last); return err },
+		"List":                    func() error { _, err := s.List(ctx, "q"); return err },
+		"Watch":                   func() error { _, err := s.Watch(ctx, "q", p); return err },
+		"WatchQueue":              func() error { _, err := s.WatchQueue(ctx, "q"); return err },
+		"Delete":                  func() error { return s.Delete(ctx, "q", p, driver.Changed) },
+		"Replace":                 func() error { _, err := s.Replace(ctx, "q", p, shared); return err },
+		"Read":                    func() error { _, err := driver.Inspect(s).Read(ctx, "q", p.Name); return optional(err) },
+		"Walk":                    func() error { _, err := driver.Inspect(s).Walk(ctx, ""); return optional(err) },
+		"SetValue":                func() error { return optional(driver.Inspect(s).SetValue(ctx, "q", p, []byte("value"))) },
+		"Value":                   func() error { _, _, err := driver.Inspect(s).Value(ctx, "q"); return optional(err) },
+		"Remove":                  func() error { return optional(driver.Inspect(s).Remove(ctx, "q", p)) },
 	}
 }
 

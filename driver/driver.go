@@ -267,7 +267,8 @@ type NodeSpec struct {
 	// Prefix is the beginning of the node's name. See [CheckPrefix].
 	Prefix string
 	// Data is stored with the node. It is different in every call of Create, so
-	// that a driver can recognize the node after a lost reply.
+	// that a driver can recognize the node after a lost reply. The caller may
+	// reuse the slice once Create has returned.
 	Data []byte
 	// Predecessor chooses the node that this contender has to wait for.
 	// Given the nodes ahead, it returns an index, or -1 if the contender
