@@ -194,13 +194,6 @@ func (s *Set) Has(queue string) bool {
 	return len(s.queues[queue]) > 0
 }
 
-// Count returns the number of open watches of the queue and of nodes in it.
-func (s *Set) Count(queue string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queues[queue].all())
-}
-
 // Queues returns the queues that have open watches, in no particular order.
 func (s *Set) Queues() []string {
 	s.mu.Lock()

@@ -89,7 +89,7 @@ func startCounted(t *testing.T) *mysqltest.Server {
 
 func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
 	proxy := testenv.NewProxy(c.t, c.server.Addr(), mysqltest.Protocol)
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.database, "session_timeout=1h", "lanes=0"))
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.database, "session_timeout=1h"))
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,6 @@
 //	empty_is_new     true: tables that have had no session need no grace. For
 //	                 tests: after a loss of all data, a lock may have two holders
 //	max_connections  at least 3, 8 if missing: the connections of a session
-//	lanes            how many connections more it may use to wait without
-//	                 polls, 4 if missing; see How it works
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM
@@ -42,20 +40,12 @@
 // queue's row before it raises the token, so that commit order is token order.
 // A free lock takes two transactions.
 //
-// The database sends no notices, but one connection can wait for another. If a
-// session has a connection to spare, it becomes the lane of a new node until
-// that is removed: the procedure that appends the node takes a lock of GET_LOCK
-// for it, and the one that removes it gives that lock up. A waiter blocks in
-// GET_LOCK on the lock of the node ahead, for a second at a time, and then looks
-// at the queue. Safety does not depend on that, because it always looks. A wait
-// that was given up is ended by KILL.
-//
-// A waiter without a lane, or behind a node without one, polls its queues, all
-// in one statement: first after 2 ms, then at intervals of an eighth of the
-// time since the last change, up to 250 ms. So does a holder, to notice that an
-// operator has removed its node. Intervals are also at least twice the duration
-// of the last poll, to spare a busy server. Each look shows who has released
-// the lock, so a hand-over needs no other statement.
+// The database sends no notices, so a waiter polls its queues, all in one
+// statement: first after 2 ms, then at intervals of an eighth of the time since
+// the last change, up to 250 ms. So does a holder, to notice that an operator
+// has removed its node. Intervals are also at least twice the duration of the
+// last poll, to spare a busy server. Each look shows who has released the lock,
+// so a hand-over needs no other statement.
 //
 // A poll reads all nodes of its queues, so the load caused by the waiters for
 // one lock grows with the square of their number. If hundreds of sessions wait
@@ -173,10 +163,9 @@
 // # Proxies
 //
 // Each request is one CALL outside of a transaction, so a proxy may pool
-// transactions and use a different connection for each statement. The session
-// then notices that its lanes have moved, says so in the log, and polls.
-// Otherwise it keeps no state in a connection. The proxy must send CALL and
-// SHOW to the primary server, even if a procedure only reads.
+// transactions and use a different connection for each statement: a session
+// keeps no state in a connection. The proxy must send CALL and SHOW to the
+// primary server, even if a procedure only reads.
 //
 // # Tables
 //

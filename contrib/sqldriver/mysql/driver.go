@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
@@ -48,10 +47,6 @@ type Options struct {
 	Grace time.Duration
 	// EmptyIsNew skips the grace if the tables have had no sessions.
 	EmptyIsNew bool
-	// Lanes is how many more connections of the *sql.DB a session may keep while
-	// it holds locks or waits for them, so that it need not poll. The default is
-	// zero. See the package documentation.
-	Lanes int
 }
 
 // NewConnector returns a connector that borrows connections from db. The caller
@@ -71,7 +66,7 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.lanes, o.emptyNew = options.Lanes, options.EmptyIsNew
+	o.emptyNew = options.EmptyIsNew
 	if db == nil {
 		return nil, errors.New("mysql: the database is nil")
 	}
@@ -87,9 +82,6 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 		if o.grace < o.timeout {
 			return nil, errors.New("mysql: Options.Grace is less than SessionTimeout: leases have to end before it does")
 		}
-	}
-	if err := o.parameters()["lanes"](strconv.Itoa(options.Lanes)); err != nil {
-		return nil, fmt.Errorf("mysql: Options.Lanes: %w", err)
 	}
 	if len(options.Database) > maxDatabase {
 		return nil, fmt.Errorf("mysql: Options.Database is longer than %d bytes", maxDatabase)
@@ -113,7 +105,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if err := session.CheckConnections(c.db, c.options.lanes); err != nil {
+	if err := session.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
 	st, err := newStore(c)

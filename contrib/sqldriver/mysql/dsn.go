@@ -21,12 +21,11 @@ type options struct {
 	grace       time.Duration // zero means timeout
 	emptyNew    bool
 	connections int
-	lanes       int
 	files       dsn.TLS
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, connections: session.DefaultConnections, lanes: session.DefaultLanes}
+	return options{timeout: 10 * time.Second, connections: session.DefaultConnections}
 }
 
 const (
@@ -135,7 +134,6 @@ func (o *options) parameters() dsn.Parameters {
 		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
 		"empty_is_new":    dsn.Bool(&o.emptyNew),
 		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
-		"lanes":           dsn.Int(&o.lanes, 0, session.MaxConnections),
 	}
 	o.files.AddTo(p)
 	return p

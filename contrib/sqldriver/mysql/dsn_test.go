@@ -65,12 +65,12 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 
 func TestDSNSetsTheOptions(t *testing.T) {
 	c, err := Driver{}.OpenConnector("dlock:" + secret +
-		"/@tcp(db:3307)/locks?session_timeout=3s&max_connections=5&lanes=3&readTimeout=7s&tls=true&tls_ca=%2Fetc%2Fca.pem&tls_server_name=db1")
+		"/@tcp(db:3307)/locks?session_timeout=3s&max_connections=5&readTimeout=7s&tls=true&tls_ca=%2Fetc%2Fca.pem&tls_server_name=db1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := c.(*connector)
-	want := options{timeout: 3 * time.Second, connections: 5, lanes: 3, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
+	want := options{timeout: 3 * time.Second, connections: 5, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
 	if got.options != want {
 		t.Errorf("options %+v, want %+v", got.options, want)
 	}

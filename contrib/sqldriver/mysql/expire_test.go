@@ -57,7 +57,7 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 				c.exec(t, callText(c.database, "dlock_begin", []any{id, int64(0), int64(0), true, int64(0)}))
 			}
 			for i, node := range [][2]string{{"A7", "a"}, {"A7", "q"}, {"B7", "q"}} {
-				c.exec(t, callText(c.database, "dlock_append", []any{node[0], int64(1), node[1], "a-W-", []byte{byte(i)}, false}))
+				c.exec(t, callText(c.database, "dlock_append", []any{node[0], int64(1), node[1], "a-W-", []byte{byte(i)}}))
 			}
 			patient := openDB(t, c.server, c.database, "innodb_lock_wait_timeout=3600")
 			want := func(first, second, owners string) {

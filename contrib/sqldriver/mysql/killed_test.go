@@ -13,7 +13,7 @@ import (
 // its error handlers, so its transaction stays open. If that connection
 // returned to the pool, no other session could append to the queue.
 func TestKilledAppendKeepsNoRows(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=20s", "lanes=0") // a lane closes its connection after any error
+	c := newCaseWith(t, "session_timeout=20s")
 	s, other := newSession(t, c), newSession(t, c)
 	all := statements()
 	i := slices.IndexFunc(all, func(text string) bool { return strings.Contains(text, "PROCEDURE IF NOT EXISTS dlock_append") })

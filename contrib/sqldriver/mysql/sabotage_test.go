@@ -13,10 +13,7 @@ const (
 	removeOrphans   = "            DELETE FROM dlock_node WHERE session = p_session AND data = p_data;\n"
 )
 
-const (
-	look      = "../internal/session/look.go"
-	lanesFile = "../internal/session/lanes.go"
-)
+const look = "../internal/session/look.go"
 
 var planted = []mistakes.Mistake{
 	{"a change of a lower generation is taken", "schema.sql",
@@ -65,18 +62,8 @@ var planted = []mistakes.Mistake{
 		"GREATEST(l.deadline, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0)", "l.deadline, 0)",
 		"TestConformance/read/read-tells-what-is-left-of-the-session"},
 	{"every removal counts as a release", "store.go",
-		"token, why == driver.Released, s", "token, true, s",
+		"token, why == driver.Released)", "token, true)",
 		"TestConformance/rule13/delete-is-not-released"},
-	{"a lane outlives its node", "schema.sql",
-		"            ROLLBACK AND NO CHAIN NO RELEASE;\n        END IF;\n        IF p_lane THEN\n            DO RELEASE_LOCK(CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/', p_token));\n        END IF;\n        SELECT v_status;\n    END;\nEND\n//\n\n-- Removes a node of any session",
-		"            ROLLBACK AND NO CHAIN NO RELEASE;\n        END IF;\n        SELECT v_status;\n    END;\nEND\n//\n\n-- Removes a node of any session",
-		"TestALaneEndsWithItsNode"},
-	{"a lost lane ends all polls", lanesFile,
-		"	l.waiting[queue]--\n", "", "TestAWaiterPollsAfterTheLaneAheadWasLost"},
-	{"a wait that was given up goes on", "lane.go",
-		"		l.kill(ctx)\n", "", "TestAWaiterThatGivesUpLeavesNoWaitInTheServer"},
-	{"a lane may be moved", "lane.go",
-		"err == nil && status == \"moved\"", "false", "TestALaneNoticesThatAProxyHasMovedIt"},
 	{"a look compares the last token alone", "store.go",
 		"		fmt.Fprintln(h, n.Name)\n", "		_ = n\n",
 		"TestChangeByHandIsNoticed"},

@@ -239,14 +239,12 @@ BEGIN
 END
 //
 
--- Appends a node. The first column is the status: 'ok', 'unknown' or 'stale', or 'held'
--- if p_lane is true and the connection holds the lock by which other sessions wait for
--- this node: see dlock_await. If it is 'ok' or 'held', the second one is the token, the
--- last one is the connection, and the others are the nodes of the queue after the commit.
--- All nodes with lower tokens were committed before, so they are in that result, unless
--- they have gone.
+-- Appends a node. The first column is the status: 'ok', 'unknown' or 'stale'. If it is
+-- 'ok', the second one is the token, and the others are the nodes of the queue after the
+-- commit. All nodes with lower tokens were committed before, so they are in that result,
+-- unless they have gone.
 CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_generation BIGINT,
-    IN p_queue VARBINARY(512), IN p_prefix VARBINARY(224), IN p_data LONGBLOB, IN p_lane BOOLEAN)
+    IN p_queue VARBINARY(512), IN p_prefix VARBINARY(224), IN p_data LONGBLOB)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -254,17 +252,10 @@ BEGIN
     DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation, v_token, v_floor, v_least BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'ok';
-    DECLARE v_lock VARCHAR(64) CHARACTER SET ascii;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-            ROLLBACK AND NO CHAIN NO RELEASE;
-            IF v_status = 'held' THEN
-                DO RELEASE_LOCK(v_lock);
-            END IF;
-            RESIGNAL;
-        END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation, base + GREATEST(v_now - since, 0) DIV 2 INTO v_generation, v_least
             FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
@@ -279,12 +270,6 @@ BEGIN
                 UPDATE dlock_queue SET last = GREATEST(last + 1, v_least, v_floor + 1, v_now) WHERE name = p_queue;
             END IF;
             SELECT last INTO v_token FROM dlock_queue WHERE name = p_queue;
-            IF p_lane THEN
-                SET v_lock = CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/', v_token);
-                IF GET_LOCK(v_lock, 0) = 1 THEN
-                    SET v_status = 'held';
-                END IF;
-            END IF;
             INSERT INTO dlock_node (queue, name, token, session, created, data)
                 VALUES (p_queue, CONCAT(p_prefix, LPAD(v_token, GREATEST(10, LENGTH(v_token)), '0')), v_token, p_session, v_now, p_data);
         END IF;
@@ -295,45 +280,17 @@ BEGIN
         -- take most other errors for those of a transaction that was rolled back.
         DECLARE EXIT HANDLER FOR SQLEXCEPTION RESIGNAL SET MYSQL_ERRNO = 1181;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0), IF(n.token = v_token, v_now, 0), CONNECTION_ID()
-            FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status IN ('ok', 'held') AND n.queue = p_queue;
+        SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0), IF(n.token = v_token, v_now, 0)
+            FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
         COMMIT AND NO CHAIN NO RELEASE;
     END;
 END
 //
 
--- Waits until the connection that holds the lock of the node p_ahead gives it up, and
--- then shows which of some nodes are in the queue. Gives up after a second. The first
--- column is 'free', or 'held' if that lock is still held, or 'moved' if this connection
--- does not hold the lock of the node p_own. p_names is like that of dlock_look.
-CREATE PROCEDURE IF NOT EXISTS dlock_await(IN p_session VARBINARY(64), IN p_queue VARBINARY(512),
-    IN p_own BIGINT, IN p_ahead BIGINT, IN p_names LONGTEXT CHARACTER SET utf8mb4)
-    READS SQL DATA SQL SECURITY INVOKER
-BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
-    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'free';
-    DECLARE v_lock VARCHAR(64) CHARACTER SET ascii DEFAULT CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/');
-    IF COALESCE(IS_USED_LOCK(CONCAT(v_lock, p_own)), 0) <> CONNECTION_ID() THEN
-        SET v_status = 'moved';
-    ELSEIF GET_LOCK(CONCAT(v_lock, p_ahead), 1) = 0 THEN
-        SET v_status = 'held';
-    ELSE
-        DO RELEASE_LOCK(CONCAT(v_lock, p_ahead));
-    END IF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    SELECT v_status, s.id IS NOT NULL, q.released, n.name, IF(n.session = p_session, n.token, 0)
-        FROM (SELECT 1) x LEFT JOIN JSON_TABLE(p_names, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii PATH '$')) j ON TRUE
-        LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
-        LEFT JOIN dlock_queue q ON q.name = p_queue
-        LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = UNHEX(j.name);
-    COMMIT AND NO CHAIN NO RELEASE;
-END
-//
-
 -- Removes a node of a session. If p_released is true, a holder has released an
--- exclusive lock. If p_lane is true, the connection gives up the lock of the node.
+-- exclusive lock.
 CREATE PROCEDURE IF NOT EXISTS dlock_remove(IN p_session VARBINARY(64), IN p_generation BIGINT,
-    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_released BOOLEAN, IN p_lane BOOLEAN)
+    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_released BOOLEAN)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
@@ -371,9 +328,6 @@ BEGIN
             COMMIT AND NO CHAIN NO RELEASE;
         ELSE
             ROLLBACK AND NO CHAIN NO RELEASE;
-        END IF;
-        IF p_lane THEN
-            DO RELEASE_LOCK(CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/', p_token));
         END IF;
         SELECT v_status;
     END;
@@ -454,10 +408,9 @@ BEGIN
 END
 //
 
--- Gives a node of a session another prefix. If p_lane is true, the connection gives up the
--- lock of the node.
+-- Gives a node of a session another prefix.
 CREATE PROCEDURE IF NOT EXISTS dlock_replace(IN p_session VARBINARY(64), IN p_generation BIGINT,
-    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224), IN p_lane BOOLEAN)
+    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224))
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
@@ -488,9 +441,6 @@ BEGIN
             COMMIT AND NO CHAIN NO RELEASE;
         ELSE
             ROLLBACK AND NO CHAIN NO RELEASE;
-        END IF;
-        IF p_lane THEN
-            DO RELEASE_LOCK(CONCAT('dlock/', LEFT(SHA1(CONCAT(DATABASE(), '/', p_queue)), 32), '/', p_token));
         END IF;
         SELECT v_status;
     END;

@@ -312,7 +312,7 @@ func TestConnectionLeftInATransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"START TRANSACTION", "INSERT INTO work VALUES (1)", callText(database, "dlock_append", []any{"s", int64(1), "q", "a-W-", "d", false})} {
+	for _, text := range []string{"START TRANSACTION", "INSERT INTO work VALUES (1)", callText(database, "dlock_append", []any{"s", int64(1), "q", "a-W-", "d"})} {
 		_, err = conn.ExecContext(t.Context(), text)
 	}
 	if err = markError(t.Context(), err); number(err) != 1568 || !errors.Is(err, session.ErrRefused) {
@@ -422,7 +422,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "1"}))
-	c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2", false}))
+	c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
 	nodes, err := s.List(t.Context(), "q")
 	if err != nil || len(nodes) > 0 {
 		t.Errorf("nodes %v, error %v", nodes, err)
@@ -443,7 +443,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	lockRows(t, blocker, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	var all sync.WaitGroup
 	all.Go(func() {
-		c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2", false}))
+		c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
 	})
 	eventually(t, "the append does not wait", func() bool { return waits(t, c.server) == "1" })
 	done := make(chan struct{})
@@ -546,7 +546,7 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 		t.Helper()
 		var status, name string
 		var token, own, created, connection int64
-		row := old.QueryRow(callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "b-W-", "y", false}))
+		row := old.QueryRow(callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "b-W-", "y"}))
 		if err := row.Scan(&status, &token, &name, &own, &created, &connection); err != nil || status != "ok" || token <= last {
 			t.Fatalf("status %q, token %d after %d, error %v", status, token, last, err)
 		}
@@ -701,7 +701,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	defer session.Close()
 	s := c.sessions[0]
 	c.server.SQL(t, c.database, "DROP PROCEDURE dlock_append; "+
-		"CREATE PROCEDURE dlock_append(a TEXT, b BIGINT, c TEXT, d TEXT, e TEXT, f BOOLEAN) SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213")
+		"CREATE PROCEDURE dlock_append(a TEXT, b BIGINT, c TEXT, d TEXT, e TEXT) SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213")
 	before := s.roundTrips()
 	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	if tries := s.roundTrips() - before; !errors.Is(err, driver.ErrUnavailable) || tries != maxTries {

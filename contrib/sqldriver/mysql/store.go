@@ -28,8 +28,6 @@ type store struct {
 	config    *mysql.Config // for connections that the session opens itself
 	pool      *session.Pool
 	database  string // set by Open
-
-	on *sql.Conn // a lane's connection; nil if the pool's are used
 }
 
 var _ session.Store = (*store)(nil)
@@ -43,7 +41,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.pool = session.NewPool(c.db, c.options.connections, c.options.lanes, s.open)
+	s.pool = session.NewPool(c.db, c.options.connections, s.open)
 	return s, nil
 }
 
@@ -115,21 +113,18 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
 
-// use calls f with the connection of the lane, or with one from the pool, which
-// it returns afterwards.
+// use calls f with a connection of the pool.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
-	conn := s.on
-	if conn == nil {
-		db, err := s.pool.DB()
-		if err != nil {
-			return err
-		}
-		if conn, err = db.Conn(ctx); err != nil {
-			return s.pool.Busy(err)
-		}
-		defer conn.Close()
+	db, err := s.pool.DB()
+	if err != nil {
+		return err
 	}
-	err := f(conn)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return s.pool.Busy(err)
+	}
+	defer conn.Close()
+	err = f(conn)
 	if err != nil && ctx.Err() != nil && number(err) == 0 && s.connector.config != nil {
 		err = fmt.Errorf("no answer from %s: %w", s.connector.config.Addr, err)
 	}
@@ -353,19 +348,12 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
-	token, nodes, _, err = s.create(ctx, op, queue, prefix, data)
-	return token, nodes, err
-}
-
-// create appends a node. If the connection now holds the lock of the node,
-// holder is the server's ID of the connection. Otherwise it is zero.
-func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, holder int64, err error) {
 	var status string
-	args := []any{op.Session, op.Generation, queue, prefix, data, s.on != nil}
+	args := []any{op.Session, op.Generation, queue, prefix, data}
 	err = s.call(ctx, "dlock_append", args, func(scan func(...any) error) error {
 		var name sql.NullString
 		var own, created int64
-		if err := scan(&status, &token, &name, &own, &created, &holder); err != nil {
+		if err := scan(&status, &token, &name, &own, &created); err != nil {
 			return err
 		}
 		if name.Valid {
@@ -373,20 +361,20 @@ func (s *store) create(ctx context.Context, op session.Op, queue, prefix string,
 		}
 		return nil
 	})
-	if err != nil || status == "held" {
-		return token, nodes, holder, err
+	if err == nil {
+		err = session.StatusError(status)
 	}
-	return token, nodes, 0, session.StatusError(status)
+	return token, nodes, err
 }
 
 // Delete implements session.Store.
 func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released, s.on != nil)
+	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released)
 }
 
 // Replace implements session.Store.
 func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
-	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix, s.on != nil)
+	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
 }
 
 // Remove implements session.Store.

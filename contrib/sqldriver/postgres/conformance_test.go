@@ -22,14 +22,6 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, conformance(newCase))
 }
 
-// Without lanes, sessions wait for notices.
-func TestConformanceWithoutLanes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the kit again")
-	}
-	dlocktest.Run(t, conformance(func(t *testing.T) driver.Connector { return newCaseWith(t, "lanes=0") }))
-}
-
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,

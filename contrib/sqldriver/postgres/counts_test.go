@@ -38,13 +38,12 @@ type countedConnector struct {
 	t        *testing.T
 	server   *pgtest.Server
 	schema   string
-	lanes    string // parameter
 	sessions []*counted
 }
 
 func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
 	proxy := testenv.NewProxy(c.t, c.server.Addr(), pgtest.Protocol)
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), "session_timeout=10m", "schema="+c.schema, c.lanes))
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), "session_timeout=10m", "schema="+c.schema))
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +97,8 @@ func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock
 
 var lock = sqltest.Lock
 
-func newCounted(t *testing.T, server *pgtest.Server, lanes string) *countedConnector {
-	return &countedConnector{t: t, server: server, schema: server.Schema(), lanes: lanes}
+func newCounted(t *testing.T, server *pgtest.Server) *countedConnector {
+	return &countedConnector{t: t, server: server, schema: server.Schema()}
 }
 
 // startCounted starts a server without autovacuum, so that the method changes
@@ -120,7 +119,7 @@ func (c *countedConnector) changes() int {
 }
 
 func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
-	c := newCounted(t, startCounted(t), "lanes=4")
+	c := newCounted(t, startCounted(t))
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
 	s.Reset()
@@ -142,7 +141,7 @@ func TestHandOverTakesTwoRequestsOfOneRoundTrip(t *testing.T) {
 // countHandOver returns an error unless a hand-over takes exactly the expected
 // requests. A third session joins the queue during the hand-over.
 func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
-	c := newCounted(t, server, "lanes=0")
+	c := newCounted(t, server)
 	found := c.mutexes(3)
 	began = time.Now()
 	held := lock(t, found[0])

@@ -24,8 +24,6 @@
 //	                 keeps a session that it does not hear from
 //	schema           the schema of the tables, "dlock" if missing
 //	max_connections  at least 3, 8 if missing: the connections of a session
-//	lanes            how many connections more it may use to wait without
-//	                 notices, 4 if missing; see How it works
 //	notify           false: look for changes, do not LISTEN
 //	grace            how long no lock is granted after a fail-over, session_timeout
 //	                 if missing, up to 1h
@@ -41,21 +39,11 @@
 // round trip. It locks the queue's row before it draws the token, so that
 // commit order is token order. A free lock takes two transactions.
 //
-// If a session has a connection to spare, it becomes the lane of a new node
-// until that is removed: the procedure that appends the node takes an advisory
-// lock for it, and the one that removes it gives that lock up. A waiter blocks
-// on the advisory lock of the node ahead, for 0.9 seconds at a time, and then
-// looks at the queue. Safety does not depend on that, because it always looks.
-//
-// A session without a lane to spare, or behind a node without one, and one that
-// holds a lock for longer, listens on one connection, on which PostgreSQL
-// delivers notices in commit order. Each notice wakes all sessions of the
-// database that listen, so a release sends one only if a session listens to its
-// channel. If no notices arrive, the session polls its queues, all in one
-// statement: first after 2 ms, then less and less often, down to every 250 ms.
-//
-// A session thus has up to max_connections + lanes connections. Sessions on a
-// *sql.DB use no lanes unless Options.Lanes says how many.
+// A change that removes a node and leaves others in the queue sends a notice. A
+// session that waits for a lock, or holds one for longer, listens on one
+// connection, on which PostgreSQL delivers notices in commit order. If no
+// notices arrive, the session polls its queues, all in one statement: first
+// after 2 ms, then less and less often, down to every 250 ms.
 //
 // # The rules of package driver
 //
@@ -67,8 +55,7 @@
 //	                 it, so that an append that arrives later is refused
 //	 5 ahead         a statement after the lock of the queue reads it; nodes with lower
 //	                 tokens were committed before
-//	 6 watch         listen, arm the watch, look; a new connection ends all watches. On a
-//	                 lane: arm the watch, wait for the lane ahead, look
+//	 6 watch         listen, arm the watch, look; a new connection ends all watches
 //	 7 delete        by token, and only nodes of the session
 //	 8 session end   driver.Lease; heartbeats commit synchronously; a session is ended
 //	                 by its deadline, compared with clock_timestamp()
@@ -76,8 +63,7 @@
 //	10 methods       codes of errors: see below
 //	11 nothing left  a session has its own pool, and closes it
 //	12 replace       one update of one row
-//	13 released      notices in the order of the commits, on one connection; on a lane,
-//	                 the row of the queue names the node
+//	13 released      notices in the order of the commits, on one connection
 //
 // Errors of classes 08, 40, 53, 57P and 58, network errors, and those of a
 // standby server match driver.ErrUnavailable. Others, such as a wrong password,
@@ -109,8 +95,6 @@
 //     characters that they do not have. Connections of a DSN always use
 //     client_encoding UTF8. The connections of a *sql.DB have to use it, too.
 //   - default_transaction_read_only must be off.
-//   - A statement_timeout, if the user has one, is at least a second. A shorter
-//     one needs lanes=0, because each wait on a lane would cost a connection.
 //   - Programs that decode the WAL must ignore messages with the prefix dlock,
 //     which are empty.
 //   - Each user that may connect to the database may send a false notice of a
@@ -179,10 +163,8 @@
 //
 // # Proxies that pool transactions
 //
-// Behind pgbouncer in transaction mode, locks work, but notices do not arrive,
-// and a lane is not one connection to the server. The session detects that,
-// says so in the log, and polls. Set lanes=0 and notify=false to skip the
-// attempts.
+// Behind pgbouncer in transaction mode, locks work, but notices do not arrive.
+// The session detects that, and polls. Set notify=false to skip the attempts.
 // Before version 1.21, pgbouncer does not support prepared statements, and
 // needs default_query_exec_mode=exec as well.
 //
@@ -221,9 +203,9 @@
 //	SELECT dlock.beat('A7');
 //
 // Append a node, with data that differs each time. The result begins with "ok"
-// and the token. False means without a lane:
+// and the token:
 //
-//	CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', false, NULL, NULL, NULL, NULL, NULL);
+//	CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', NULL, NULL, NULL, NULL);
 //
 // The client holds the lock if this statement, with its token, returns 0. (A
 // reader has "-R-" in its prefix. It waits for writers only: add AND name LIKE
@@ -234,7 +216,7 @@
 // Remove the node. The letter r says that a holder has released an exclusive
 // lock. In all other cases it is c:
 //
-//	CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', 0, NULL);
+//	CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', NULL);
 //
 // If an append had no answer, take the next generation, 2 in place of 1, from
 // then on, and remove the node that the append may have made or may still make:
@@ -245,12 +227,6 @@
 //
 //	SELECT dlock.end_session('A7');
 //
-// The function channel returns the channel of a queue. A connection that listens
-// to it must also share its lock, and look at the queue after that, or no
-// notices may be sent:
-//
-//	SELECT pg_advisory_lock_shared(dlock.listening(dlock.channel('stock/42')));
-//
-// The payload of a notice has three lines: "r" if a holder has released an
+// The function channel returns the channel of a queue, to LISTEN to. The payload of a notice has three lines: "r" if a holder has released an
 // exclusive lock and "c" otherwise, the name of the node, and the queue.
 package postgres

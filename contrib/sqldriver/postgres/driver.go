@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
@@ -49,10 +48,6 @@ type Options struct {
 	EmptyIsNew bool
 	// NoNotify makes sessions poll instead of using LISTEN.
 	NoNotify bool
-	// Lanes is how many more connections of the *sql.DB a session may keep while
-	// it holds locks or waits for them, so that a release wakes the next
-	// contender alone. The default is zero. See the package documentation.
-	Lanes int
 }
 
 // NewConnector returns a connector that borrows connections from db. The caller
@@ -68,7 +63,7 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.notify, o.emptyNew, o.lanes = !options.NoNotify, options.EmptyIsNew, options.Lanes
+	o.notify, o.emptyNew = !options.NoNotify, options.EmptyIsNew
 	if db == nil {
 		return nil, errors.New("postgres: the database is nil")
 	}
@@ -90,9 +85,6 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 			return nil, errors.New("postgres: Options.Grace is less than SessionTimeout: leases have to end before it does")
 		}
 	}
-	if err := o.parameters()["lanes"](strconv.Itoa(options.Lanes)); err != nil {
-		return nil, fmt.Errorf("postgres: Options.Lanes: %w", err)
-	}
 	return &connector{db: db, options: o}, nil
 }
 
@@ -107,7 +99,7 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if err := session.CheckConnections(c.db, c.options.lanes); err != nil {
+	if err := session.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	s, err := session.Connect(ctx, "postgres", newStore(c), c.options.timeout)

@@ -22,12 +22,11 @@ type options struct {
 	emptyNew    bool          // a schema without data counts as new
 	schema      string
 	connections int
-	lanes       int
 	notify      bool
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: session.DefaultConnections, lanes: session.DefaultLanes, notify: true}
+	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: session.DefaultConnections, notify: true}
 }
 
 const (
@@ -138,7 +137,6 @@ func (o *options) parameters() dsn.Parameters {
 		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
 		"empty_is_new":    dsn.Bool(&o.emptyNew),
 		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
-		"lanes":           dsn.Int(&o.lanes, 0, session.MaxConnections),
 		"notify":          dsn.Bool(&o.notify),
 		"schema": func(value string) error {
 			if o.schema = value; !schemaName.MatchString(value) {

@@ -57,12 +57,12 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 
 func TestDSNSetsTheOptions(t *testing.T) {
 	c, err := Driver{}.OpenConnector("postgres://dlock:" + secret +
-		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&lanes=2&notify=false&application_name=shop")
+		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&notify=false&application_name=shop")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := c.(*connector)
-	want := options{timeout: 3 * time.Second, schema: "jobs", connections: 5, lanes: 2}
+	want := options{timeout: 3 * time.Second, schema: "jobs", connections: 5}
 	if got.options != want {
 		t.Errorf("options %+v, want %+v", got.options, want)
 	}

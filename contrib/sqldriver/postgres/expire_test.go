@@ -55,8 +55,8 @@ func newDeadSessions(t *testing.T) *caseStore {
 	newSession(t, c) // creates the tables
 	for _, text := range []string{
 		"SELECT dlock.begin_session('A7', interval '0', NULL, true)", "SELECT dlock.begin_session('B7', interval '0')",
-		"CALL dlock.append('A7', 1, 'a', 'a-W-', '1', false, NULL, NULL, NULL, NULL, NULL)", "CALL dlock.append('A7', 1, 'q', 'a-W-', '2', false, NULL, NULL, NULL, NULL, NULL)",
-		"CALL dlock.append('B7', 1, 'q', 'a-W-', '3', false, NULL, NULL, NULL, NULL, NULL)",
+		"CALL dlock.append('A7', 1, 'a', 'a-W-', '1', NULL, NULL, NULL, NULL)", "CALL dlock.append('A7', 1, 'q', 'a-W-', '2', NULL, NULL, NULL, NULL)",
+		"CALL dlock.append('B7', 1, 'q', 'a-W-', '3', NULL, NULL, NULL, NULL)",
 	} {
 		c.exec(t, text)
 	}

@@ -95,7 +95,7 @@ func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
 			l.server.Kill()
 			standby.Promote(t)
 			known := standby.SQL(t, "SELECT min(id) FROM dlock.session")
-			require.Equal(t, "unknown||||", standby.SQL(t, "CALL dlock.append('"+known+"', 1, 'q', 'a-W-', '', false, NULL, NULL, NULL, NULL, NULL)"))
+			require.Equal(t, "unknown|||", standby.SQL(t, "CALL dlock.append('"+known+"', 1, 'q', 'a-W-', '', NULL, NULL, NULL, NULL)"))
 			l.grantsLater(standby)
 		})
 	}

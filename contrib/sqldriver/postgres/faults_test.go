@@ -8,8 +8,6 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-const lanesFile = "../internal/session/lanes.go"
-
 var planted = []mistakes.Mistake{
 	{"a removal by an operator does not compare the token", "schema.sql",
 		"AND name = p_name AND token = p_token;", "AND name = p_name;",
@@ -67,31 +65,18 @@ var planted = []mistakes.Mistake{
 		"TestNoTwoHoldersIfTheSchemaIsLost"},
 	{"the grace ends at a time", "schema.sql", "least(clock_timestamp() - e.seen, longest / 4)", "clock_timestamp() - e.seen",
 		"TestAClockStepDoesNotEndTheGrace"},
-	{"an append does not wait for the disk", "schema.sql", "        none := dlock.flush();\n    END IF;\nEND $$;\n\n-- Waits until the lane",
-		"    END IF;\nEND $$;\n\n-- Waits until the lane", "TestOthersDoNotWaitForTheDisk"},
-	{"a removal does not wait for the disk", "schema.sql", "    IF shared THEN\n        none := dlock.flush();\n    END IF;\nEND $$;\n\n-- Removes a node of any",
-		"END $$;\n\n-- Removes a node of any", "TestOthersDoNotWaitForTheDisk"},
+	{"an append does not wait for the disk", "schema.sql", "        none := dlock.flush();\n    END IF;\nEND $$;\n\n-- Removes a node of a session",
+		"    END IF;\nEND $$;\n\n-- Removes a node of a session", "TestOthersDoNotWaitForTheDisk"},
+	{"a removal does not wait for the disk", "schema.sql", "        none := dlock.flush();\n    END IF;\nEND $$;\n\n-- Removes a node of any",
+		"    END IF;\nEND $$;\n\n-- Removes a node of any", "TestOthersDoNotWaitForTheDisk"},
 	{"others wait until an append is on the disk", "schema.sql", "    IF names IS NOT NULL THEN\n        none := set_config('synchronous_commit', 'off', true);", "    IF names IS NOT NULL THEN",
 		"TestOthersDoNotWaitForTheDisk"},
-	{"others wait until a removal is on the disk", "schema.sql", "p_why);\n        END IF;\n        none := set_config('synchronous_commit', 'off', true);", "p_why);\n        END IF;",
+	{"others wait until a removal is on the disk", "schema.sql", "p_why);\n        none := set_config('synchronous_commit', 'off', true);", "p_why);",
 		"TestOthersDoNotWaitForTheDisk"},
 	{"an error after the commit counts as refused", "errors.go", "isError && !hasPrefix(server.Code, afterCommit)", "isError",
 		"TestAnErrorAfterTheCommitLeavesNothing"},
 	{"a version recurs after a crash", "schema.sql", " + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint % 16777216", "",
 		"TestNoVersionRecursAfterACrash"},
-	{"a removal tells those who do not listen", "schema.sql", "IF NOT pg_try_advisory_xact_lock(dlock.listening(dlock.channel(p_queue))) THEN", "IF true THEN",
-		"TestARemovalSendsANoticeOnlyToThoseWhoListen"},
-	{"those who listen do not say so", "listener.go", "; SELECT pg_advisory_lock_shared(%s.listening('%[1]s'));", "; SELECT '%s';",
-		"TestConformanceWithoutLanes/rule13/after-released-the-watch-goes-on"},
-	{"a lane outlives its node", "schema.sql", "none := pg_advisory_unlock(dlock.lane(p_token));", "none := '';",
-		"TestAWaiterThatGivesUpLeavesNoWaitInTheServer"},
-	{"a wait looks before the lane ahead has ended", "schema.sql", "none := pg_advisory_xact_lock_shared(dlock.lane(p_ahead));", "none := '';",
-		"TestAWaiterOnALaneNeedsNoNotice"},
-	{"a waiter on a lane is not told of a release", "lane.go", "first >= 0 && released.Int64 == ahead", "false",
-		"TestAWaiterOnALaneNeedsNoNotice"},
-	{"a lane that has moved waits", "schema.sql", "        found := 'moved';", "        found := 'held';", "TestALaneNoticesThatAProxyHasMovedIt"},
-	{"a waiter on a lane does not see its node", "lane.go", " && len(now.Nodes) == len(names)", "", "TestAWaiterOnALaneNoticesTheRemovalOfItsNode"},
-	{"a lost lane ends all polls", lanesFile, "	if !gone || late {\n		s.looks.wake()\n	}\n", "	_, _ = gone, late\n", "TestAWaiterPollsAfterTheLaneAheadWasLost"},
 	{"heartbeats wait for no standby", "schema.sql", "'synchronous_commit', 'remote_write'", "'synchronous_commit', 'local'",
 		"TestNoTwoHoldersIfAPrimaryIsIsolated"},
 }

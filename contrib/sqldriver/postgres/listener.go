@@ -268,13 +268,7 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
-	// A removal sends a notice only if a session shares the lock of the
-	// channel.
-	var text strings.Builder
-	for _, channel := range channels {
-		fmt.Fprintf(&text, "LISTEN %s; SELECT pg_advisory_lock_shared(%s.listening('%[1]s'));", channel, l.store.connector.options.schema)
-	}
-	if _, err := conn.Exec(ctx, text.String()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+strings.Join(channels, "; LISTEN ")); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -40,9 +40,9 @@ const (
 	removeNode   = "DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';"
 	beginSession = "SELECT * FROM dlock.begin_session('A7', interval '10 seconds');"
 	moveDeadline = "SELECT dlock.beat('A7');"
-	appendNode   = "CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', false, NULL, NULL, NULL, NULL, NULL);"
+	appendNode   = "CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', NULL, NULL, NULL, NULL);"
 	countAhead   = "SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;"
-	release      = "CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', 0, NULL);"
+	release      = "CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', NULL);"
 	cancel       = "SELECT dlock.cancel('A7', 2, 'A7-1');"
 	endSession   = "SELECT dlock.end_session('A7');"
 )

@@ -58,8 +58,7 @@ END $$;
 CREATE TABLE IF NOT EXISTS dlock.queue (
     name text COLLATE "C" PRIMARY KEY,
     version bigint NOT NULL,               -- new after every change of the nodes
-    changed timestamptz NOT NULL,
-    released bigint                        -- the latest node whose holder has released an exclusive lock
+    changed timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS dlock.node (
@@ -112,26 +111,12 @@ BEGIN
     END IF;
 END $$;
 
--- The key of the advisory lock that the lane of a node holds: see await.
-CREATE OR REPLACE FUNCTION dlock.lane(p_token bigint) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT hashint8extended(p_token, 'dlock.node'::regclass::oid::bigint)
-$$;
-
--- The key of the advisory lock that connections share which listen to a channel. If
--- nobody holds it, a removal sends no notice there.
-CREATE OR REPLACE FUNCTION dlock.listening(p_channel text) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT hashtextextended(p_channel, 'dlock.node'::regclass::oid::bigint)
-$$;
-
 -- Locks a queue until the transaction ends, and gives it a new version.
-CREATE OR REPLACE FUNCTION dlock.lock_queue(p_queue text, p_released bigint DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION dlock.lock_queue(p_queue text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     LOOP
-        UPDATE dlock.queue SET version = nextval('dlock.versions'), changed = clock_timestamp(), released = coalesce(p_released, released)
-            WHERE name = p_queue;
+        UPDATE dlock.queue SET version = nextval('dlock.versions'), changed = clock_timestamp() WHERE name = p_queue;
         EXIT WHEN FOUND;
         INSERT INTO dlock.queue (name, version, changed) VALUES (p_queue, nextval('dlock.versions'), clock_timestamp())
             ON CONFLICT DO NOTHING;
@@ -276,10 +261,9 @@ $$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
 -- locked. So the order of the tokens is the order of the commits. The status is 'ok',
--- 'unknown' or 'stale'. The names are those of the nodes ahead, or null. If p_lane is
--- true, the connection becomes the lane of the node, and the last result is its backend.
-CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea, p_lane boolean,
-    INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json, INOUT backend integer)
+-- 'unknown' or 'stale'. The names are those of the nodes ahead, or null.
+CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea,
+    INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json)
 LANGUAGE plpgsql AS $$
 DECLARE
     none text;
@@ -290,9 +274,6 @@ BEGIN
     END IF;
     none := dlock.lock_queue(p_queue);
     own_token := nextval('dlock.counter');
-    IF p_lane AND pg_try_advisory_lock(dlock.lane(own_token)) THEN
-        backend := pg_backend_pid();
-    END IF;
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (own_token, p_queue, dlock.node_name(p_prefix, own_token), p_session, p_data)
         RETURNING (extract(epoch FROM created) * 1000000)::bigint, (SELECT json_agg(n.name) FROM dlock.node n WHERE n.queue = p_queue)
@@ -304,37 +285,10 @@ BEGIN
     END IF;
 END $$;
 
--- Waits until the lane of the node p_ahead gives up its lock, and then returns which of
--- some nodes are in the queue. Gives up after 0.9 seconds, before the server would look
--- for a deadlock. The status is 'free', or 'held' if the lane still has the lock, or
--- 'moved' if this connection is not p_backend, the lane of the own node.
-CREATE OR REPLACE FUNCTION dlock.await(p_session text, p_queue text, p_backend integer, p_ahead bigint, p_names text[])
-RETURNS TABLE (status text, released bigint, node_name text, node_token bigint)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    found text := 'free';
-    none text;
-BEGIN
-    IF p_backend <> pg_backend_pid() THEN
-        found := 'moved';
-    ELSE
-        BEGIN
-            none := set_config('lock_timeout', '900ms', true);
-            none := pg_advisory_xact_lock_shared(dlock.lane(p_ahead));
-        EXCEPTION WHEN lock_not_available THEN
-            found := 'held';
-        END;
-    END IF;
-    RETURN QUERY SELECT found, q.released, n.name, CASE WHEN n.session = p_session THEN n.token ELSE 0 END
-        FROM dlock.queue q LEFT JOIN dlock.node n ON n.queue = p_queue AND n.name = ANY (p_names) WHERE q.name = p_queue;
-END $$;
-
 -- Removes a node of a session, which need not be locked: whatever ends the session locks
--- the queue, and finds the node or not. Tells the sessions that listen, if any, unless no
--- node is left in the queue. The lane of the node, if p_backend is not 0, gives up its lock after
--- the commit. If this connection is another one, the status is 'moved' instead of 'ok'.
-CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text, p_backend integer,
+-- the queue, and finds the node or not. If no node is left in the queue, no session is
+-- told.
+CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text,
     INOUT status text)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -342,7 +296,7 @@ DECLARE
     shared boolean;
     none text := dlock.prepare();
 BEGIN
-    none := dlock.lock_queue(p_queue, CASE p_why WHEN 'r' THEN p_token END);
+    none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
         RETURNING name, EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token) INTO removed, shared;
     status := 'ok';
@@ -353,18 +307,9 @@ BEGIN
             status := 'gone';
         END IF;
     ELSIF shared THEN
-        IF NOT pg_try_advisory_xact_lock(dlock.listening(dlock.channel(p_queue))) THEN
-            none := dlock.tell(p_queue, removed, p_why);
-        END IF;
+        none := dlock.tell(p_queue, removed, p_why);
         none := set_config('synchronous_commit', 'off', true);
         COMMIT;
-    END IF;
-    IF p_backend = pg_backend_pid() THEN
-        none := pg_advisory_unlock(dlock.lane(p_token));
-    ELSIF p_backend <> 0 AND status = 'ok' THEN
-        status := 'moved';
-    END IF;
-    IF shared THEN
         none := dlock.flush();
     END IF;
 END $$;

@@ -204,7 +204,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	s := newSession(t, c)
 	id := s.ID()
 	c.exec(t, "SELECT dlock.cancel($1, 2, '\\x01')", id)
-	c.exec(t, "CALL dlock.append($1, 1, 'q', 'late-W-', '\\x02', false, NULL, NULL, NULL, NULL, NULL)", id)
+	c.exec(t, "CALL dlock.append($1, 1, 'q', 'late-W-', '\\x02', NULL, NULL, NULL, NULL)", id)
 	nodes, err := s.List(t.Context(), "q")
 	if err != nil || len(nodes) > 0 {
 		t.Errorf("nodes %v, error %v", nodes, err)
@@ -339,7 +339,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	schema := server.Schema()
 	var locks []*dlock.RWMutex
 	for _, name := range []string{"holder", "waiter"} {
-		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=1h", "lanes=0", "application_name="+schema+name))
+		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=1h", "application_name="+schema+name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,6 @@ type store struct {
 	pool      *session.Pool
 	listener  *listener
 	texts     *texts
-
-	on *sql.Conn // a lane's connection; nil if the pool's are used
 }
 
 var _ session.Listener = (*store)(nil)
@@ -34,7 +32,7 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, await, remove, removeAny, replace, setValue, cancel, list, look, read, value, walk string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, list, look, read, value, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -45,9 +43,8 @@ func newTexts(schema string) *texts {
 		expire:    `SELECT dlock.expire()`,
 		tidy:      `SELECT dlock.tidy()`,
 		end:       `SELECT dlock.end_session($1)`,
-		append:    `CALL dlock.append($1, $2, $3, $4, $5, $6, NULL, NULL, NULL, NULL, NULL)`,
-		await:     `SELECT * FROM dlock.await($1, $2, $3, $4, $5)`,
-		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, $6, NULL)`,
+		append:    `CALL dlock.append($1, $2, $3, $4, $5, NULL, NULL, NULL, NULL)`,
+		remove:    `CALL dlock.remove($1, $2, $3, $4, $5, NULL)`,
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
@@ -72,7 +69,7 @@ func newTexts(schema string) *texts {
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.await, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.list, &t.look, &t.read, &t.value, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.list, &t.look, &t.read, &t.value, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -97,9 +94,6 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 }
 
 func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, error) {
-	if s.on != nil {
-		return s.on.QueryContext(ctx, text, args...)
-	}
 	db, err := s.pool.DB()
 	if err != nil {
 		return nil, err
@@ -226,19 +220,12 @@ func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
-	token, nodes, _, err = s.create(ctx, op, queue, prefix, data)
-	return token, nodes, err
-}
-
-// create appends a node. If the connection has become the node's lane, backend
-// is the server process of the connection. Otherwise it is zero.
-func (s *store) create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, backend int64, err error) {
 	var status string
-	var own, created, process sql.NullInt64
+	var own, created sql.NullInt64
 	var list []byte
-	args := []any{op.Session, op.Generation, queue, prefix, notNull(data), s.on != nil}
+	args := []any{op.Session, op.Generation, queue, prefix, notNull(data)}
 	err = s.query(ctx, s.texts.append, args, func(scan func(...any) error) error {
-		return scan(&status, &own, &created, &list, &process)
+		return scan(&status, &own, &created, &list)
 	})
 	if err == nil {
 		err = session.StatusError(status)
@@ -251,7 +238,7 @@ func (s *store) create(ctx context.Context, op session.Op, queue, prefix string,
 		nodes = append(nodes, session.Row{Name: name})
 	}
 	nodes = append(nodes, session.Row{Name: driver.FormatName(prefix, own.Int64), Token: own.Int64, Created: created.Int64})
-	return own.Int64, nodes, process.Int64, err
+	return own.Int64, nodes, err
 }
 
 // notNull replaces nil by an empty slice, because pgx sends nil as NULL.
@@ -259,21 +246,7 @@ func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
 // Delete implements session.Store.
 func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.remove(ctx, op, queue, token, why, 0)
-}
-
-// remove removes a node. A nonzero backend is the server process of the node's
-// lane. If another process removes the node, the error is session.ErrMoved.
-func (s *store) remove(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause, backend int64) error {
-	var status string
-	err := s.one(ctx, &status, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1], backend)
-	if err == nil && status == "moved" {
-		return session.ErrMoved
-	}
-	if err != nil {
-		return err
-	}
-	return session.StatusError(status)
+	return s.change(ctx, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1])
 }
 
 // Replace implements session.Store.

@@ -75,7 +75,9 @@ func (s *Session) look() {
 		case <-timer.C:
 			began := time.Now()
 			if pause == longestLook {
-				s.listenInstead(ctx)
+				for _, queue := range s.watches.Queues() {
+					s.startListening(ctx, queue) // again, if notices have ceased
+				}
 			}
 			if s.lookOnce(ctx) {
 				changed = time.Now()
@@ -87,28 +89,18 @@ func (s *Session) look() {
 }
 
 // pause returns the time until the next poll: the interval polling, or a
-// quarter of the session timeout if every watch waits on a lane or gets
-// notices. In that case, polls are only a safeguard against a lost notice.
+// quarter of the session timeout if every watch gets notices. In that case,
+// polls are only a safeguard against a lost notice.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
 	}
 	for _, queue := range s.watches.Queues() {
-		if s.line(queue) == 0 && !s.lanes.cover(queue, s.watches.Count(queue)) {
+		if s.line(queue) == 0 {
 			return polling
 		}
 	}
 	return s.timeout / 4
-}
-
-// listenInstead subscribes to notices of each queue with a watch that does not
-// wait on a lane, such as the watch of a holder.
-func (s *Session) listenInstead(ctx context.Context) {
-	for _, queue := range s.watches.Queues() {
-		if !s.lanes.cover(queue, s.watches.Count(queue)) {
-			s.startListening(ctx, queue)
-		}
-	}
 }
 
 // lookOnce polls all watched queues and reports whether one has changed.

@@ -104,13 +104,6 @@ func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j d
 	if i < 0 {
 		return driver.Watch{}
 	}
-	if s.lanes.has(nodeKey{queue, j.Token}) {
-		w := s.watches.Arm(queue, j.Place, j.Ahead[i])
-		if !s.waitOnLane(queue, j.Place, j.Ahead[i]) {
-			s.looks.wake()
-		}
-		return w
-	}
 	if w, ok := s.armRecorded(queue, line, j.Place, j.Ahead[i]); ok {
 		return w
 	}
@@ -153,9 +146,7 @@ func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 // watch subscribes to notices and arms the watch. Only then does it check that
 // the nodes still exist, so that no removal is missed.
 func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	if len(ahead) != 1 || !s.lanes.has(nodeKey{queue, p.Token}) {
-		s.startListening(ctx, queue)
-	}
+	s.startListening(ctx, queue)
 	w := s.watches.Arm(queue, p, ahead...)
 	snapshot, err := s.lookAt(ctx, queue)
 	if err != nil {
@@ -166,9 +157,7 @@ func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead
 		w.Stop()
 		return watches.Ended(), nil
 	}
-	if len(ahead) != 1 || !s.waitOnLane(queue, p, ahead[0]) {
-		s.looks.wake()
-	}
+	s.looks.wake()
 	return w, nil
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -20,8 +19,6 @@ const (
 	MaxConnections = 1 << 16
 	// DefaultConnections is the default of the max_connections parameter.
 	DefaultConnections = 8
-	// DefaultLanes is the default of the lanes parameter.
-	DefaultLanes = 4
 )
 
 // Pool holds the connections of one session. They are either borrowed from the
@@ -31,7 +28,6 @@ type Pool struct {
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
 	slots  chan struct{} // limits requests made for callers, not background requests
-	lanes  chan struct{} // limits the number of lanes
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -40,26 +36,26 @@ type Pool struct {
 
 // NewPool returns a pool that borrows connections from shared. If shared is
 // nil, the pool calls open and allows that database the given number of
-// connections plus one for each lane. Close closes the database and then calls
-// the end function returned by open.
-func NewPool(shared *sql.DB, connections, lanes int, open func() (db *sql.DB, end func(), err error)) *Pool {
+// connections. Close closes the database and then calls the end function
+// returned by open.
+func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
-		connections = shared.Stats().MaxOpenConnections - lanes
+		connections = shared.Stats().MaxOpenConnections
 	}
 	if connections <= 0 {
 		connections = DefaultConnections
 	}
-	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2), lanes: make(chan struct{}, lanes)}
+	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
 }
 
 // CheckConnections returns an error if db allows too few connections for a
-// session with the given number of lanes. It accepts a nil db.
-func CheckConnections(db *sql.DB, lanes int) error {
+// session. It accepts a nil db.
+func CheckConnections(db *sql.DB) error {
 	if db == nil {
 		return nil
 	}
-	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections+lanes {
-		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections+lanes)
+	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections {
+		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections)
 	}
 	return nil
 }
@@ -76,8 +72,8 @@ func (p *Pool) DB() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		db.SetMaxOpenConns(p.size + cap(p.lanes))
-		db.SetMaxIdleConns(p.size + cap(p.lanes))
+		db.SetMaxOpenConns(p.size)
+		db.SetMaxIdleConns(p.size)
 		db.SetConnMaxIdleTime(time.Minute)
 		p.own, p.end = db, end
 	}
@@ -137,43 +133,6 @@ func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 		}
 		return nil, &BusyError{fmt.Sprintf("all %d %s, or make fewer calls at once", cap(p.slots), of), ctx.Err()}
 	}
-}
-
-// LaneConn is the connection of a lane.
-type LaneConn struct {
-	Conn  *sql.Conn
-	leave func() // gives back the slot in the pool
-}
-
-// Lane returns a connection for a lane, or nil if none can be spared.
-func (p *Pool) Lane(ctx context.Context) *LaneConn {
-	select {
-	case p.lanes <- struct{}{}:
-	default:
-		return nil
-	}
-	var conn *sql.Conn
-	db, err := p.DB()
-	if err == nil {
-		conn, err = db.Conn(ctx)
-	}
-	if err != nil {
-		<-p.lanes
-		return nil
-	}
-	return &LaneConn{conn, func() { <-p.lanes }}
-}
-
-// Discard closes the connection. Leave must still be called.
-func (c *LaneConn) Discard() { _ = c.Conn.Raw(func(any) error { return sqldriver.ErrBadConn }) }
-
-// Leave implements [Lane.Leave].
-func (c *LaneConn) Leave(err error) {
-	if err != nil {
-		c.Discard()
-	}
-	_ = c.Conn.Close()
-	c.leave()
 }
 
 // CloseSilent closes idle connections that do not reply before ctx ends.

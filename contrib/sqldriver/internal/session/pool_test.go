@@ -9,7 +9,7 @@ import (
 )
 
 func TestCallThatFoundNoFreeConnectionSaysSo(t *testing.T) {
-	p := NewPool(nil, 3, 0, nil)
+	p := NewPool(nil, 3, nil)
 	leave, err := p.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,6 @@ type Session struct {
 	orphans    orphans
 	notices    notices
 	looks      looks
-	lanes      lanes
 
 	mu      sync.Mutex
 	doubts  map[nodeKey]bool // nodes that an unanswered Delete may have removed
@@ -57,7 +56,6 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	s.ended, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
 	s.generation.Store(1)
 	s.looks.init()
-	s.lanes.init()
 	s.listen()
 	err := store.Open(ctx)
 	if err == nil {
@@ -73,7 +71,6 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 		_ = store.Close()
 		return nil, fmt.Errorf("%s: connect: %w", name, err)
 	}
-	context.AfterFunc(s.ended, s.lanes.close)
 	s.calls.Go(func() { s.lease.Run(s.beat) })
 	s.calls.Go(s.look)
 	s.calls.Go(s.expire)
@@ -129,6 +126,13 @@ func (s *Session) Describe() driver.SessionInfo {
 func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.lease.OnRenew(f)
 	return true
+}
+
+// nodeKey identifies a node of the session. Nodes of different queues may have
+// the same token.
+type nodeKey struct {
+	queue string
+	token int64
 }
 
 // ask makes a request unless the session has ended. It ends the session if the
@@ -231,9 +235,8 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		done := s.notices.record(queue, line)
 		defer done()
 		var nodes []Row
-		var lane Lane
 		err := s.change(ctx, func(ctx context.Context, op Op) (err error) {
-			j.Token, nodes, lane, err = s.createOnLane(ctx, op, queue, n.Prefix, n.Data)
+			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
 			return err
 		})
 		if err != nil {
@@ -241,9 +244,6 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 				s.orphan(n.Data)
 			}
 			return err
-		}
-		if lane != nil {
-			s.lanes.keep(nodeKey{queue, j.Token}, lane)
 		}
 		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
 		if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
@@ -303,9 +303,6 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
 			err = s.change(ctx, func(ctx context.Context, op Op) error {
-				if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
-					return s.endLane(lane, lane.Delete(ctx, op, queue, p.Token, why))
-				}
 				return s.store.Delete(ctx, op, queue, p.Token, why)
 			})
 			if !unknownOutcome(err) {
@@ -342,9 +339,6 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 			return err
 		}
 		return s.change(ctx, func(ctx context.Context, op Op) error {
-			if lane := s.lanes.take(nodeKey{queue, p.Token}); lane != nil {
-				return s.endLane(lane, lane.Replace(ctx, op, queue, p.Token, prefix))
-			}
 			return s.store.Replace(ctx, op, queue, p.Token, prefix)
 		})
 	})
@@ -435,7 +429,6 @@ const closeWithin = 2 * time.Second
 func (s *Session) Close() error {
 	s.lease.End(fmt.Errorf("%s: closed", s.name))
 	s.calls.Close()
-	s.lanes.close()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.closed {

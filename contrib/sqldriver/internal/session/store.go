@@ -7,7 +7,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -110,40 +109,6 @@ type Listener interface {
 	// calls lost. Calls of gone and renewed are never concurrent.
 	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
-
-// Blocker is a Store whose database lets one connection wait for another. Each
-// node may have a connection of its own, its lane. A session uses the lane of a
-// waiting node to wait for the end of the lane of the node ahead.
-type Blocker interface {
-	// Lane returns a connection for a new lane, or nil if none can be spared.
-	Lane(ctx context.Context) Lane
-}
-
-// Lane is a connection that holds a lock for one node. Its methods must not be
-// called concurrently. After an error, and after Delete and Replace, only Leave
-// may be called.
-type Lane interface {
-	// Create is like that of Store. ok reports whether the connection has
-	// become the lane of the node.
-	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, ok bool, err error)
-	// Await waits until the lane of the node with the token ahead has ended,
-	// but not longer than a second. Then it returns which of the named nodes
-	// are in the queue. held is true if the lane has not ended and all of these
-	// nodes are in the queue. own is the token of the node of this lane.
-	Await(ctx context.Context, id, queue string, own, ahead int64, names []string) (now Snapshot, held bool, err error)
-	// Delete is like that of Store.
-	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
-	// Replace is like that of Store.
-	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Leave gives the connection back. If err is not nil, Leave closes the
-	// connection, which may still hold the lock.
-	Leave(err error)
-}
-
-// ErrMoved says that a lane's statements no longer reach the server's
-// connection that holds the lock, as behind a proxy. [Lane.Await] and
-// [Lane.Delete] return it. Delete has deleted the node nevertheless.
-var ErrMoved = errors.New("a proxy uses another connection to the server for each statement")
 
 // Begun is the result of [Store.Begin].
 type Begun struct {

@@ -60,6 +60,15 @@ func (h *Holders) enter(t testing.TB, l *dlock.Lock) bool {
 	return true
 }
 
+// Lock takes a lock.
+func Lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
+	l, err := m.Lock(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	return l
+}
+
 // Unlock releases the lock and fails the test on an error, unless a slow
 // machine exceeded the timeout of 2 s.
 func Unlock(t testing.TB, l *dlock.Lock) {
