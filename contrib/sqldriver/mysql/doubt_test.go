@@ -20,7 +20,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	// Make the session's connections wait only a second for a table lock.
 	st := s.requests.Store.(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
-	err := st.pool.Close() // the pool reopens with the new parameter at the next statement
+	err := st.Pool.Close() // the pool reopens with the new parameter at the next statement
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,8 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
+func TestACallerThatLeavesClosesNoConnection(t *testing.T) { sqltest.LeavingCallers(t, connectSilent) }
+
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))

@@ -26,8 +26,8 @@ import (
 type store struct {
 	connector *connector
 	config    *mysql.Config // for connections that the session opens itself
-	pool      *session.Pool
-	database  string // set by Open
+	*session.Pool
+	database string // set by Open
 }
 
 var _ session.Store = (*store)(nil)
@@ -41,7 +41,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.pool = session.NewPool(c.db, c.options.connections, s.open)
+	s.Pool = session.NewPool(c.db, c.options.connections, s.open)
 	return s, nil
 }
 
@@ -115,13 +115,13 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 
 // use calls f with a connection of the pool.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
-	db, err := s.pool.DB()
+	db, err := s.DB()
 	if err != nil {
 		return err
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return s.pool.Busy(err)
+		return s.Busy(err)
 	}
 	defer conn.Close()
 	err = f(conn)
@@ -216,7 +216,7 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 // separately, so the last one records that all have succeeded. Several sessions
 // may run them concurrently.
 func (s *store) createTables(ctx context.Context) error {
-	db, err := s.pool.DB()
+	db, err := s.DB()
 	if err != nil {
 		return err
 	}
@@ -342,9 +342,6 @@ func (s *store) End(ctx context.Context, id string) error {
 	_, err := s.status(ctx, "dlock_end", id)
 	return err
 }
-
-// Enter implements session.Store.
-func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.Enter(ctx) }
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
@@ -488,14 +485,8 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 	return queues, session.IfKnown(known, err)
 }
 
-// CloseSilent implements session.Store.
-func (s *store) CloseSilent(ctx context.Context) { s.pool.CloseSilent(ctx) }
-
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
-
-// Close implements session.Store.
-func (s *store) Close() error { return s.pool.Close() }
 
 // Format keeps the password out of the output of every verb.
 func (s *store) Format(f fmt.State, _ rune) {

@@ -44,7 +44,7 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := s.(*session.Session).Store().(*store).pool.DB()
+	db, err := s.(*session.Session).Store().(*store).DB()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func answer(callers []chan<- bool) {
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
-	db, err := l.store.pool.DB()
+	db, err := l.store.DB()
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	db, err := l.store.pool.DB()
+	db, err := l.store.DB()
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
+func TestACallerThatLeavesClosesNoConnection(t *testing.T) { sqltest.LeavingCallers(t, connectSilent) }
+
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))

@@ -17,15 +17,15 @@ import (
 // store implements [session.Store] for one session.
 type store struct {
 	connector *connector
-	pool      *session.Pool
-	listener  *listener
-	texts     *texts
+	*session.Pool
+	listener *listener
+	texts    *texts
 }
 
 var _ session.Listener = (*store)(nil)
 
 func newStore(c *connector) *store {
-	s := &store{connector: c, pool: newPool(c), texts: newTexts(c.options.schema)}
+	s := &store{connector: c, Pool: newPool(c), texts: newTexts(c.options.schema)}
 	s.listener = newListener(s)
 	return s
 }
@@ -94,12 +94,12 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 }
 
 func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, error) {
-	db, err := s.pool.DB()
+	db, err := s.DB()
 	if err != nil {
 		return nil, err
 	}
 	rows, err := db.QueryContext(ctx, text, args...)
-	return rows, s.pool.Busy(err)
+	return rows, s.Busy(err)
 }
 
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
@@ -148,7 +148,7 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 // processes from doing so concurrently.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
-	db, err := s.pool.DB()
+	db, err := s.DB()
 	if err == nil {
 		_, err = db.ExecContext(ctx, createStatements(schema))
 	}
@@ -214,9 +214,6 @@ func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 func (s *store) End(ctx context.Context, id string) error {
 	return s.query(ctx, s.texts.end, []any{id}, ignore)
 }
-
-// Enter implements session.Store.
-func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.Enter(ctx) }
 
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
@@ -363,16 +360,13 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 	return queues, session.IfKnown(known, err)
 }
 
-// CloseSilent implements session.Store.
-func (s *store) CloseSilent(ctx context.Context) { s.pool.CloseSilent(ctx) }
-
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
 
 // Close implements session.Store.
 func (s *store) Close() error {
 	s.listener.close()
-	return s.pool.Close()
+	return s.Pool.Close()
 }
 
 // Format keeps the password out of the output of every verb.

@@ -118,14 +118,10 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt reads one queue for a caller, on a spare connection.
-func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
-	err = s.spare(ctx, func(ctx context.Context) error {
-		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
-		snapshot = found[queue]
-		return err
-	})
-	return snapshot, err
+// lookAt reads one queue.
+func (s *Session) lookAt(ctx context.Context, queue string) (Snapshot, error) {
+	found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
+	return found[queue], err
 }
 
 // lookAtAll reads queues in one statement, and tells their watches what has

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
@@ -132,15 +133,11 @@ func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead d
 }
 
 // Watch implements driver.Session.
-func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
-	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
-		w, err = s.watch(ctx, queue, p, ahead...)
-		return err
+func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	ahead = slices.Clone(ahead)
+	return askQueue(ctx, s, "watch", queue, driver.Watch.Stop, func(ctx context.Context) (driver.Watch, error) {
+		return s.watch(ctx, queue, p, ahead...)
 	})
-	if err != nil {
-		return driver.Watch{}, err
-	}
-	return w, nil
 }
 
 // watch subscribes to notices and arms the watch. Only then does it check that
@@ -182,18 +179,13 @@ func (s *Session) startListening(ctx context.Context, queue string) {
 
 // WatchQueue implements [driver.Session]. It polls the queue, because the
 // database sends no notices of new nodes.
-func (s *Session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
-	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
+func (s *Session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	return askQueue(ctx, s, "watch", queue, driver.Watch.Stop, func(ctx context.Context) (driver.Watch, error) {
 		s.startListening(ctx, queue)
 		snapshot, err := s.lookAt(ctx, queue)
 		if err != nil {
-			return err
+			return driver.Watch{}, err
 		}
-		w = s.looks.countQueueWatch(s.watches.ArmQueue(queue, snapshot.Version))
-		return nil
+		return s.looks.countQueueWatch(s.watches.ArmQueue(queue, snapshot.Version)), nil
 	})
-	if err != nil {
-		return driver.Watch{}, err
-	}
-	return w, nil
 }

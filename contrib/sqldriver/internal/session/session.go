@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -135,52 +136,6 @@ type nodeKey struct {
 	token int64
 }
 
-// ask makes a request unless the session has ended. It ends the session if the
-// database no longer has it.
-func (s *Session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
-	ctx, leave, open := s.calls.Enter(ctx)
-	if !open {
-		return s.lease.Err()
-	}
-	defer leave()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := s.lease.Err()
-	if err == nil {
-		// The end of the session must cancel the request, which would never
-		// return on a dead connection.
-		stop := context.AfterFunc(s.ended, cancel)
-		err = request(ctx)
-		stop()
-	}
-	err = ifBusy(ctx, err)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		// The driver's own timeout ended the request, so the error must not
-		// match the caller's deadline.
-		err = fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
-	}
-	if errors.Is(err, ErrUnknownSession) {
-		s.lease.End(err)
-	}
-	if ended := s.lease.Err(); ended != nil {
-		return ended
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %s in %q: %w", s.name, what, queue, err)
-	}
-	return nil
-}
-
-// askQueue is like ask but also checks the queue name.
-func (s *Session) askQueue(ctx context.Context, what, queue string, request func(context.Context) error) error {
-	return s.ask(ctx, what, queue, func(ctx context.Context) error {
-		if err := driver.CheckQueue(queue); err != nil {
-			return err
-		}
-		return request(ctx)
-	})
-}
-
 // Limit returns the timeout of one request, because a connection may go silent
 // while heartbeats succeed on others. The timeout is at least two seconds, so
 // that even sessions with a short timeout can wait for row locks.
@@ -195,27 +150,15 @@ func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
-// spare makes a request on a spare connection, waiting for one if necessary, so
-// that thousands of requests can't starve the heartbeats. The timeout starts
-// when the request has its connection.
-func (s *Session) spare(ctx context.Context, request func(context.Context) error) error {
-	leave, err := s.store.Enter(ctx)
-	if err != nil {
-		return Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
-	}
-	defer leave()
-	ctx, cancel := s.limit(ctx)
-	defer cancel()
-	return request(ctx)
-}
-
 // change calls f with the current generation of the session. It retries if the
 // database refused the change because a concurrent Cancel raised the
 // generation.
 func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
-		err := s.spare(ctx, func(ctx context.Context) error { return f(ctx, op) })
+		ctx, cancel := s.limit(ctx)
+		err := f(ctx, op)
+		cancel()
 		if !errors.Is(err, ErrStale) {
 			return err
 		}
@@ -226,39 +169,44 @@ func (s *Session) change(ctx context.Context, f func(context.Context, Op) error)
 }
 
 // Create implements driver.Session.
-func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
-	err = s.askQueue(ctx, "create", queue, func(ctx context.Context) error {
-		if err := driver.CheckPrefix(n.Prefix); err != nil {
-			return err
-		}
-		line := s.line(queue)
-		done := s.notices.record(queue, line)
-		defer done()
-		var nodes []Row
-		err := s.change(ctx, func(ctx context.Context, op Op) (err error) {
-			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
-			return err
-		})
-		if err != nil {
-			if unknownOutcome(err) {
-				s.orphan(n.Data)
-			}
-			return err
-		}
-		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
-		if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
-			j.Created = time.UnixMicro(nodes[i].Created)
-		}
-		all := contenders(nodes)
-		own := slices.Index(all, j.Node)
-		if j.Known = own >= 0; j.Known {
-			j.Ahead, j.Behind = all[:own], own < len(all)-1
-			j.Watch = s.armCreated(ctx, queue, line, j, n.Predecessor)
-		}
-		return nil
+func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if err := driver.CheckPrefix(n.Prefix); err != nil && s.lease.Err() == nil {
+		return driver.Joined{}, fmt.Errorf("%s: create in %q: %w", s.name, queue, err)
+	}
+	n.Data = bytes.Clone(n.Data) // because the request may outlive the call
+	drop := func(j driver.Joined) {
+		j.Watch.Stop()
+		s.orphan(n.Data)
+	}
+	return askQueue(ctx, s, "create", queue, drop, func(ctx context.Context) (driver.Joined, error) {
+		return s.create(ctx, queue, n)
+	})
+}
+
+func (s *Session) create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
+	line := s.line(queue)
+	done := s.notices.record(queue, line)
+	defer done()
+	var nodes []Row
+	err = s.change(ctx, func(ctx context.Context, op Op) (err error) {
+		j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
+		return err
 	})
 	if err != nil {
-		return driver.Joined{}, err
+		if unknownOutcome(err) {
+			s.orphan(n.Data)
+		}
+		return j, err
+	}
+	j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
+	if i := slices.IndexFunc(nodes, func(r Row) bool { return r.Token == j.Token && r.Created != 0 }); i >= 0 {
+		j.Created = time.UnixMicro(nodes[i].Created)
+	}
+	all := contenders(nodes)
+	own := slices.Index(all, j.Node)
+	if j.Known = own >= 0; j.Known {
+		j.Ahead, j.Behind = all[:own], own < len(all)-1
+		j.Watch = s.armCreated(ctx, queue, line, j, n.Predecessor)
 	}
 	return j, nil
 }
@@ -283,24 +231,21 @@ func contenders(rows []Row) []driver.Node {
 }
 
 // List implements driver.Session.
-func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
-	err = s.askQueue(ctx, "list", queue, func(ctx context.Context) error {
-		return s.spare(ctx, func(ctx context.Context) error {
-			rows, err := s.store.List(ctx, s.id, queue)
-			nodes = contenders(rows)
-			return err
-		})
+func (s *Session) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	return askQueue(ctx, s, "list", queue, nil, func(ctx context.Context) ([]driver.Node, error) {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
+		rows, err := s.store.List(ctx, s.id, queue)
+		return contenders(rows), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return nodes, nil
 }
 
 // Delete implements [driver.Session]. If the outcome is unknown, it tries once
 // more, because the other connections often still work.
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
-	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
+	node := nodeKey{queue, p.Token}
+	drop := func(struct{}) { s.doubt(node) }
+	_, err := askQueue(ctx, s, "delete "+p.Name, queue, drop, func(ctx context.Context) (none struct{}, err error) {
 		for range 2 {
 			err = s.change(ctx, func(ctx context.Context, op Op) error {
 				return s.store.Delete(ctx, op, queue, p.Token, why)
@@ -308,13 +253,14 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 			if !unknownOutcome(err) {
 				break
 			}
-			s.doubt(nodeKey{queue, p.Token})
+			s.doubt(node)
 		}
-		if errors.Is(err, driver.ErrGone) && s.doubted(nodeKey{queue, p.Token}) {
-			return nil
+		if errors.Is(err, driver.ErrGone) && s.doubted(node) {
+			return none, nil
 		}
-		return err
+		return none, err
 	})
+	return err
 }
 
 // doubt records that an unanswered Delete may have removed the node.
@@ -334,13 +280,11 @@ func (s *Session) doubted(node nodeKey) bool {
 
 // Replace implements driver.Session.
 func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	err := s.askQueue(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
+	err := s.changeQueue(ctx, "replace "+p.Name, queue, func(ctx context.Context, op Op) error {
 		if err := driver.CheckPrefix(prefix); err != nil {
 			return err
 		}
-		return s.change(ctx, func(ctx context.Context, op Op) error {
-			return s.store.Replace(ctx, op, queue, p.Token, prefix)
-		})
+		return s.store.Replace(ctx, op, queue, p.Token, prefix)
 	})
 	if err != nil {
 		return driver.Place{}, err
@@ -350,75 +294,68 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 }
 
 // Read implements driver.Inspector.
-func (s *Session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
-	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) error {
-		return s.spare(ctx, func(ctx context.Context) (err error) {
-			info, err = s.store.Read(ctx, s.id, queue, name)
-			return err
-		})
+func (s *Session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	return askQueue(ctx, s, "read "+name, queue, nil, func(ctx context.Context) (driver.NodeInfo, error) {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
+		info, err := s.store.Read(ctx, s.id, queue, name)
+		info.Name = name
+		_, info.Seq, _ = driver.ParseName(name)
+		info.Foreign = info.Owner != s.id
+		return info, err
 	})
-	if err != nil {
-		return driver.NodeInfo{}, err
-	}
-	info.Name = name
-	_, info.Seq, _ = driver.ParseName(name)
-	info.Foreign = info.Owner != s.id
-	return info, nil
 }
 
 // Remove implements driver.Inspector.
 func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) error {
-	return s.askQueue(ctx, "remove "+p.Name, queue, func(ctx context.Context) error {
-		return s.change(ctx, func(ctx context.Context, op Op) error {
-			return s.store.Remove(ctx, op, queue, p.Name, p.Token)
-		})
+	return s.changeQueue(ctx, "remove "+p.Name, queue, func(ctx context.Context, op Op) error {
+		return s.store.Remove(ctx, op, queue, p.Name, p.Token)
 	})
 }
 
 // SetValue implements driver.Inspector.
 func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	return s.askQueue(ctx, "set value", queue, func(ctx context.Context) error {
+	value = append([]byte{}, value...)
+	return s.changeQueue(ctx, "set value", queue, func(ctx context.Context, op Op) error {
 		if err := driver.CheckValue(value); err != nil {
 			return err
 		}
-		return s.change(ctx, func(ctx context.Context, op Op) error {
-			return s.store.SetValue(ctx, op, queue, p.Token, append([]byte{}, value...))
-		})
+		return s.store.SetValue(ctx, op, queue, p.Token, value)
 	})
 }
 
 // Value implements driver.Inspector.
 func (s *Session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	err = s.askQueue(ctx, "value", queue, func(ctx context.Context) error {
-		return s.spare(ctx, func(ctx context.Context) (err error) {
-			value, token, err = s.store.Value(ctx, s.id, queue)
-			return err
-		})
+	type stored struct {
+		value []byte
+		token int64
+	}
+	v, err := askQueue(ctx, s, "value", queue, nil, func(ctx context.Context) (v stored, err error) {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
+		v.value, v.token, err = s.store.Value(ctx, s.id, queue)
+		return v, err
 	})
-	if err != nil || token == 0 {
+	if v.token == 0 {
 		return nil, 0, err
 	}
-	return value, token, nil
+	return v.value, v.token, nil
 }
 
 // Walk implements driver.Inspector.
-func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
-	err = s.ask(ctx, "walk", prefix, func(ctx context.Context) error {
+func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	return ask(ctx, s, "walk", prefix, nil, func(ctx context.Context) ([]string, error) {
 		if prefix != "" {
 			if err := driver.CheckQueue(prefix); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return s.spare(ctx, func(ctx context.Context) (err error) {
-			queues, err = s.store.Walk(ctx, s.id, prefix)
-			slices.Sort(queues)
-			return err
-		})
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
+		queues, err := s.store.Walk(ctx, s.id, prefix)
+		slices.Sort(queues)
+		return queues, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return queues, nil
 }
 
 // closeWithin limits how long Close takes when the database is unreachable.

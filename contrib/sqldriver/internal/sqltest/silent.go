@@ -24,6 +24,8 @@ type Silence struct {
 	mu    sync.Mutex
 	texts []string      // guarded by mu
 	conns []*silentConn // guarded by mu
+
+	wrote atomic.Pointer[context.CancelFunc] // called for each write, if not nil
 }
 
 // Begin makes the next connection that sends the first text fall silent, so
@@ -45,6 +47,13 @@ func (s *Silence) begins(b []byte) bool {
 	}
 	s.texts = s.texts[1:]
 	return true
+}
+
+// dials returns the number of connections opened so far.
+func (s *Silence) dials() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
 }
 
 func (s *Silence) left() int {
@@ -94,7 +103,11 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	if c.silent.Load() {
 		return len(b), nil
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if wrote := c.silence.wrote.Load(); wrote != nil {
+		(*wrote)()
+	}
+	return n, err
 }
 
 // Connecting begins a [session.Session] whose connections are opened by
