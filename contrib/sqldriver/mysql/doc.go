@@ -45,7 +45,9 @@
 // the last change, up to 250 ms. So does a holder, to notice that an operator
 // has removed its node. Intervals are also at least twice the duration of the
 // last poll, to spare a busy server. Each look shows who has released the lock,
-// so a hand-over needs no other statement.
+// so a hand-over needs no other statement. Polls and heartbeats share one
+// connection. Others are closed when they have been idle for a quarter of the
+// session timeout.
 //
 // A poll reads all nodes of its queues, so the load caused by the waiters for
 // one lock grows with the square of their number. If hundreds of sessions wait

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -855,4 +856,23 @@ func TestStatementsOfTheDocumentation(t *testing.T) {
 	if n := c.server.SQL(t, c.database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_session) + (SELECT COUNT(*) FROM dlock_lease)"); n != "0" {
 		t.Errorf("%s rows are left", n)
 	}
+}
+
+func TestConnectionsAtRest(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	sqltest.ConnectionsAtRest(t, func() *dlock.Client {
+		client, err := dlock.Open("mysql", server.DSN(database, "session_timeout=4s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}, func() int {
+		n, err := strconv.Atoi(server.SQL(t, "", "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '"+database+"'"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	})
 }

@@ -41,7 +41,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.Pool = session.NewPool(c.db, c.options.connections, s.open)
+	s.Pool = session.NewPool(c.db, c.options.connections, c.options.timeout, s.open)
 	return s, nil
 }
 

@@ -41,9 +41,11 @@
 //
 // A change that removes a node and leaves others in the queue sends a notice. A
 // session that waits for a lock, or holds one for longer, listens on one
-// connection, on which PostgreSQL delivers notices in commit order. If no
-// notices arrive, the session polls its queues, all in one statement: first
-// after 2 ms, then less and less often, down to every 250 ms.
+// connection, on which PostgreSQL delivers notices in commit order. Heartbeats
+// use that connection too, so a session at rest has no other: those that calls
+// have used are closed when they have been idle for a quarter of the session
+// timeout. If no notices arrive, the session polls its queues, all in one
+// statement: first after 2 ms, then less and less often, down to every 250 ms.
 //
 // # The rules of package driver
 //

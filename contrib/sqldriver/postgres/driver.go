@@ -54,7 +54,7 @@ type Options struct {
 // must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be package stdlib of pgx/v5. Each session that waits
-// for a lock keeps one connection for notices. Changes and heartbeats take a
+// for a lock keeps one connection for notices and heartbeats. Changes take a
 // connection for the time of a statement. db needs at least three connections
 // per session. If the program keeps all connections busy, heartbeats have to
 // wait and sessions may end. Errors of calls then say that all connections are

@@ -19,7 +19,8 @@ import (
 
 // listener receives a session's notices (NOTIFY) on a single connection, which
 // preserves their commit order. It connects when the session first waits for a
-// lock.
+// lock. From then on heartbeats and polls use this connection, so that a
+// session at rest needs no other, and a silent one is noticed.
 type listener struct {
 	store   *store
 	gone    func(queue, name string, why driver.Cause)
@@ -36,8 +37,18 @@ type listener struct {
 	lines     uint64
 	channels  map[string]bool          // true once the connection is subscribed to the channel
 	waiting   map[string][]chan<- bool // callers of Listen, by channel
+	job       *job                     // a request to make on the connection, or nil
 	interrupt context.CancelFunc       // ends the current wait for a notice
 }
+
+// job is a request on the listener's connection.
+type job struct {
+	run   func(*pgx.Conn) error
+	began bool       // guarded by listener.mu
+	done  chan error // gets the error of run, or errNotRun
+}
+
+var errNotRun = errors.New("the connection for notices is not available")
 
 func newListener(s *store) *listener {
 	l := &listener{store: s, channels: make(map[string]bool), waiting: make(map[string][]chan<- bool)}
@@ -133,12 +144,60 @@ func (l *listener) run() {
 	}
 }
 
+// do calls run with the connection, which must return when ctx ends. It returns
+// errNotRun if there is no connection or it is busy with another call.
+func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
+	j := &job{run: run, done: make(chan error, 1)}
+	l.mu.Lock()
+	if l.line == 0 || l.job != nil {
+		l.mu.Unlock()
+		return errNotRun
+	}
+	l.job = j
+	l.interrupt()
+	l.mu.Unlock()
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	if l.job == j && !j.began {
+		l.job = nil
+		j.done <- ctx.Err()
+	}
+	l.mu.Unlock()
+	return <-j.done
+}
+
+// serve runs the job that waits for the connection, if any.
+func (l *listener) serve(conn *pgx.Conn) {
+	l.mu.Lock()
+	j := l.job
+	if j != nil {
+		j.began = true
+	}
+	l.mu.Unlock()
+	if j == nil {
+		return
+	}
+	err := j.run(conn)
+	l.mu.Lock()
+	l.job = nil
+	l.mu.Unlock()
+	j.done <- err
+}
+
 // lost records that the connection broke, and wakes all callers of Listen.
 func (l *listener) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.line, l.interrupt = 0, nil
 	l.lines++
+	if l.job != nil {
+		l.job.done <- errNotRun
+		l.job = nil
+	}
 	for channel := range l.channels {
 		l.channels[channel] = false
 	}
@@ -194,12 +253,13 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	l.renewed()
 	l.mu.Lock()
 	l.lines++
-	l.line = l.lines
+	l.line, l.interrupt = l.lines, func() {}
 	l.mu.Unlock()
 	for {
 		if err := l.subscribe(conn, l.wanted()); err != nil {
 			return err
 		}
+		l.serve(conn)
 		if err := l.wait(conn); err != nil {
 			return err
 		}
@@ -279,15 +339,14 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// wait receives one notice, or returns when another channel is wanted. After a
-// quarter of the session timeout without a notice, it checks the connection.
+// wait receives one notice, or returns when the connection is wanted for
+// something else. An interrupted wait leaves it usable.
 func (l *listener) wait(conn *pgx.Conn) error {
-	silence := l.store.connector.options.timeout / 4
-	ctx, cancel := context.WithTimeout(l.life, silence)
+	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
 	l.mu.Lock()
 	l.interrupt = cancel
-	wanted := len(l.waiting) > 0
+	wanted := len(l.waiting) > 0 || l.job != nil
 	l.mu.Unlock()
 	if wanted {
 		return nil
@@ -298,12 +357,6 @@ func (l *listener) wait(conn *pgx.Conn) error {
 		return nil
 	}
 	if conn.IsClosed() || l.life.Err() != nil {
-		return err
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx, cancel := context.WithTimeout(l.life, silence)
-		defer cancel()
-		_, err := conn.Exec(ctx, "")
 		return err
 	}
 	return nil

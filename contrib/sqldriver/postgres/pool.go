@@ -12,7 +12,7 @@ import (
 )
 
 func newPool(c *connector) *session.Pool {
-	return session.NewPool(c.db, c.options.connections, func() (*sql.DB, func(), error) {
+	return session.NewPool(c.db, c.options.connections, c.options.timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
 		config := c.config.Copy()
 		config.DialFunc = links.dial

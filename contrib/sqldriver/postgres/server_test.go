@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -372,4 +373,23 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	if err := <-granted; err != nil {
 		t.Error(err)
 	}
+}
+
+func TestConnectionsAtRest(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	sqltest.ConnectionsAtRest(t, func() *dlock.Client {
+		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=4s", "application_name="+schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		return client
+	}, func() int {
+		n, err := strconv.Atoi(server.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+schema+"'"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
 )
@@ -102,6 +104,28 @@ func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, e
 	return rows, s.Busy(err)
 }
 
+// querySpare is like query, for heartbeats and polls: it spares the pool's
+// connections while it can use that of the notices.
+func (s *store) querySpare(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
+	err := s.listener.do(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := row(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if err == errNotRun {
+		return s.query(ctx, text, args, row)
+	}
+	return markError(ctx, err)
+}
+
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
@@ -189,7 +213,8 @@ func ignore(func(...any) error) error { return nil }
 // Beat implements session.Store.
 func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
 	var millis sql.NullInt64
-	if err := s.one(ctx, &millis, s.texts.beat, id); err != nil {
+	err := s.querySpare(ctx, s.texts.beat, []any{id}, func(scan func(...any) error) error { return scan(&millis) })
+	if err != nil {
 		return 0, err
 	}
 	if !millis.Valid {
@@ -304,7 +329,7 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 		queues, numbers = append(queues, queue), append(numbers, version)
 	}
 	found, known := make(map[string]session.Snapshot), true
-	err := s.query(ctx, s.texts.look, []any{id, queues, numbers}, func(scan func(...any) error) error {
+	err := s.querySpare(ctx, s.texts.look, []any{id, queues, numbers}, func(scan func(...any) error) error {
 		var queue string
 		var version int64
 		var name sql.NullString

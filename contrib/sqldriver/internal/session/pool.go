@@ -27,6 +27,7 @@ type Pool struct {
 	shared *sql.DB // nil if the session opens its own connections
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
+	idle   time.Duration // after which the session's own connections are closed
 	slots  chan struct{} // limits requests made for callers, not background requests
 
 	mu  sync.Mutex
@@ -36,16 +37,18 @@ type Pool struct {
 
 // NewPool returns a pool that borrows connections from shared. If shared is
 // nil, the pool calls open and allows that database the given number of
-// connections. Close closes the database and then calls the end function
-// returned by open.
-func NewPool(shared *sql.DB, connections int, open func() (db *sql.DB, end func(), err error)) *Pool {
+// connections. Those that are idle for two heartbeats of a session with the
+// given timeout are closed soon, so that clients at rest leave connections to
+// others. Close closes the database and then calls the end function returned
+// by open.
+func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
 	}
 	if connections <= 0 {
 		connections = DefaultConnections
 	}
-	return &Pool{shared: shared, open: open, size: connections, slots: make(chan struct{}, connections-2)}
+	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute), slots: make(chan struct{}, connections-2)}
 }
 
 // CheckConnections returns an error if db allows too few connections for a
@@ -74,7 +77,7 @@ func (p *Pool) DB() (*sql.DB, error) {
 		}
 		db.SetMaxOpenConns(p.size)
 		db.SetMaxIdleConns(p.size)
-		db.SetConnMaxIdleTime(time.Minute)
+		db.SetConnMaxIdleTime(p.idle)
 		p.own, p.end = db, end
 	}
 	return p.own, nil

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
 func TestCallThatFoundNoFreeConnectionSaysSo(t *testing.T) {
-	p := NewPool(nil, 3, nil)
+	p := NewPool(nil, 3, time.Second, nil)
 	leave, err := p.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,48 @@
+package sqltest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// ConnectionsAtRest checks that clients that wait for a lock, and the one that
+// holds it, soon keep a single connection each, also
+// after a burst of calls. They need a session timeout of
+// a few seconds. open returns a new client, and count the number of connections
+// that the server has from all of them.
+func ConnectionsAtRest(t *testing.T, open func() *dlock.Client, count func() int) {
+	const clients = 6
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m := open().RWMutex("q")
+	held := Lock(t, m)
+	defer Unlock(t, held)
+	for range clients - 1 {
+		waiter := open().RWMutex("q")
+		var burst sync.WaitGroup
+		for range 4 {
+			burst.Go(func() { _, _ = waiter.Queue(ctx) })
+		}
+		burst.Wait()
+		go waiter.Lock(ctx)
+	}
+	queued := 0
+	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if queued < clients {
+			nodes, err := m.Queue(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			queued = len(nodes)
+		} else if count() <= clients {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d clients are in the queue, with %d connections", queued, clients, count())
+		}
+	}
+}
