@@ -60,6 +60,8 @@ var engine = []struct {
 		"return polling", "return s.config.Timeout", "TestALookSaysThatANodeWasReleased"}},
 	{byUnit, Mistake{"a node released before the first look counts", "session/look.go",
 		"ok && slices.ContainsFunc(before.Nodes, named) && ", "ok && ", "TestANodeReleasedBeforeTheFirstLook"}},
+	{byUnit, Mistake{"the first look shows no release", "session/create.go",
+		"s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes})", "", "TestALookSaysThatANodeWasReleased"}},
 	{byUnit, Mistake{"a waiter leaves dead sessions to its heartbeats", "session/expire.go",
 		"expirePause = 2 *", "expirePause = 2000 *", "TestAWaiterWithALongTimeout"}},
 	{byUnit, Mistake{"a holder searches for dead sessions", "watches/watches.go",
