@@ -216,11 +216,9 @@ func (b *backend) Value(ctx context.Context, queue string) (value []byte, token 
 	return []byte(text), token, nil
 }
 
-// Walk implements [session.Inspector]. The time limit of ctx is for one request,
-// but a large store takes many.
+// Walk implements [session.Inspector].
 func (b *backend) Walk(ctx context.Context, prefix string) ([]string, error) {
-	ctx = context.WithoutCancel(ctx) // the end of the session closes the link
-	found := make(map[string]bool)   // a cursor may return a key more than once
+	found := make(map[string]bool) // a cursor may return a key more than once
 	for cursor := any("0"); ; {
 		reply, err := b.eval(ctx, walkScript, cursor, glob(b.key("q:"+prefix))+"*")
 		if err != nil {

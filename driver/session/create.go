@@ -32,11 +32,12 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// removeLate removes the node of a caller that has left.
+// removeLate removes the node of a caller that has left. If the store refuses, a
+// repeat would be refused, too, and the node stays until the session ends.
 func (s *Session) removeLate(c Change) {
 	for {
 		_, err := s.do(c)
-		if s.explain("delete", c.Queue, err) == nil || errors.Is(err, driver.ErrGone) || !s.sleep(cancelPause) {
+		if !errors.Is(err, driver.ErrUnavailable) || !s.sleep(cancelPause) {
 			return
 		}
 	}
@@ -128,13 +129,17 @@ func (s *Session) orphan(creates ...Change) {
 const cancelPause = 50 * time.Millisecond
 
 // cancelOrphans cancels orphans until there are none. After an error it goes on
-// with the next ones, because something may block just some of the nodes.
+// with the next ones, and with fewer at once, because something may block just
+// some of the nodes.
 func (s *Session) cancelOrphans() {
-	for creates := s.nextOrphans(); len(creates) > 0; creates = s.nextOrphans() {
+	most := cancelsAtOnce
+	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {
 		err := s.ask(func(ctx context.Context) error { return s.store.Cancel(ctx, creates) })
 		if err == nil {
+			most = min(2*most, cancelsAtOnce)
 			continue
 		}
+		most = max(1, len(creates)/2)
 		s.orphans.mu.Lock()
 		s.orphans.creates = append(s.orphans.creates, creates...)
 		s.orphans.mu.Unlock()
@@ -144,11 +149,11 @@ func (s *Session) cancelOrphans() {
 	}
 }
 
-func (s *Session) nextOrphans() []Change {
+func (s *Session) nextOrphans(most int) []Change {
 	o := &s.orphans
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(len(o.creates), cancelsAtOnce)
+	n := min(len(o.creates), most)
 	next := o.creates[:n:n]
 	o.creates = o.creates[n:]
 	o.running = n > 0

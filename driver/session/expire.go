@@ -13,7 +13,7 @@ func (s *Session) beat(ctx context.Context) error {
 		// it was replicated.
 		err = ctx.Err()
 	}
-	if err == nil && next < s.config.Timeout/8 {
+	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
 		select {
 		case s.due <- max(next, time.Millisecond):
 		default: // the next heartbeat tells again

@@ -41,7 +41,10 @@ func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
 			return nil, s.explain("walk", prefix, err)
 		}
 	}
-	queues, err := view(ctx, s, "walk", prefix, func(ctx context.Context) ([]string, error) { return s.inspect.Walk(ctx, prefix) })
+	queues, err := view(ctx, s, "walk", prefix, func() ([]string, error) {
+		queues, err := s.inspect.Walk(s.life, prefix)
+		return queues, inTime(s.endIfGone(err))
+	})
 	slices.Sort(queues)
 	return queues, err
 }
@@ -62,26 +65,26 @@ func (s *Session) Value(ctx context.Context, queue string) ([]byte, int64, error
 	return v.text, v.token, nil
 }
 
-// viewQueue is view, for a request about a queue.
+// viewQueue makes a request about a queue.
 func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
 	if err := driver.CheckQueue(queue); err != nil {
 		return v, s.explain(what, queue, err)
 	}
-	return view(ctx, s, what, queue, f)
-}
-
-// view makes a request of an Inspector.
-func view[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
-	if s.inspect == nil {
-		return v, errors.ErrUnsupported
-	}
-	v, err = call(ctx, s, func() (v T, err error) {
+	return view(ctx, s, what, queue, func() (v T, err error) {
 		err = s.ask(func(ctx context.Context) error {
 			v, err = f(ctx)
 			return err
 		})
 		return v, err
-	}, drop)
+	})
+}
+
+// view calls f for a caller, if the store is an Inspector.
+func view[T any](ctx context.Context, s *Session, what, queue string, f func() (T, error)) (v T, err error) {
+	if s.inspect == nil {
+		return v, errors.ErrUnsupported
+	}
+	v, err = call(ctx, s, f, drop)
 	return v, s.explain(what, queue, err)
 }
 

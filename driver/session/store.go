@@ -27,9 +27,8 @@ type Store interface {
 	Begin(ctx context.Context, timeout time.Duration) (Begun, error)
 	// Beat moves the deadline to one session timeout from now. It must not wait
 	// for other changes. It returns the time until the next deadline of any
-	// session, as far as the store knows it, or the session timeout. Unless the
-	// store is an [Expirer], Beat also ends the sessions whose deadlines have
-	// passed.
+	// session, or zero if the store does not know it: an [Expirer] then searches
+	// after each heartbeat. Any other store ends expired sessions in Beat.
 	Beat(ctx context.Context) (next time.Duration, err error)
 	// End removes the session, with its nodes. If a change of the session
 	// reaches the store later, it changes nothing. End also closes the store's
@@ -170,16 +169,18 @@ type Notifier interface {
 
 // Expirer is a [Store] that ends expired sessions by a request of its own.
 type Expirer interface {
-	// Expire ends at least one session whose deadline has passed, and reports
-	// whether there was one. It leaves alone a session whose heartbeat has come
-	// in the meantime.
-	Expire(ctx context.Context) (ended bool, err error)
+	// Expire ends sessions whose deadlines have passed. If it returns true, it is
+	// called again at once, because there may be more. It leaves alone a session
+	// whose heartbeat has come in the meantime.
+	Expire(ctx context.Context) (more bool, err error)
 }
 
 // Inspector is a [Store] for people who look and operate, and for values. The
 // methods are those of driver.Inspector.
 type Inspector interface {
 	Read(ctx context.Context, queue, name string) (driver.NodeInfo, error)
+	// Walk may take many requests. Its ctx has no deadline, and only ends with
+	// the session.
 	Walk(ctx context.Context, prefix string) ([]string, error)
 	Value(ctx context.Context, queue string) (value []byte, token int64, err error)
 }
