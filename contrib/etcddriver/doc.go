@@ -145,14 +145,14 @@
 //	                                     cancelled
 //
 // The name of a session is its lease ID in 16 hexadecimal digits. The other
-// numbers are decimal. The number of a node may be reused once the node is gone and no request that creates or
-// removes a node with this number can still arrive. The value of a node's key
-// is the prefix of the node's name, a newline, and the data. The node's name is
-// the prefix followed by the create revision in at least ten digits. A key
-// whose last part is a name accepted by driver.ParseName is a contender, too:
-// the sequence in that name is its rank, and the value is its data. All other
-// keys are ignored. All keys of a session but the values are attached to its
-// lease.
+// numbers are decimal. The number of a node may be reused once the node is gone
+// and no request that creates or removes a node with this number can still
+// arrive. The value of a node's key is the prefix of the node's name, a
+// newline, and the data. The node's name is the prefix followed by the create
+// revision in at least ten digits. A key whose last part is a name accepted by
+// driver.ParseName is a contender, too: the sequence in that name is its rank,
+// and the value is its data. All other keys are ignored. All keys of a session
+// but the values are attached to its lease.
 //
 // A program in another language takes part with the following transactions,
 // written here for "etcdctl txn", and a lease that it keeps alive. To create

@@ -229,6 +229,7 @@
 //
 //	SELECT dlock.end_session('A7');
 //
-// The function channel returns the channel of a queue, to LISTEN to. The payload of a notice has three lines: "r" if a holder has released an
+// The function channel returns the channel of a queue, to LISTEN to. The
+// payload of a notice has three lines: "r" if a holder has released an
 // exclusive lock and "c" otherwise, the name of the node, and the queue.
 package postgres

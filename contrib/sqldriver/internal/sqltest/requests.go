@@ -25,7 +25,8 @@ type Requests struct {
 // request to a store, or return without doing so.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Intercepted wraps st so that the returned Requests can intercept its requests. The session must be begun with the returned store.
+// Intercepted wraps st so that the returned Requests can intercept its
+// requests. The session must be begun with the returned store.
 func Intercepted(st session.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
 	if l, ok := st.(session.Listener); ok {
