@@ -355,18 +355,14 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 		_, err := locks[1].Lock(ctx)
 		granted <- err
 	}()
-	listens := "FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query ILIKE 'LISTEN%'"
-	await := func(count string) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); server.SQL(t, "SELECT count(*) "+listens) != count; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("there are not %s connections that listen", count)
-			}
+	listener := "SELECT pid FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query LIKE '%" + schema + ".shown%'"
+	pid := ""
+	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // it looks on the connection on which it listens
+		if time.Now().After(end) {
+			t.Fatal("the waiter does not listen")
 		}
 	}
-	await("1")
-	server.SQL(t, "SELECT pg_terminate_backend(pid) "+listens)
-	await("0")
+	server.SQL(t, "SELECT pg_terminate_backend("+pid+", 60000)")
 	if err := held.Unlock(); err != nil {
 		t.Error(err)
 	}

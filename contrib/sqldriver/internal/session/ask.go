@@ -87,7 +87,7 @@ func send[T any](ctx, life context.Context, s *Session, drop func(T), request fu
 	case a := <-answers:
 		return a.result, a.err
 	case <-life.Done():
-		return result, fmt.Errorf("%w: no answer yet: %w", driver.ErrUnavailable, s.store.Busy(life.Err()))
+		return result, fmt.Errorf("%w: no answer yet: %w", driver.ErrUnavailable, life.Err())
 	}
 }
 

@@ -128,7 +128,12 @@ func (p *Pool) Busy(err error) error {
 func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.slots <- struct{}{}:
-		return func() { <-p.slots }, nil
+		leave = func() { <-p.slots }
+		if err := p.awaitShared(ctx); err != nil {
+			leave()
+			return nil, err
+		}
+		return leave, nil
 	case <-ctx.Done():
 		of := "connections of the session for calls were in use: raise max_connections"
 		if p.shared != nil {
@@ -136,6 +141,22 @@ func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
 		}
 		return nil, &BusyError{fmt.Sprintf("all %d %s, or make fewer calls at once", cap(p.slots), of), ctx.Err()}
 	}
+}
+
+// awaitShared waits while all connections of the program's *sql.DB are in use. A
+// request would hold its slot meanwhile, even if its caller has left.
+func (p *Pool) awaitShared(ctx context.Context) error {
+	if p.shared == nil {
+		return nil
+	}
+	if s := p.shared.Stats(); s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return nil
+	}
+	conn, err := p.shared.Conn(ctx)
+	if err != nil {
+		return p.Busy(err)
+	}
+	return conn.Close()
 }
 
 // CloseSilent closes idle connections that do not reply before ctx ends.

@@ -47,9 +47,6 @@ type Store interface {
 	// request. leave gives the connection back. Heartbeats and other background
 	// requests don't call Enter, because they share a reserve of connections.
 	Enter(ctx context.Context) (leave func(), err error)
-	// Busy returns a [BusyError] if the context error err is due to a program
-	// that keeps all connections in use, and otherwise err.
-	Busy(err error) error
 	// Create appends a node and returns the nodes of the queue right after
 	// that.
 	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, err error)
