@@ -546,9 +546,9 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld := func() {
 		t.Helper()
 		var status, name string
-		var token, own, created, connection int64
+		var token, own, created int64
 		row := old.QueryRow(callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "b-W-", "y"}))
-		if err := row.Scan(&status, &token, &name, &own, &created, &connection); err != nil || status != "ok" || token <= last {
+		if err := row.Scan(&status, &token, &name, &own, &created); err != nil || status != "ok" || token <= last {
 			t.Fatalf("status %q, token %d after %d, error %v", status, token, last, err)
 		}
 		last = token
