@@ -1,0 +1,283 @@
+package cas
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+const testTimeout = 10 * time.Second
+
+func connect(t *testing.T, kv KV) *session.Session {
+	t.Helper()
+	s, err := Connect(t.Context(), kv, session.Config{Name: "memory", Timeout: testTimeout, Server: func() string { return "memory" }})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func create(t *testing.T, s *session.Session, queue string) driver.Joined {
+	t.Helper()
+	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Predecessor: func(a []driver.Node) int { return len(a) - 1 }})
+	require.NoError(t, err)
+	return j
+}
+
+func list(t *testing.T, s *session.Session, queue string) (names []string) {
+	t.Helper()
+	nodes, err := s.List(t.Context(), queue)
+	require.NoError(t, err)
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// purge removes a key as an operator would.
+func (m *memory) purge(t *testing.T, key string) {
+	e, _ := m.Get(t.Context(), key)
+	_, err := m.write(Entry{Key: key, Revision: e.Revision})
+	require.NoError(t, err)
+}
+
+// requests returns the number of requests since the last call.
+func (m *memory) requests() (n [3]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n = [3]int{m.gets, m.scans, m.writes}
+	m.gets, m.scans, m.writes, m.conflicts = 0, 0, 0, 0
+	return n
+}
+
+func TestAnUncontendedLockCostsTwoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		for first := true; ; first = false {
+			j := create(t, s, "q")
+			require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
+			if n := m.requests(); !first {
+				assert.Equal(t, [3]int{0, 0, 2}, n, "gets, scans, writes")
+				return
+			}
+		}
+	})
+}
+
+// A holder that has had a notice of a new contender reads the queue before it
+// leaves, because a write on the old condition would fail.
+func TestAHandOverCostsALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := connect(t, noticing{m}), connect(t, noticing{m})
+		held := create(t, a, "q")
+		for range 4 { // they begin to listen when they wait
+			waits := create(t, b, "q")
+			time.Sleep(time.Second)
+			m.requests()
+			require.NoError(t, a.Delete(t.Context(), "q", held.Place, driver.Released))
+			require.Equal(t, driver.Released, <-waits.Watch.C)
+			synctest.Wait()
+			held, a, b = waits, b, a
+		}
+		assert.Equal(t, [3]int{2, 0, 1}, m.requests(), "gets, scans, writes")
+	})
+}
+
+// A request that hangs in the network may arrive after the session has cleaned
+// up behind it, even if the queue looks as it did before.
+func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory()
+			s := connect(t, m)
+			require.NoError(t, s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed))
+			arrive := func() error { return nil }
+			m.lose = func(e Entry, others []Entry) bool {
+				m.lose = nil
+				arrive = func() error { _, err := m.write(e, others...); return err }
+				if !late {
+					_ = arrive()
+				}
+				return true
+			}
+			_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			time.Sleep(time.Second)
+			assert.ErrorIs(t, arrive(), ErrConflict)
+			assert.Empty(t, list(t, s, "q"))
+		})
+	}
+}
+
+func TestCloseRemovesTheNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		create(t, s, "q")
+		require.NoError(t, s.Close())
+		q, err := decode(m.entries["q/q"])
+		assert.NoError(t, err)
+		assert.Empty(t, q.Nodes)
+		assert.NotContains(t, m.entries, sessionKey(s.Describe().ID))
+	})
+}
+
+// Whoever removes a session's key leaves its nodes, which must not block, and
+// must not return.
+func TestASessionPurgedBeforeItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := connect(t, m), connect(t, m)
+		create(t, a, "q")
+		m.purge(t, sessionKey(a.Describe().ID))
+		_, err := a.Create(t.Context(), "r", driver.NodeSpec{Prefix: "a-W-"})
+		assert.ErrorIs(t, err, driver.ErrSessionEnded)
+		assert.ErrorIs(t, a.Err(), driver.ErrSessionEnded)
+		assert.Empty(t, list(t, b, "r"))
+		_ = list(t, b, "q")
+		time.Sleep(testTimeout / 4)
+		for range 10 {
+			assert.Empty(t, list(t, b, "q"))
+			time.Sleep(testTimeout)
+		}
+	})
+}
+
+// A waiter that has seen the session alive finds out with its next heartbeat.
+func TestAWaiterPrunesASessionThatItKnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := connect(t, m), connect(t, m)
+		create(t, a, "q")
+		j := create(t, b, "q")
+		require.Len(t, j.Ahead, 1)
+		m.purge(t, sessionKey(a.Describe().ID))
+		began := time.Now()
+		<-j.Watch.C
+		assert.LessOrEqual(t, time.Since(began), testTimeout/4)
+		assert.Equal(t, []string{j.Name}, list(t, b, "q"))
+	})
+}
+
+func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		dead := newStore(m, "dead", time.Minute)
+		require.NoError(t, dead.beat(t.Context()))
+		_, err := dead.create(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+		require.NoError(t, err)
+		b := connect(t, m)
+		began := time.Now()
+		j := create(t, b, "q")
+		time.Sleep(59 * time.Second)
+		require.NoError(t, dead.beat(t.Context()))
+		<-j.Watch.C
+		assert.GreaterOrEqual(t, time.Since(began), 119*time.Second)
+		assert.LessOrEqual(t, time.Since(began), 119*time.Second+testTimeout/4)
+		assert.Equal(t, []string{j.Name}, list(t, b, "q"))
+	})
+}
+
+// A heartbeat that comes between the look and the removal saves the session, and
+// a look at old data does not cost it its nodes.
+func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
+	m := newMemory()
+	a, b := newStore(m, "a", testTimeout), newStore(m, "b", testTimeout)
+	require.NoError(t, a.beat(t.Context()))
+	require.NoError(t, b.beat(t.Context()))
+	_, err := a.create(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+	require.NoError(t, err)
+	old := m.entries["s/a"]
+	b.noted["a"] = note{revision: old.Revision, since: time.Now().Add(-testTimeout)}
+	m.scanned = func() []Entry {
+		require.NoError(t, a.beat(t.Context()))
+		return []Entry{old, m.entries["s/b"]}
+	}
+	_, err = b.read(t.Context(), "q")
+	require.NoError(t, err)
+	ended, err := b.Expire(t.Context())
+	assert.False(t, ended)
+	assert.NoError(t, err)
+	m.scanned = func() []Entry { return []Entry{m.entries["s/b"]} }
+	_, err = b.Expire(t.Context())
+	assert.NoError(t, err)
+	q, err := b.read(t.Context(), "q")
+	assert.NoError(t, err)
+	assert.Len(t, q.Nodes, 1)
+}
+
+func TestTokensRiseAfterARemovalOrARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		first := create(t, s, "q")
+		m.purge(t, "q/q")
+		second := create(t, s, "q")
+		assert.Greater(t, second.Token, first.Token)
+		m.mu.Lock()
+		restored := m.entries["q/q"]
+		restored.Value = mustJSON(queue{Last: 1e6})
+		m.entries["q/q"] = restored
+		m.mu.Unlock()
+		third := create(t, connect(t, m), "q")
+		assert.EqualValues(t, 1e6+1, third.Token)
+		assert.Equal(t, []string{third.Name}, list(t, s, "q"))
+	})
+}
+
+// Contenders compete for one key. Each change is made once, and none is lost.
+func TestConflictsAreRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.delay = time.Millisecond
+		var all sync.WaitGroup
+		var last *session.Session
+		for range 20 {
+			s := connect(t, m)
+			all.Go(func() { create(t, s, "q") })
+			last = s
+		}
+		all.Wait()
+		assert.Len(t, list(t, last, "q"), 20)
+		assert.Positive(t, m.conflicts)
+	})
+}
+
+func TestTidyRemovesQueuesThatStayEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		for _, queue := range []string{"held", "empty", "used"} {
+			j := create(t, s, queue)
+			if queue != "held" {
+				require.NoError(t, s.Delete(t.Context(), queue, j.Place, driver.Changed))
+			}
+		}
+		time.Sleep(time.Hour + time.Minute)
+		require.NoError(t, s.Delete(t.Context(), "used", create(t, s, "used").Place, driver.Changed))
+		time.Sleep(time.Hour)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		assert.Contains(t, m.entries, "q/held")
+		assert.Contains(t, m.entries, "q/used")
+		assert.NotContains(t, m.entries, "q/empty")
+	})
+}
+
+func TestKeysOfQueues(t *testing.T) {
+	for _, queue := range []string{"stock/42", "Größe = 1%", "a.b~c_d-e+f", "order-1234567890"} {
+		key := queueKey(queue)
+		assert.Regexp(t, `^q/[A-Za-z0-9/_=-]+$`, key)
+		got, ok := queueOf(key)
+		assert.True(t, ok)
+		assert.Equal(t, queue, got)
+	}
+}

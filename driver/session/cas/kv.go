@@ -1,0 +1,90 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+)
+
+// KV is a key-value store, as one session sees it. All methods are safe for
+// concurrent use. An error matches driver.ErrUnavailable if a retry may succeed.
+//
+// Keys consist of letters, digits and the characters '/', '-', '_' and '='. They
+// have up to 1,540 bytes. The driver puts a prefix of its own before them.
+//
+// Reads are linearizable: they show each write that was answered before. Joining
+// and leaving a queue, and ending a session, do not rely on it, because the
+// condition of the write decides.
+type KV interface {
+	// Get returns the entry of a key.
+	Get(ctx context.Context, key string) (Entry, error)
+	// Scan returns the entries whose keys have the prefix, which is "q/" or
+	// "s/". They need not be from one instant.
+	Scan(ctx context.Context, prefix string) ([]Entry, error)
+	// Write stores the Value of e, or removes the key if it is nil, provided
+	// that e.Key and the keys of others have the given revisions. Others are up
+	// to two entries, whose values are ignored. Write checks and writes in one
+	// step. It returns the new revision of e.Key, which may be zero after a
+	// removal.
+	//
+	// If a revision differs, the error matches [ErrConflict], and the write is
+	// never made. A client library that sends a request again must not return
+	// ErrConflict because of the first one. After any other error, the outcome is
+	// unknown, and the request may still arrive.
+	//
+	// A store whose conditional writes are for one key only keeps all keys in
+	// one of its own.
+	Write(ctx context.Context, e Entry, others ...Entry) (revision int64, err error)
+	// Close frees the connections. It is called when the session has ended. The
+	// session is ended once more if that has failed, so a later request connects
+	// again.
+	Close() error
+}
+
+// Entry is a key with its value.
+type Entry struct {
+	Key   string
+	Value []byte // nil if the key does not exist; otherwise not empty
+	// Revision is positive and less than 10^18 if the key exists. Each write of a
+	// key has a greater revision than all earlier ones of that key, even if the
+	// key was removed in between, by this package or by an operator. It is the
+	// fencing token of the node that the write adds.
+	//
+	// The number of a change in the whole store serves, such as etcd's revision,
+	// NATS's stream sequence, or Consul's index. A store that only counts per key
+	// has to store max(last+1, microseconds of a clock) as the revision.
+	//
+	// The revision of a key that does not exist is zero, or that of the removal if
+	// the store still knows it.
+	Revision int64
+}
+
+// Watcher is a [KV] with notices.
+type Watcher interface {
+	KV
+	// Watch calls changed after each write of a key with the prefix, until ctx
+	// ends. It returns when that has begun. When it ends early, or notices may
+	// have been lost, it closes lost. A notice that is lost without a trace costs
+	// a quarter of the session timeout. The revision is that of the write, or zero
+	// if unknown.
+	Watch(ctx context.Context, prefix string, changed func(key string, revision int64)) (lost <-chan struct{}, err error)
+}
+
+// ErrConflict is matched by the error of a write whose condition does not hold.
+var ErrConflict = errors.New("a key has another revision")
+
+var (
+	toKey   = strings.NewReplacer("%2F", "/", "%", "=", "+", "=20", ".", "=2E", "~", "=7E")
+	fromKey = strings.NewReplacer("=", "%")
+)
+
+func queueKey(queue string) string { return "q/" + toKey.Replace(url.QueryEscape(queue)) }
+func valueKey(queue string) string { return "v/" + toKey.Replace(url.QueryEscape(queue)) }
+func sessionKey(id string) string  { return "s/" + id }
+
+// queueOf is the inverse of queueKey.
+func queueOf(key string) (queue string, ok bool) {
+	queue, err := url.QueryUnescape(fromKey.Replace(strings.TrimPrefix(key, "q/")))
+	return queue, err == nil
+}

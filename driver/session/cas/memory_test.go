@@ -1,0 +1,126 @@
+package cas
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// memory is a KV in memory, as one session sees it.
+type memory struct {
+	*shared
+	delay time.Duration // of each request, on average
+	// lose, if not nil, reports whether a write does not reach the store.
+	lose func(e Entry, others []Entry) bool
+	// scanned, if not nil, replaces the result of a scan.
+	scanned func() []Entry
+}
+
+// shared is the content of the store.
+type shared struct {
+	mu       sync.Mutex
+	revision int64
+	entries  map[string]Entry
+	watches  map[chan struct{}]func(key string, revision int64)
+
+	gets, scans, writes, conflicts int
+}
+
+func newMemory() *memory {
+	return &memory{shared: &shared{entries: make(map[string]Entry), watches: make(map[chan struct{}]func(string, int64))}}
+}
+
+func (m *memory) travel() {
+	if m.delay > 0 {
+		time.Sleep(m.delay/4 + rand.N(m.delay/2))
+	}
+}
+
+func (m *memory) Get(_ context.Context, key string) (Entry, error) {
+	m.travel()
+	defer m.travel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gets++
+	e := m.entries[key]
+	e.Key = key
+	return e, nil
+}
+
+func (m *memory) Scan(_ context.Context, prefix string) (all []Entry, err error) {
+	m.travel()
+	defer m.travel()
+	if m.scanned != nil {
+		return m.scanned(), nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scans++
+	for key, e := range m.entries {
+		if strings.HasPrefix(key, prefix) {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+func (m *memory) Write(_ context.Context, e Entry, others ...Entry) (int64, error) {
+	m.travel()
+	defer m.travel()
+	if m.lose != nil && m.lose(e, others) {
+		return 0, driver.ErrUnavailable
+	}
+	return m.write(e, others...)
+}
+
+func (m *shared) write(e Entry, others ...Entry) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	for _, o := range append(slices.Clone(others), e) {
+		if m.entries[o.Key].Revision != o.Revision {
+			m.conflicts++
+			return 0, ErrConflict
+		}
+	}
+	m.revision++
+	for _, changed := range m.watches {
+		if strings.HasPrefix(e.Key, "q/") {
+			go changed(e.Key, m.revision)
+		}
+	}
+	if e.Value == nil {
+		delete(m.entries, e.Key)
+		return 0, nil
+	}
+	e.Revision = m.revision
+	m.entries[e.Key] = e
+	return m.revision, nil
+}
+
+func (m *memory) Close() error { return nil }
+
+// noticing is a memory with notices.
+type noticing struct{ *memory }
+
+func (m noticing) Watch(ctx context.Context, _ string, changed func(string, int64)) (<-chan struct{}, error) {
+	lost := make(chan struct{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watches[lost] = changed
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.watches, lost)
+	})
+	return lost, nil
+}
+
+// NewMemory and WithNotices are for the conformance kit.
+func NewMemory() KV       { return newMemory() }
+func WithNotices(m KV) KV { return noticing{m.(*memory)} }
