@@ -38,7 +38,7 @@ func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				interrupted, began := 0, time.Now()
+				interrupted := 0
 				f.before = func(ctx context.Context, what string) error {
 					time.Sleep(time.Second)
 					if ctx.Err() != nil && what != "beat" {
@@ -49,7 +49,7 @@ func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 				s := connect(t, f, time.Minute)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
-				began = time.Now()
+				began := time.Now()
 				err := leave(s, ctx)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Equal(t, 100*time.Millisecond, time.Since(began))
