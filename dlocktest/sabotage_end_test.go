@@ -21,7 +21,7 @@ var endSabotages = []sabotage{
 	{"counts its lease from the arrival of replies", "renewing the lease when the answer to a heartbeat arrives",
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout*3/4, true) })},
 	{"counts its lease from the arrival of replies, in a store that is slow to end sessions", "an expirer that runs now and then, which hides that a lease is too long",
-		of(func(s base) driver.Session { return slowExpiry{newOwnLease(s, soundTimeout*8/15, true)} })},
+		of(func(s base) driver.Session { return slowExpiry{newOwnLease(s, soundTimeout*3/5, true)} })},
 	{"takes the answer that its session is gone for an error that passes", "a client library whose errors are all treated alike",
 		of(func(s base) driver.Session { return outlastsAnswers{newOwnLease(s, soundTimeout*3/4, false)} })},
 	{"ends a session that was heard from after its deadline was read", "SQL: one statement that finds the sessions, and another that ends them",
