@@ -132,17 +132,6 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful is a broken session. A cancelled Create leaves its node behind.
-type forgetful struct{ driver.Session }
-
-func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.Session.Create(context.WithoutCancel(ctx), queue, n)
-	if ctx.Err() != nil {
-		return driver.Joined{}, ctx.Err()
-	}
-	return j, err
-}
-
 // twofold is a broken session. One Create in ten makes two nodes and returns
 // the second, as in a driver that repeats a request whose reply was lost.
 type twofold struct{ driver.Session }
@@ -185,7 +174,6 @@ func TestABrokenLockIsFound(t *testing.T) {
 		"a downgrade moves its node to the end": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return demoting{s} }},
 		"it deletes others' nodes":              {calm, func(st *memdriver.Store, s driver.Session) driver.Session { return clumsy{s, st} }},
 		"unlock returns before it has":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} }},
-		"a caller that gives up leaves a node":  {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
 		"it stands in the queue twice":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return twofold{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {
