@@ -474,22 +474,24 @@ func TestGoroutinesOfOneClientTakeTwoRequests(t *testing.T) {
 		mutex := s.newClient().RWMutex("stock/42")
 		var done sync.WaitGroup
 		for range goroutines {
-			done.Go(func() {
-				for range locks {
-					lock, err := mutex.Lock(t.Context())
-					if err == nil {
-						err = lock.Unlock()
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
+			done.Go(func() { lockOften(t, mutex, locks) })
 		}
 		done.Wait()
 		return s.requests()
 	})
+}
+
+func lockOften(t *testing.T, mutex *dlock.RWMutex, times int) {
+	for range times {
+		lock, err := mutex.Lock(t.Context())
+		if err == nil {
+			err = lock.Unlock()
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
 }
 
 // A contender that races with a release needs additional requests, so the test
@@ -500,18 +502,7 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	var done sync.WaitGroup
 	for range sessions {
 		mutex := s.newClient().RWMutex("stock/42")
-		done.Go(func() {
-			for range locks {
-				lock, err := mutex.Lock(t.Context())
-				if err == nil {
-					err = lock.Unlock()
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+		done.Go(func() { lockOften(t, mutex, locks) })
 	}
 	done.Wait()
 	sum := 0

@@ -11,6 +11,8 @@
 //     that send no notices, and for the time after a reconnect.
 //     [Set.LookReleased] also sends Released, if the store records releases.
 //   - [Set.Gone] takes a notice that a node has gone.
+//   - [Set.Announced] does so if others than the store may send notices, and
+//     [Set.Left] if the session has removed the node itself.
 //   - [Set.Changed] takes a notice that a queue has changed.
 //
 // An armed watch must not miss a change (rule 6), so a driver arms the watch
