@@ -41,6 +41,7 @@ type Session struct {
 	notifier Notifier  // the store, if it is one; otherwise nil
 	inspect  Inspector // likewise
 	expirer  Expirer   // likewise
+	admitter Admitter  // likewise
 	lease    *driver.Lease
 	life     context.Context // ends with the lease
 	watches  watches.Set
@@ -78,6 +79,7 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s.notifier, _ = store.(Notifier)
 	s.inspect, _ = store.(Inspector)
 	s.expirer, _ = store.(Expirer)
+	s.admitter, _ = store.(Admitter)
 	s.looks.init()
 	s.notices.arming, s.notices.stale = make(map[*arming]bool), make(map[string]int)
 	if st, ok := store.(Starter); ok {
@@ -167,13 +169,29 @@ func (s *Session) enter(ctx context.Context) error {
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return nil
+		return s.admit(ctx)
 	case <-s.lease.Done():
 		return s.lease.Err()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: all %d requests that the session may make at once were under way: %s: %w",
 			driver.ErrUnavailable, cap(s.slots), cmp.Or(s.config.Busy, "make fewer calls at once"), ctx.Err())
 	}
+}
+
+// admit waits for room in the store. A request would hold its slot meanwhile,
+// even if its caller has left.
+func (s *Session) admit(ctx context.Context) error {
+	if s.admitter == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	err := s.admitter.Admit(ctx)
+	if err = cmp.Or(s.lease.Err(), err); err != nil {
+		<-s.slots
+	}
+	return err
 }
 
 // drop is for call, if nothing is to be done with a late result.

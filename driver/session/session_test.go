@@ -127,6 +127,44 @@ func TestCallersTakeTurns(t *testing.T) {
 	})
 }
 
+type admitting struct {
+	*fake
+	full chan struct{} // closed if there is room
+}
+
+func (a admitting) Admit(ctx context.Context) error {
+	select {
+	case <-a.full:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: full: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+func TestACallerThatLeavesWhileTheStoreIsFullHoldsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admitting{newFake(), make(chan struct{})}
+		s, err := Connect(t.Context(), a, Config{Name: "fake", Timeout: 4 * time.Second, Requests: 1})
+		require.NoError(t, err)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = s.List(ctx, "q")
+			cancel()
+			assert.ErrorContains(t, err, "full")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		assert.Zero(t, a.count("look"))
+		ended := make(chan error)
+		go func() {
+			_, err := s.List(t.Context(), "q")
+			ended <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, s.Close())
+		assert.ErrorIs(t, <-ended, driver.ErrSessionEnded)
+	})
+}
+
 func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -167,6 +167,13 @@ type Notifier interface {
 	Listening(queue string, whole bool) bool
 }
 
+// Admitter is a [Store] that at times has no room for the requests of callers.
+type Admitter interface {
+	// Admit waits until there is room for a request of a caller, which is sent
+	// only then. Its ctx ends with that of the caller.
+	Admit(ctx context.Context) error
+}
+
 // Expirer is a [Store] that ends expired sessions by a request of its own.
 type Expirer interface {
 	// Expire ends sessions whose deadlines have passed. If it returns true, it is
