@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var _ driver.Checker = (*connector)(nil)
@@ -47,7 +48,7 @@ func adviceOn(err error) string {
 
 // fewConnections is the number of free connections below which Check warns. One
 // client opens up to that many by default.
-const fewConnections = session.DefaultConnections
+const fewConnections = sqlstore.DefaultConnections
 
 func (s *store) checkSettings(ctx context.Context) []driver.Finding {
 	settings, err := s.settings(ctx)
@@ -81,7 +82,7 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	if left := most - state["Threads_connected"]; known && left < fewConnections {
 		found = append(found, driver.Finding{Level: driver.Warning,
 			Text:   fmt.Sprintf("the server accepts %d more connections", max(left, 0)),
-			Advice: fmt.Sprintf("raise max_connections: each client uses up to %d", session.DefaultConnections)})
+			Advice: fmt.Sprintf("raise max_connections: each client uses up to %d", sqlstore.DefaultConnections)})
 	}
 	if state["Slaves_connected"] > 0 {
 		found = append(found, driver.Finding{Level: driver.Warning,

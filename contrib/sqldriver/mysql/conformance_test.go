@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
@@ -49,7 +50,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			cs := s.(*caseSession)
-			return cs.requests.Hold(op, cs.store.open)
+			return cs.requests.Hold(op, func() sqlstore.Store { return cs.store.open(cs.ID()) })
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			s.(*caseSession).network.DelayReplies(d)
@@ -133,11 +134,13 @@ func (c *caseStore) connector() *connector {
 	return inner.(*connector)
 }
 
-func (c *caseStore) open() session.Store {
+// open returns another store for a session.
+func (c *caseStore) open(id string) sqlstore.Store {
 	st, err := newStore(c.connector())
 	if err != nil {
 		c.t.Error(err)
 	}
+	st.id = id
 	return st
 }
 
@@ -147,7 +150,7 @@ func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *s
 		return nil, nil, err
 	}
 	requests, intercepted := sqltest.Intercepted(st)
-	s, err := session.Connect(ctx, "mysql", intercepted, c.options.timeout)
+	s, err := c.begin(ctx, st, intercepted)
 	return s, requests, err
 }
 
@@ -157,6 +160,9 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 		t.Fatal(err)
 	}
 }
+
+// ID returns the id of the session in the database.
+func (s *caseSession) ID() string { return s.Describe().ID }
 
 func (s *caseSession) Close() error {
 	err := s.Session.Close()

@@ -20,10 +20,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	// Make the session's connections wait only a second for a table lock.
 	st := s.requests.Store.(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
-	err := st.Pool.Close() // the pool reopens with the new parameter at the next statement
-	if err != nil {
-		t.Fatal(err)
-	}
+	st.Close() // the pool reopens with the new parameter at the next statement
 	rows, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func init() { dlock.Register("mysql", Driver{}) }
@@ -105,18 +106,23 @@ type connector struct {
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	if err := session.CheckConnections(c.db); err != nil {
+	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
 	st, err := newStore(c)
 	if err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
-	s, err := session.Connect(ctx, "mysql", st, c.options.timeout)
+	s, err := c.begin(ctx, st, st)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// begin begins the session of st, which sends its requests through via.
+func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
+	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.timeout, Server: c.server})
 }
 
 // Format keeps the password out of the output of every verb.

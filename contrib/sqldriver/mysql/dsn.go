@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
@@ -25,7 +25,7 @@ type options struct {
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, connections: session.DefaultConnections}
+	return options{timeout: 10 * time.Second, connections: sqlstore.DefaultConnections}
 }
 
 const (
@@ -133,7 +133,7 @@ func (o *options) parameters() dsn.Parameters {
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
 		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
 		"empty_is_new":    dsn.Bool(&o.emptyNew),
-		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
+		"max_connections": dsn.Int(&o.connections, sqlstore.MinConnections, sqlstore.MaxConnections),
 	}
 	o.files.AddTo(p)
 	return p

@@ -10,8 +10,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // again lists error numbers after which the transaction was rolled back and an
@@ -65,6 +66,9 @@ func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if busy := new(sqlstore.BusyError); errors.As(err, &busy) {
+		return busy
+	}
 	if n := number(err); n != 0 {
 		if n == 1568 {
 			err = fmt.Errorf("the program has left a connection of its *sql.DB in a transaction: %w", err)
@@ -103,7 +107,7 @@ func dialFailed(err error) bool {
 // permanent reports whether the client refused to send a statement for a reason
 // that a retry would not change.
 func permanent(err error) bool {
-	return session.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
+	return sqlstore.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })
 }
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 )
 
 // configOf returns the configuration for connections that the session opens
@@ -34,7 +34,7 @@ func (s *store) open() (*sql.DB, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return sql.OpenDB(greeter{c, s.config.Addr, session.ConnectLimit(s.connector.options.timeout)}), func() {}, nil
+	return sql.OpenDB(greeter{c, s.config.Addr, sqlstore.ConnectLimit(s.connector.options.timeout)}), func() {}, nil
 }
 
 // lockWaits limits how long the session's statements wait for locks in the
@@ -43,7 +43,7 @@ func (s *store) open() (*sql.DB, func(), error) {
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
-		limits[name] = fmt.Sprintf("LEAST(@@%s, %d)", name, session.Limit(timeout)/time.Second)
+		limits[name] = fmt.Sprintf("LEAST(@@%s, %d)", name, sqlstore.Limit(timeout)/time.Second)
 	}
 	return limits
 }

@@ -34,7 +34,7 @@ func (s *store) checkServer(ctx context.Context) error {
 	}
 	c.warned = true
 	for _, f := range weaknesses(settings) {
-		slog.Default().WarnContext(ctx, "mysql: "+f.Text, "server", s.Server())
+		slog.Default().WarnContext(ctx, "mysql: "+f.Text, "server", c.server())
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/mysqltest"
@@ -316,7 +316,7 @@ func TestConnectionLeftInATransaction(t *testing.T) {
 	for _, text := range []string{"START TRANSACTION", "INSERT INTO work VALUES (1)", callText(database, "dlock_append", []any{"s", int64(1), "q", "a-W-", "d"})} {
 		_, err = conn.ExecContext(t.Context(), text)
 	}
-	if err = markError(t.Context(), err); number(err) != 1568 || !errors.Is(err, session.ErrRefused) {
+	if err = markError(t.Context(), err); number(err) != 1568 || !isRefused(err) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
@@ -407,10 +407,10 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	for deadline, passed := range map[int64]bool{math.MinInt64: true, -2: true, math.MaxInt64: false} {
 		c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
 		c.exec(t, fmt.Sprint("UPDATE dlock_lease SET deadline = ", deadline, " WHERE session = 'A7'"))
-		if next, err := s.Store().Beat(t.Context(), s.ID()); err != nil || next <= 0 != passed {
+		if next, err := s.Store().Beat(t.Context()); err != nil || next <= 0 != passed {
 			t.Errorf("%d: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
 		}
-		if ended, err := s.Store().Expire(t.Context()); err != nil || ended != passed {
+		if ended, err := s.requests.Expire(t.Context()); err != nil || ended != passed {
 			t.Errorf("%d: the session is ended: %v, error %v", deadline, ended, err)
 		}
 		c.exec(t, callText(c.database, "dlock_end", []any{"A7"}))
@@ -515,7 +515,7 @@ func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	}
 	defer blocker.Rollback()
 	lockRows(t, blocker, "SELECT * FROM dlock_session WHERE id = ? FOR UPDATE", s.ID())
-	if _, err := s.Store().Beat(t.Context(), s.ID()); err != nil {
+	if _, err := s.Store().Beat(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -587,7 +587,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	}
 	for more := true; more; {
 		var err error
-		if more, err = s.Store().Tidy(t.Context()); err != nil {
+		if more, err = s.requests.Tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -609,7 +609,7 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 	select {
 	case <-s.Done():
-		if !errors.Is(s.Err(), session.ErrUnknownSession) {
+		if !errors.Is(s.Err(), sqlstore.ErrUnknownSession) {
 			t.Error(s.Err())
 		}
 	case <-time.After(10 * time.Second):

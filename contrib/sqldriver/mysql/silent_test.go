@@ -14,11 +14,23 @@ import (
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
 func TestSilentConnection(t *testing.T) {
-	sqltest.SilentConnection(t, connectSilent, func(name string) string { return hex.EncodeToString([]byte(name)) })
+	sqltest.SilentConnection(t, connectSilent, func(name string) string { return hex.EncodeToString([]byte(name)) }, addDead)
+}
+
+// addDead adds an expired session with a node to the database.
+func addDead(s driver.Session) error {
+	st := s.(*session.Session).Store().(*store)
+	dead := &store{connector: st.connector, Pool: st.Pool, id: "dead", database: st.database}
+	_, err := dead.Begin(context.Background(), 0)
+	if err == nil {
+		_, err = dead.Do(context.Background(), session.Change{Queue: "queue", Prefix: "a-W-", Data: []byte("dead")})
+	}
+	return err
 }
 
 func TestForgottenConnections(t *testing.T) {

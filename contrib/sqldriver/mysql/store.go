@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	crand "crypto/rand"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"encoding/hex"
@@ -18,22 +19,26 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
-// store implements [session.Store] for one session.
+// store is the database as one session sees it.
 type store struct {
 	connector *connector
 	config    *mysql.Config // for connections that the session opens itself
-	*session.Pool
-	database string // set by Open
+	*sqlstore.Pool
+	id         string
+	generation sqlstore.Generation
+	host       session.Host
+	database   string // set by Open
 }
 
-var _ session.Store = (*store)(nil)
+var _ sqlstore.Store = (*store)(nil)
 
 func newStore(c *connector) (*store, error) {
-	s := &store{connector: c, database: c.database}
+	s := &store{connector: c, id: crand.Text(), database: c.database}
 	if c.config != nil {
 		s.database = c.config.DBName
 		var err error
@@ -41,7 +46,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.Pool = session.NewPool(c.db, c.options.connections, c.options.timeout, s.open)
+	s.Pool = sqlstore.NewPool(c.db, c.options.connections, c.options.timeout, s.open)
 	return s, nil
 }
 
@@ -103,7 +108,14 @@ const maxTries = 8
 // pause sleeps for a random time whose bound doubles with each try. It returns
 // false if ctx ended first.
 func pause(ctx context.Context, tries int) bool {
-	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
+	timer := time.NewTimer(rand.N(time.Millisecond << tries))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // query sends one statement without arguments and passes each row of its
@@ -165,15 +177,20 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-func (s *store) change(ctx context.Context, procedure string, args ...any) error {
-	status, err := s.status(ctx, procedure, args...)
+// change calls a procedure whose first arguments are the session and the given
+// generation.
+func (s *store) change(ctx context.Context, generation int64, procedure string, args ...any) error {
+	status, err := s.status(ctx, procedure, append([]any{s.id, generation}, args...)...)
 	if err != nil {
 		return err
 	}
-	return session.StatusError(status)
+	return sqlstore.StatusError(status)
 }
 
-// Open implements [session.Store]. It also checks the server.
+// Start implements session.Starter.
+func (s *store) Start(h session.Host) { s.host = h }
+
+// Open implements [sqlstore.Store]. It also checks the server.
 func (s *store) Open(ctx context.Context) error {
 	if err := s.checkServer(ctx); denied(err) && s.database != "" {
 		return s.needOperator(err, "")
@@ -202,7 +219,7 @@ func (s *store) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.CheckVersion(fmt.Sprintf("database %q", s.database), version, schemaVersion)
+	return sqlstore.CheckVersion(fmt.Sprintf("database %q", s.database), version, schemaVersion)
 }
 
 // version returns the version of the tables, or zero if they are incomplete
@@ -282,7 +299,7 @@ func account(ctx context.Context, conn *sql.Conn) string {
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
 // Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b session.Begun, err error) {
+func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
 	var followed int64
 	err = s.query(ctx, demotions, func(scan func(...any) error) error {
 		var name string
@@ -297,144 +314,138 @@ func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b 
 	o := s.connector.options
 	var status string
 	var grace, wait, rest int64
-	args := []any{id, timeout.Microseconds(), o.grace.Microseconds(), o.emptyNew, followed}
+	args := []any{s.id, timeout.Microseconds(), o.grace.Microseconds(), o.emptyNew, followed}
 	err = s.call(ctx, "dlock_begin", args, func(scan func(...any) error) error {
 		return scan(&status, &b.Generation, &grace, &wait, &rest)
 	})
-	b.Grace = time.Duration(grace) * time.Microsecond
+	longest := time.Duration(grace) * time.Microsecond
 	if status == "wait" {
 		b.Wait, b.Rest = time.Duration(wait)*time.Microsecond, time.Duration(rest)*time.Microsecond
 	}
-	if own := max(o.grace, timeout); err == nil && own < b.Grace {
+	if own := max(o.grace, timeout); err == nil && own < longest {
 		s.connector.graces.Do(func() {
 			slog.Default().WarnContext(ctx, "mysql: other clients of the database have a longer grace: give all clients the same parameter grace, "+
-				"at least their longest session_timeout", "own", own, "longest", b.Grace)
+				"at least their longest session_timeout", "own", own, "longest", longest)
 		})
 	}
 	return b, err
 }
 
 // Beat implements session.Store.
-func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
+func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var status string
 	var micros int64
-	err := s.call(ctx, "dlock_beat", []any{id}, func(scan func(...any) error) error { return scan(&status, &micros) })
+	err := s.call(ctx, "dlock_beat", []any{s.id}, func(scan func(...any) error) error { return scan(&status, &micros) })
 	if err == nil {
-		err = session.StatusError(status)
+		err = sqlstore.StatusError(status)
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.host.Go(func(ctx context.Context) { s.CloseSilent(ctx, s.connector.options.timeout/16) })
 	}
 	return time.Duration(micros) * time.Microsecond, err
 }
 
-// Expire implements session.Store.
+// Expire implements session.Expirer.
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	status, err := s.status(ctx, "dlock_expire")
 	return status == "ok", err
 }
 
-// Tidy implements session.Store.
+// Tidy implements session.Tidier.
 func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	err = s.call(ctx, "dlock_tidy", nil, func(scan func(...any) error) error { return scan(&more) })
 	return more, err
 }
 
 // End implements session.Store.
-func (s *store) End(ctx context.Context, id string) error {
-	_, err := s.status(ctx, "dlock_end", id)
+func (s *store) End(ctx context.Context) error {
+	defer s.Close()
+	_, err := s.status(ctx, "dlock_end", s.id)
 	return err
 }
 
-// Create implements session.Store.
-func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+// Do implements session.Store.
+func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
+	err = s.generation.Send(func(generation int64) (err error) {
+		switch c.Kind {
+		case session.Create:
+			r, err = s.create(ctx, generation, c)
+		case session.Delete:
+			err = s.change(ctx, generation, "dlock_remove", c.Queue, c.Place.Token, c.Cause == driver.Released)
+		case session.Replace:
+			err = s.change(ctx, generation, "dlock_replace", c.Queue, c.Place.Token, c.Prefix)
+		case session.Remove:
+			err = s.change(ctx, generation, "dlock_remove_any", c.Queue, c.Place.Name, c.Place.Token)
+		case session.SetValue:
+			err = s.change(ctx, generation, "dlock_keep", c.Queue, c.Place.Token, c.Data)
+		}
+		return err
+	})
+	return r, err
+}
+
+func (s *store) create(ctx context.Context, generation int64, c session.Change) (r session.Result, err error) {
 	var status string
-	args := []any{op.Session, op.Generation, queue, prefix, data}
+	args := []any{s.id, generation, c.Queue, c.Prefix, c.Data}
 	err = s.call(ctx, "dlock_append", args, func(scan func(...any) error) error {
 		var name sql.NullString
-		var own, created int64
+		var token, own, created int64
 		if err := scan(&status, &token, &name, &own, &created); err != nil {
 			return err
 		}
+		r.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(c.Prefix, token), Seq: token}, Token: token}
+		if created != 0 {
+			r.Created = time.UnixMicro(created)
+		}
 		if name.Valid {
-			nodes = append(nodes, session.Row{Name: name.String, Token: own, Created: created})
+			r.Nodes = append(r.Nodes, session.Node{Name: name.String, Token: own})
 		}
 		return nil
 	})
 	if err == nil {
-		err = session.StatusError(status)
+		err = sqlstore.StatusError(status)
 	}
-	return token, nodes, err
+	return r, err
 }
 
-// Delete implements session.Store.
-func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released)
-}
-
-// Replace implements session.Store.
-func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
-	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
-}
-
-// Remove implements session.Store.
-func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
-	return s.change(ctx, "dlock_remove_any", op.Session, op.Generation, queue, name, token)
-}
-
-// SetValue implements session.Store.
-func (s *store) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
-	return s.change(ctx, "dlock_keep", op.Session, op.Generation, queue, token, value)
-}
-
-// Value implements session.Store.
-func (s *store) Value(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
-	known := true
-	err = s.call(ctx, "dlock_kept", []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
-	return value, token, session.IfKnown(known, err)
-}
-
-// Cancel implements [session.Store]. It takes no slot, because all slots may be
-// held by changes that end only after this Cancel.
-func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
-	return s.change(ctx, "dlock_cancel", op.Session, op.Generation, data)
-}
-
-// List implements session.Store.
-func (s *store) List(ctx context.Context, id, queue string) ([]session.Row, error) {
-	found, err := s.Look(ctx, id, map[string]int64{queue: 0})
-	return found[queue].Nodes, err
+// Cancel implements session.Store.
+func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
+	generation := s.generation.Raise()
+	for _, c := range creates {
+		if err := s.change(ctx, generation, "dlock_cancel", c.Data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Look implements session.Store.
-func (s *store) Look(ctx context.Context, id string, versions map[string]int64) (map[string]session.Snapshot, error) {
-	var queues hexArray
-	for queue := range versions {
-		queues = append(queues, queue)
+func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
+	queues, at := make(hexArray, len(ask)), make(map[string]int)
+	for i, q := range ask {
+		queues[i], at[q.Queue] = q.Queue, i
 	}
 	known := true
-	found, last := make(map[string]session.Snapshot), make(map[string]int64)
-	err := s.call(ctx, "dlock_look", []any{id, queues}, func(scan func(...any) error) error {
+	found, last := make([]session.Snapshot, len(ask)), make([]int64, len(ask))
+	err := s.call(ctx, "dlock_look", []any{s.id, queues}, func(scan func(...any) error) error {
 		var queue string
 		var number, token int64
 		var released, name sql.NullString
 		if err := scan(&known, &queue, &number, &released, &name, &token); err != nil {
 			return err
 		}
-		snapshot := found[queue]
-		snapshot.Released = released.String
+		i := at[queue]
+		found[i].Released, last[i] = released.String, number
 		if name.Valid {
-			snapshot.Nodes = append(snapshot.Nodes, session.Row{Name: name.String, Token: token})
+			found[i].Nodes = append(found[i].Nodes, session.Node{Name: name.String, Token: token})
 		}
-		found[queue], last[queue] = snapshot, number
 		return nil
 	})
-	if err = session.IfKnown(known, err); err != nil {
-		return nil, err
+	for i, q := range ask {
+		found[i].Version = digest(last[i], found[i])
+		found[i].Same = found[i].Version == q.Known
 	}
-	for queue, snapshot := range found {
-		snapshot.Version = digest(last[queue], snapshot)
-		snapshot.Same = snapshot.Version == versions[queue]
-		found[queue] = snapshot
-	}
-	return found, nil
+	return found, sqlstore.IfKnown(known, err)
 }
 
 // digest returns a number, never zero, that differs after every change of a
@@ -448,17 +459,24 @@ func digest(last int64, s session.Snapshot) int64 {
 	return int64(h.Sum64() | 1)
 }
 
-// Read implements session.Store.
-func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
+// Value implements session.Inspector.
+func (s *store) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
+	known := true
+	err = s.call(ctx, "dlock_kept", []any{s.id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
+	return value, token, sqlstore.IfKnown(known, err)
+}
+
+// Read implements session.Inspector.
+func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	var known, there bool
 	var created, left int64
-	err = s.call(ctx, "dlock_read", []any{id, queue, name}, func(scan func(...any) error) error {
+	err = s.call(ctx, "dlock_read", []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created, &left)
 	})
 	switch {
 	case err != nil:
 	case !known:
-		err = session.ErrUnknownSession
+		err = sqlstore.ErrUnknownSession
 	case !there:
 		err = driver.ErrGone
 	}
@@ -469,10 +487,12 @@ func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.N
 	return info, err
 }
 
-// Walk implements session.Store.
-func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, err error) {
+// Walk implements session.Inspector.
+func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
+	defer cancel()
 	known := true
-	err = s.call(ctx, "dlock_walk", []any{id, prefix}, func(scan func(...any) error) error {
+	err = s.call(ctx, "dlock_walk", []any{s.id, prefix}, func(scan func(...any) error) error {
 		var queue sql.NullString
 		if err := scan(&known, &queue); err != nil {
 			return err
@@ -482,13 +502,10 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 		}
 		return nil
 	})
-	return queues, session.IfKnown(known, err)
+	return queues, sqlstore.IfKnown(known, err)
 }
-
-// Server implements session.Store.
-func (s *store) Server() string { return s.connector.server() }
 
 // Format keeps the password out of the output of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
-	_, _ = io.WriteString(f, "mysql store of "+s.Server())
+	_, _ = io.WriteString(f, "mysql store of "+s.connector.server())
 }

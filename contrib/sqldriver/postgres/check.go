@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var _ driver.Checker = (*connector)(nil)
@@ -54,7 +55,7 @@ func adviceOn(err error) string {
 
 // fewConnections is the number of free connections below which Check warns. One
 // client opens up to that many by default.
-const fewConnections = session.DefaultConnections
+const fewConnections = sqlstore.DefaultConnections
 
 const serverState = `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication),
@@ -103,7 +104,7 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	}
 	if v.connections < fewConnections {
 		warn(fmt.Sprintf("the server accepts %d more connections", max(v.connections, 0)),
-			fmt.Sprintf("raise max_connections: each client uses up to %d", session.DefaultConnections))
+			fmt.Sprintf("raise max_connections: each client uses up to %d", sqlstore.DefaultConnections))
 	}
 	return found
 }
@@ -114,8 +115,8 @@ func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 	if !s.connector.options.notify {
 		return nil
 	}
-	line, err := s.Listen(ctx, "dlock-check")
-	if err == nil && line != 0 {
+	const queue = "dlock-check"
+	if s.listener.listen(ctx, queue); s.Listening(queue, false) {
 		return nil
 	}
 	return []driver.Finding{{Level: driver.Warning,

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -50,7 +51,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			cs := s.(*caseSession)
-			return cs.requests.Hold(op, cs.store.open)
+			return cs.requests.Hold(op, func() sqlstore.Store { return cs.store.open(cs.ID()) })
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			s.(*caseSession).network.DelayReplies(d)
@@ -131,6 +132,9 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	return cs, nil
 }
 
+// ID returns the id of the session in the database.
+func (s *caseSession) ID() string { return s.Describe().ID }
+
 func (s *caseSession) Close() error {
 	err := s.Session.Close()
 	s.network.Close()
@@ -150,11 +154,17 @@ func (c *caseStore) connector() *connector {
 	return inner.(*connector)
 }
 
-func (c *caseStore) open() session.Store { return newStore(c.connector()) }
+// open returns another store for a session.
+func (c *caseStore) open(id string) sqlstore.Store {
+	st := newStore(c.connector())
+	st.id = id
+	return st
+}
 
 func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
-	requests, st := sqltest.Intercepted(newStore(c))
-	s, err := session.Connect(ctx, "postgres", st, c.options.timeout)
+	st := newStore(c)
+	requests, intercepted := sqltest.Intercepted(st)
+	s, err := c.begin(ctx, st, intercepted)
 	return s, requests, err
 }
 

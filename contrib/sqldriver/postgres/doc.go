@@ -99,9 +99,8 @@
 //   - default_transaction_read_only must be off.
 //   - Programs that decode the WAL must ignore messages with the prefix dlock,
 //     which are empty.
-//   - Each user that may connect to the database may send a false notice of a
-//     release. Use a database of its own for locks if you do not trust such
-//     users.
+//   - Each user that may connect to the database may send false notices. They
+//     make sessions look at their queues, but release no lock.
 //
 // A release lets the next contender in at once. Only the caller of Unlock waits
 // until the release is on the disk, and on the standbys that have to confirm
@@ -223,13 +222,14 @@
 // If an append had no answer, take the next generation, 2 in place of 1, from
 // then on, and remove the node that the append may have made or may still make:
 //
-//	SELECT dlock.cancel('A7', 2, 'A7-1');
+//	SELECT dlock.cancel('A7', 2, '{A7-1}');
 //
 // End the session, with all its nodes:
 //
 //	SELECT dlock.end_session('A7');
 //
 // The function channel returns the channel of a queue, to LISTEN to. The
-// payload of a notice has three lines: "r" if a holder has released an
-// exclusive lock and "c" otherwise, the name of the node, and the queue.
+// payload of a notice has four lines: "r" if a holder has released an exclusive
+// lock and "c" otherwise, the name of the node, the queue, and what the function
+// proof returned for the data of a node that was released.
 package postgres

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
@@ -26,7 +26,7 @@ type options struct {
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: session.DefaultConnections, notify: true}
+	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: sqlstore.DefaultConnections, notify: true}
 }
 
 const (
@@ -114,7 +114,7 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 		hosts[host{f.Host, f.Port}] = true
 	}
 	if len(hosts) == 1 {
-		return session.ConnectLimit(sessionTimeout)
+		return sqlstore.ConnectLimit(sessionTimeout)
 	}
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
@@ -136,7 +136,7 @@ func (o *options) parameters() dsn.Parameters {
 		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
 		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
 		"empty_is_new":    dsn.Bool(&o.emptyNew),
-		"max_connections": dsn.Int(&o.connections, session.MinConnections, session.MaxConnections),
+		"max_connections": dsn.Int(&o.connections, sqlstore.MinConnections, sqlstore.MaxConnections),
 		"notify":          dsn.Bool(&o.notify),
 		"schema": func(value string) error {
 			if o.schema = value; !schemaName.MatchString(value) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -95,9 +96,9 @@ func TestNoVersionRecursAfterACrash(t *testing.T) {
 	_, err := create(t, s, "1")
 	require.NoError(t, err)
 	look := func(known int64) (version int64, same bool) {
-		found, err := s.Store().Look(t.Context(), s.ID(), map[string]int64{"q": known})
+		found, err := s.Store().Look(t.Context(), []session.Query{{Queue: "q", Known: known}})
 		require.NoError(t, err)
-		return found["q"].Version, found["q"].Same
+		return found[0].Version, found[0].Same
 	}
 	before, _ := look(0)
 	_, same := look(before)

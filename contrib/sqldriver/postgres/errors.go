@@ -9,8 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // readOnly is the error code of a server that refuses changes, such as a
@@ -38,6 +39,9 @@ var temporary = []string{
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
+	}
+	if busy := new(sqlstore.BusyError); errors.As(err, &busy) {
+		return busy
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
@@ -84,7 +88,7 @@ func hasPrefix(code string, classes []string) bool {
 
 // untrusted reports whether TLS failed in a way that a retry would not change.
 func untrusted(err error) bool {
-	return session.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
+	return sqlstore.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
 }
 
 func missing(err error) bool {

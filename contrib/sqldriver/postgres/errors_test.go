@@ -3,13 +3,14 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // foreignError is a server error as returned by a client other than pgx.
@@ -38,8 +39,13 @@ func TestErrorsThatPass(t *testing.T) {
 		{"25P04", "FATAL", false}, // transaction_timeout
 	} {
 		err := markError(t.Context(), &pgconn.PgError{Code: c.code, Severity: c.severity})
-		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, session.ErrRefused) != c.refused {
-			t.Errorf("%s: %v, refused %v", c.code, err, errors.Is(err, session.ErrRefused))
+		if !errors.Is(err, driver.ErrUnavailable) || isRefused(err) != c.refused {
+			t.Errorf("%s: %v, refused %v", c.code, err, isRefused(err))
 		}
 	}
+}
+
+// isRefused reports whether session.Refused has marked the error.
+func isRefused(err error) bool {
+	return errors.As(err, reflect.New(reflect.TypeOf(session.Refused(nil))).Interface())
 }

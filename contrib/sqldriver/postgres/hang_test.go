@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 

@@ -14,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // listener receives a session's notices (NOTIFY) on a single connection, which
@@ -22,21 +24,18 @@ import (
 // lock. From then on heartbeats and polls use this connection, so that a
 // session at rest needs no other, and a silent one is noticed.
 type listener struct {
-	store   *store
-	gone    func(queue, name string, why driver.Cause)
-	renewed func()
-	wake    func() // makes the session poll its queues
-	life    context.Context
-	end     context.CancelFunc
-	done    sync.WaitGroup
+	store *store
+	life  context.Context
+	end   context.CancelFunc
+	done  sync.WaitGroup
 
 	mu        sync.Mutex
 	running   bool
 	closed    bool
-	line      uint64 // number of the current connection; zero while there is none
-	lines     uint64
+	connected bool
+	lost      bool                     // there was a connection before, or an attempt
 	channels  map[string]bool          // true once the connection is subscribed to the channel
-	waiting   map[string][]chan<- bool // callers of Listen, by channel
+	waiting   map[string][]chan<- bool // callers of listen, by channel
 	job       *job                     // a request to make on the connection, or nil
 	interrupt context.CancelFunc       // ends the current wait for a notice
 }
@@ -56,38 +55,33 @@ func newListener(s *store) *listener {
 	return l
 }
 
-// Notify implements session.Listener.
-func (s *store) Notify(gone func(queue, name string, why driver.Cause), renewed, lost func()) {
-	s.listener.gone, s.listener.renewed, s.listener.wake = gone, renewed, lost
+// Subscribe implements session.Notifier.
+func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
+	s.listener.listen(ctx, q.Queue)
+	all, err := s.Look(ctx, []session.Query{q})
+	return all[0], err
 }
 
-// Line implements session.Listener.
-func (s *store) Line(queue string) uint64 {
+// Listening implements session.Notifier. No notice tells of new nodes.
+func (s *store) Listening(queue string, whole bool) bool {
 	l := s.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.channels[l.channel(queue)] {
-		return 0
-	}
-	return l.line
+	return !whole && l.connected && l.channels[l.channel(queue)]
 }
 
-// Listen implements session.Listener.
-func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
-	if !s.connector.options.notify {
-		return 0, nil
-	}
-	l := s.listener
-	channel := l.channel(queue)
+// listen subscribes to the notices of a queue. It is best effort, and leaves
+// half the time of a request to the look that follows.
+func (l *listener) listen(ctx context.Context, queue string) {
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.timeout)/2)
+	defer cancel()
 	listening := make(chan bool, 1)
-	if !l.want(channel, listening) {
-		return 0, nil
+	if !l.store.connector.options.notify || l.store.Listening(queue, false) || !l.want(l.channel(queue), listening) {
+		return
 	}
 	select {
 	case <-listening:
-		return s.Line(queue), nil
 	case <-ctx.Done():
-		return 0, ctx.Err()
 	}
 }
 
@@ -97,7 +91,7 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.running && l.line == 0 && l.lines > 0 {
+	if l.closed || l.running && !l.connected && l.lost {
 		return false
 	}
 	l.waiting[channel] = append(l.waiting[channel], listening)
@@ -132,8 +126,8 @@ func (l *listener) run() {
 	for {
 		// After an error, the session polls often until the next connection.
 		_ = l.connect()
-		l.lost()
-		l.wake()
+		l.disconnected()
+		l.store.host.Lost()
 		timer := time.NewTimer(l.store.connector.options.timeout / 4)
 		select {
 		case <-l.life.Done():
@@ -149,7 +143,7 @@ func (l *listener) run() {
 func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
 	j := &job{run: run, done: make(chan error, 1)}
 	l.mu.Lock()
-	if l.line == 0 || l.job != nil {
+	if !l.connected || l.job != nil {
 		l.mu.Unlock()
 		return errNotRun
 	}
@@ -188,12 +182,12 @@ func (l *listener) serve(conn *pgx.Conn) {
 	j.done <- err
 }
 
-// lost records that the connection broke, and wakes all callers of Listen.
-func (l *listener) lost() {
+// disconnected records that the connection broke, and wakes all callers of
+// listen.
+func (l *listener) disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.line, l.interrupt = 0, nil
-	l.lines++
+	l.connected, l.lost, l.interrupt = false, true, nil
 	if l.job != nil {
 		l.job.done <- errNotRun
 		l.job = nil
@@ -215,7 +209,7 @@ func answer(callers []chan<- bool) {
 }
 
 // connect opens a connection and receives notices until it breaks. Its timeout
-// is short, because callers of Listen are waiting.
+// is short, because callers of listen are waiting.
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
@@ -250,10 +244,11 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	if err := l.subscribe(conn, l.restart()); err != nil {
 		return err
 	}
-	l.renewed()
+	if l.lost {
+		l.store.host.Lost() // again, because of what was removed before this connection listened
+	}
 	l.mu.Lock()
-	l.lines++
-	l.line, l.interrupt = l.lines, func() {}
+	l.connected, l.interrupt = true, func() {}
 	l.mu.Unlock()
 	for {
 		if err := l.subscribe(conn, l.wanted()); err != nil {
@@ -305,7 +300,7 @@ func (l *listener) restart() (channels []string) {
 	return channels
 }
 
-// wanted returns the channels to subscribe to, and wakes the callers of Listen
+// wanted returns the channels to subscribe to, and wakes the callers of listen
 // whose channel is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
@@ -353,7 +348,9 @@ func (l *listener) wait(conn *pgx.Conn) error {
 	}
 	n, err := conn.WaitForNotification(ctx)
 	if err == nil {
-		l.dispatch(n.Payload)
+		if n, ok := parseNotice(n.Payload); ok {
+			l.store.host.Gone(n.queue, n.name, n.why, n.proof)
+		}
 		return nil
 	}
 	if conn.IsClosed() || l.life.Err() != nil {
@@ -362,16 +359,20 @@ func (l *listener) wait(conn *pgx.Conn) error {
 	return nil
 }
 
-// dispatch parses a notice and passes it to the session.
-func (l *listener) dispatch(payload string) {
-	why, rest, _ := strings.Cut(payload, "\n")
-	name, queue, ok := strings.Cut(rest, "\n")
-	if !ok {
-		return
+type notice struct {
+	why                driver.Cause
+	queue, name, proof string
+}
+
+// parseNotice parses a payload: see the function tell in the schema.
+func parseNotice(payload string) (n notice, ok bool) {
+	parts := append(strings.Split(payload, "\n"), "") // the proof may be missing
+	if len(parts) < 4 {
+		return n, false
 	}
-	cause := driver.Changed
-	if why == "r" {
-		cause = driver.Released
+	n = notice{driver.Changed, parts[2], parts[1], parts[3]}
+	if parts[0] == "r" {
+		n.why = driver.Released
 	}
-	l.gone(queue, name, cause)
+	return n, true
 }

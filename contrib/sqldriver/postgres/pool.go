@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 )
 
-func newPool(c *connector) *session.Pool {
-	return session.NewPool(c.db, c.options.connections, c.options.timeout, func() (*sql.DB, func(), error) {
+func newPool(c *connector) *sqlstore.Pool {
+	return sqlstore.NewPool(c.db, c.options.connections, c.options.timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
 		config := c.config.Copy()
 		config.DialFunc = links.dial

@@ -43,7 +43,7 @@ const (
 	appendNode   = "CALL dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1', NULL, NULL, NULL, NULL);"
 	countAhead   = "SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;"
 	release      = "CALL dlock.remove('A7', 1, 'stock/42', 42, 'r', NULL);"
-	cancel       = "SELECT dlock.cancel('A7', 2, 'A7-1');"
+	cancel       = "SELECT dlock.cancel('A7', 2, '{A7-1}');"
 	endSession   = "SELECT dlock.end_session('A7');"
 )
 

@@ -98,16 +98,23 @@ LANGUAGE sql STABLE AS $$
     SELECT 'dlock_' || substr(encode(sha256(convert_to(p_queue, 'UTF8')), 'hex'), 1, 2)
 $$;
 
+-- What a notice must show of a node that was released, because every user of the database
+-- may send notices: nobody knows it who may not read the node.
+CREATE OR REPLACE FUNCTION dlock.proof(p_data bytea) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT left(encode(sha256(p_data), 'hex'), 32)
+$$;
+
 -- Tells the sessions that listen that a node has gone, and why: 'r' if a holder has
 -- released an exclusive lock, and 'c' otherwise. Notices arrive in the order of the
 -- commits.
-CREATE OR REPLACE FUNCTION dlock.tell(p_queue text, p_name text, p_why text) RETURNS void
+CREATE OR REPLACE FUNCTION dlock.tell(p_queue text, p_name text, p_why text, p_proof text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     none text;
 BEGIN
     IF length(p_queue) <= 512 AND length(p_name) <= 512 THEN
-        none := pg_notify(dlock.channel(p_queue), p_why || chr(10) || p_name || chr(10) || p_queue);
+        none := pg_notify(dlock.channel(p_queue), concat_ws(chr(10), p_why, p_name, p_queue, p_proof));
     END IF;
 END $$;
 
@@ -261,7 +268,7 @@ $$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
 -- locked. So the order of the tokens is the order of the commits. The status is 'ok',
--- 'unknown' or 'stale'. The names are those of the nodes ahead, or null.
+-- 'unknown' or 'stale'. The names are those of the nodes ahead, with their proofs, or null.
 CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea,
     INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json)
 LANGUAGE plpgsql AS $$
@@ -276,7 +283,7 @@ BEGIN
     own_token := nextval('dlock.counter');
     INSERT INTO dlock.node (token, queue, name, session, data)
         VALUES (own_token, p_queue, dlock.node_name(p_prefix, own_token), p_session, p_data)
-        RETURNING (extract(epoch FROM created) * 1000000)::bigint, (SELECT json_agg(n.name) FROM dlock.node n WHERE n.queue = p_queue)
+        RETURNING (extract(epoch FROM created) * 1000000)::bigint, (SELECT json_agg(json_build_array(n.name, dlock.proof(n.data))) FROM dlock.node n WHERE n.queue = p_queue)
         INTO own_created, names;
     IF names IS NOT NULL THEN
         none := set_config('synchronous_commit', 'off', true);
@@ -293,12 +300,14 @@ CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_
 LANGUAGE plpgsql AS $$
 DECLARE
     removed text;
+    proven text;
     shared boolean;
     none text := dlock.prepare();
 BEGIN
     none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
-        RETURNING name, EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token) INTO removed, shared;
+        RETURNING name, dlock.proof(data), EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token)
+        INTO removed, proven, shared;
     status := 'ok';
     IF NOT FOUND THEN
         ROLLBACK; -- because a session is locked before a queue
@@ -307,7 +316,7 @@ BEGIN
             status := 'gone';
         END IF;
     ELSIF shared THEN
-        none := dlock.tell(p_queue, removed, p_why);
+        none := dlock.tell(p_queue, removed, p_why, proven);
         none := set_config('synchronous_commit', 'off', true);
         COMMIT;
         none := dlock.flush();
@@ -328,7 +337,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'gone';
     END IF;
-    PERFORM dlock.tell(p_queue, p_name, 'c');
+    PERFORM dlock.tell(p_queue, p_name, 'c', '');
     RETURN 'ok';
 END $$;
 
@@ -349,7 +358,7 @@ BEGIN
     END IF;
     IF old <> dlock.node_name(p_prefix, p_token) THEN
         UPDATE dlock.node SET name = dlock.node_name(p_prefix, p_token) WHERE token = p_token;
-        PERFORM dlock.tell(p_queue, old, 'c');
+        PERFORM dlock.tell(p_queue, old, 'c', '');
     END IF;
     RETURN 'ok';
 END $$;
@@ -373,12 +382,12 @@ BEGIN
     RETURN CASE WHEN FOUND THEN 'ok' ELSE 'older' END;
 END $$;
 
--- Removes the node that an append without an answer may have added. Appends that run
+-- Removes the nodes that appends without an answer may have added. Appends that run
 -- end first. Appends with a lower generation that come later are refused. Heartbeats
 -- wait for the row of the session from then on, so a queue that stays locked for
 -- longer than an eighth of the session timeout is an error, and the caller tries
 -- again.
-CREATE OR REPLACE FUNCTION dlock.cancel(p_session text, p_generation bigint, p_data bytea) RETURNS text
+CREATE OR REPLACE FUNCTION dlock.cancel(p_session text, p_generation bigint, p_data bytea[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     orphan record;
@@ -392,10 +401,10 @@ BEGIN
     END IF;
     PERFORM set_config('lock_timeout', greatest(ceil(extract(epoch FROM patience) * 1000), 1)::text, true);
     UPDATE dlock.session SET generation = greatest(generation, p_generation) WHERE id = p_session;
-    FOR orphan IN SELECT token, queue, name FROM dlock.node WHERE session = p_session AND data = p_data LOOP
+    FOR orphan IN SELECT token, queue, name FROM dlock.node WHERE session = p_session AND data = ANY (p_data) ORDER BY queue LOOP
         PERFORM dlock.lock_queue(orphan.queue);
         DELETE FROM dlock.node WHERE token = orphan.token;
-        PERFORM dlock.tell(orphan.queue, orphan.name, 'c');
+        PERFORM dlock.tell(orphan.queue, orphan.name, 'c', '');
     END LOOP;
     RETURN 'ok';
 END $$;
@@ -411,7 +420,7 @@ BEGIN
     FOR locked IN SELECT DISTINCT queue FROM dlock.node WHERE session = p_session ORDER BY queue LOOP
         PERFORM dlock.lock_queue(locked);
         FOR removed IN DELETE FROM dlock.node WHERE queue = locked AND session = p_session RETURNING name LOOP
-            PERFORM dlock.tell(locked, removed, 'c');
+            PERFORM dlock.tell(locked, removed, 'c', '');
         END LOOP;
     END LOOP;
     DELETE FROM dlock.session WHERE id = p_session;
@@ -475,7 +484,7 @@ BEGIN
     END IF;
     IF TG_OP <> 'INSERT' THEN
         PERFORM dlock.lock_queue(OLD.queue);
-        PERFORM dlock.tell(OLD.queue, OLD.name, 'c');
+        PERFORM dlock.tell(OLD.queue, OLD.name, 'c', '');
     END IF;
     IF TG_OP <> 'DELETE' THEN
         PERFORM dlock.lock_queue(NEW.queue);

@@ -204,7 +204,7 @@ func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	id := s.ID()
-	c.exec(t, "SELECT dlock.cancel($1, 2, '\\x01')", id)
+	c.exec(t, "SELECT dlock.cancel($1, 2, ARRAY['\\x01'::bytea])", id)
 	c.exec(t, "CALL dlock.append($1, 1, 'q', 'late-W-', '\\x02', NULL, NULL, NULL, NULL)", id)
 	nodes, err := s.List(t.Context(), "q")
 	if err != nil || len(nodes) > 0 {
@@ -217,13 +217,12 @@ func TestLateChangeIsRefused(t *testing.T) {
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	st := s.Store()
 	for deadline, passed := range map[string]bool{"-infinity": true, "4713-01-01 BC": true, "infinity": false, "294276-01-01": false} {
 		c.exec(t, "INSERT INTO dlock.session (id, timeout, deadline) VALUES ('A7', '1 hour', $1)", deadline)
-		if next, err := st.Beat(t.Context(), s.ID()); err != nil || next <= 0 != passed {
+		if next, err := s.requests.Beat(t.Context()); err != nil || next <= 0 != passed {
 			t.Errorf("%s: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
 		}
-		if ended, err := st.Expire(t.Context()); err != nil || ended != passed {
+		if ended, err := s.requests.Expire(t.Context()); err != nil || ended != passed {
 			t.Errorf("%s: the session is ended: %v, error %v", deadline, ended, err)
 		}
 		c.exec(t, "DELETE FROM dlock.session WHERE id = 'A7'")

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,29 +14,36 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
-// store implements [session.Store] for one session.
+// store is the database as one session sees it.
 type store struct {
 	connector *connector
-	*session.Pool
-	listener *listener
-	texts    *texts
+	*sqlstore.Pool
+	id         string
+	generation sqlstore.Generation
+	host       session.Host
+	listener   *listener
+	texts      *texts
 }
 
-var _ session.Listener = (*store)(nil)
+var (
+	_ sqlstore.Store   = (*store)(nil)
+	_ session.Notifier = (*store)(nil)
+)
 
 func newStore(c *connector) *store {
-	s := &store{connector: c, Pool: newPool(c), texts: newTexts(c.options.schema)}
+	s := &store{connector: c, Pool: newPool(c), id: rand.Text(), texts: newTexts(c.options.schema)}
 	s.listener = newListener(s)
 	return s
 }
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, list, look, read, value, walk string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -50,15 +59,14 @@ func newTexts(schema string) *texts {
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
-		cancel:    `SELECT dlock.cancel($1, $2, $3)`,
-		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2`,
-		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(v.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
-			FROM unnest($2::text[], $3::bigint[]) AS w (queue, known)
+		cancel:    `SELECT dlock.cancel($1, $2, $3::bytea[])`,
+		// A queue without a row has the version 1, which is below all others.
+		look: `SELECT s.id IS NOT NULL, w.i, v.version, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END, dlock.proof(n.data)
+			FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (queue, known, i)
 			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.queue q ON q.name = w.queue
-			CROSS JOIN LATERAL (SELECT dlock.shown(q.version) AS version) v
-			LEFT JOIN dlock.node n ON n.queue = w.queue AND v.version IS DISTINCT FROM w.known`,
+			CROSS JOIN LATERAL (SELECT coalesce(dlock.shown(q.version), 1) AS version) v
+			LEFT JOIN dlock.node n ON n.queue = w.queue AND v.version <> w.known`,
 		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
 				(extract(epoch FROM n.created) * 1000000)::bigint,
 				(extract(epoch FROM CASE WHEN o.server = pg_postmaster_start_time() AND isfinite(o.deadline)
@@ -71,7 +79,7 @@ func newTexts(schema string) *texts {
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.list, &t.look, &t.read, &t.value, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.look, &t.read, &t.value, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -130,15 +138,20 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-func (s *store) change(ctx context.Context, text string, args ...any) error {
+// change calls a function whose first arguments are the session and the given
+// generation.
+func (s *store) change(ctx context.Context, generation int64, text string, args ...any) error {
 	var status string
-	if err := s.one(ctx, &status, text, args...); err != nil {
+	if err := s.one(ctx, &status, text, append([]any{s.id, generation}, args...)...); err != nil {
 		return err
 	}
-	return session.StatusError(status)
+	return sqlstore.StatusError(status)
 }
 
-// Open implements session.Store.
+// Start implements session.Starter.
+func (s *store) Start(h session.Host) { s.host = h }
+
+// Open implements sqlstore.Store.
 func (s *store) Open(ctx context.Context) error {
 	version, err := s.version(ctx)
 	if missing(err) {
@@ -152,7 +165,7 @@ func (s *store) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.CheckVersion(fmt.Sprintf("schema %q", s.connector.options.schema), version, schemaVersion)
+	return sqlstore.CheckVersion(fmt.Sprintf("schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
 // version returns the version of the tables. It rejects connections with an
@@ -191,18 +204,18 @@ func (s *store) user() string {
 }
 
 // Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b session.Begun, err error) {
+func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
 	o := s.connector.options
 	var wait, rest, grace int64
-	err = s.query(ctx, s.texts.begin, []any{id, timeout.Seconds(), o.grace.Seconds(), o.emptyNew}, func(scan func(...any) error) error {
+	err = s.query(ctx, s.texts.begin, []any{s.id, timeout.Seconds(), o.grace.Seconds(), o.emptyNew}, func(scan func(...any) error) error {
 		return scan(&wait, &rest, &b.Generation, &grace)
 	})
 	b.Wait, b.Rest = time.Duration(wait)*time.Millisecond, time.Duration(rest)*time.Millisecond
-	b.Grace = time.Duration(grace) * time.Millisecond
-	if own := max(o.grace, timeout); err == nil && own < b.Grace {
+	longest := time.Duration(grace) * time.Millisecond
+	if own := max(o.grace, timeout); err == nil && own < longest {
 		s.connector.graces.Do(func() {
 			slog.Default().WarnContext(ctx, "postgres: other clients of the schema have a longer grace: give all clients the same parameter grace, "+
-				"at least their longest session_timeout", "own", own, "longest", b.Grace)
+				"at least their longest session_timeout", "own", own, "longest", longest)
 		})
 	}
 	return b, err
@@ -211,153 +224,136 @@ func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) (b 
 func ignore(func(...any) error) error { return nil }
 
 // Beat implements session.Store.
-func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
+func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
-	err := s.querySpare(ctx, s.texts.beat, []any{id}, func(scan func(...any) error) error { return scan(&millis) })
-	if err != nil {
-		return 0, err
+	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.host.Go(func(ctx context.Context) { s.CloseSilent(ctx, s.connector.options.timeout/16) })
 	}
-	if !millis.Valid {
-		return 0, session.ErrUnknownSession
-	}
-	return time.Duration(millis.Int64) * time.Millisecond, nil
+	return time.Duration(millis.Int64) * time.Millisecond, sqlstore.IfKnown(millis.Valid, err)
 }
 
-// Expire implements session.Store.
+// Expire implements session.Expirer.
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	err = s.one(ctx, &ended, s.texts.expire)
 	return ended, err
 }
 
-// Tidy implements session.Store.
+// Tidy implements session.Tidier.
 func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	err = s.one(ctx, &more, s.texts.tidy)
 	return more, err
 }
 
 // End implements session.Store.
-func (s *store) End(ctx context.Context, id string) error {
-	return s.query(ctx, s.texts.end, []any{id}, ignore)
+func (s *store) End(ctx context.Context) error {
+	defer s.Close()
+	return s.query(ctx, s.texts.end, []any{s.id}, ignore)
 }
 
-// Create implements session.Store.
-func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+// Do implements session.Store.
+func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
+	err = s.generation.Send(func(generation int64) (err error) {
+		switch c.Kind {
+		case session.Create:
+			r, err = s.create(ctx, generation, c)
+		case session.Delete:
+			err = s.change(ctx, generation, s.texts.remove, c.Queue, c.Place.Token, c.Cause.String()[:1])
+		case session.Replace:
+			err = s.change(ctx, generation, s.texts.replace, c.Queue, c.Place.Token, c.Prefix)
+		case session.Remove:
+			err = s.change(ctx, generation, s.texts.removeAny, c.Queue, c.Place.Name, c.Place.Token)
+		case session.SetValue:
+			err = s.change(ctx, generation, s.texts.setValue, c.Queue, c.Place.Token, c.Data)
+		}
+		return err
+	})
+	return r, err
+}
+
+func (s *store) create(ctx context.Context, generation int64, c session.Change) (r session.Result, err error) {
+	if s.Listening(c.Queue, false) {
+		r.Announced = session.Every
+	}
 	var status string
-	var own, created sql.NullInt64
+	var token, created sql.NullInt64
 	var list []byte
-	args := []any{op.Session, op.Generation, queue, prefix, notNull(data)}
+	args := []any{s.id, generation, c.Queue, c.Prefix, notNull(c.Data)}
 	err = s.query(ctx, s.texts.append, args, func(scan func(...any) error) error {
-		return scan(&status, &own, &created, &list)
+		return scan(&status, &token, &created, &list)
 	})
 	if err == nil {
-		err = session.StatusError(status)
+		err = sqlstore.StatusError(status)
 	}
-	var ahead []string
+	var ahead [][2]string // names and proofs
 	if err == nil && list != nil {
 		err = json.Unmarshal(list, &ahead)
 	}
-	for _, name := range ahead {
-		nodes = append(nodes, session.Row{Name: name})
+	for _, n := range ahead {
+		r.Nodes = append(r.Nodes, session.Node{Name: n[0], Proof: n[1]})
 	}
-	nodes = append(nodes, session.Row{Name: driver.FormatName(prefix, own.Int64), Token: own.Int64, Created: created.Int64})
-	return own.Int64, nodes, err
+	own := driver.Node{Name: driver.FormatName(c.Prefix, token.Int64), Seq: token.Int64}
+	r.Place, r.Created = driver.Place{Node: own, Token: own.Seq}, time.UnixMicro(created.Int64)
+	r.Nodes = append(r.Nodes, session.Node{Name: own.Name, Token: own.Seq})
+	return r, err
 }
 
 // notNull replaces nil by an empty slice, because pgx sends nil as NULL.
 func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
-// Delete implements session.Store.
-func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return s.change(ctx, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1])
-}
-
-// Replace implements session.Store.
-func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
-	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
-}
-
-// Remove implements session.Store.
-func (s *store) Remove(ctx context.Context, op session.Op, queue, name string, token int64) error {
-	return s.change(ctx, s.texts.removeAny, op.Session, op.Generation, queue, name, token)
-}
-
-// SetValue implements session.Store.
-func (s *store) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
-	return s.change(ctx, s.texts.setValue, op.Session, op.Generation, queue, token, value)
-}
-
-// Value implements session.Store.
-func (s *store) Value(ctx context.Context, id, queue string) (value []byte, token int64, err error) {
+// Value implements session.Inspector.
+func (s *store) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	known := true
 	var number sql.NullInt64
 	var text sql.NullString
-	err = s.query(ctx, s.texts.value, []any{id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
-	if err = session.IfKnown(known, err); err == nil {
+	err = s.query(ctx, s.texts.value, []any{s.id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
+	if err = sqlstore.IfKnown(known, err); err == nil {
 		value, err = hex.DecodeString(text.String)
 	}
 	return value, number.Int64, err
 }
 
-// Cancel implements [session.Store]. It takes no slot, because all slots may be
-// held by changes that end only after this Cancel.
-func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
-	return s.change(ctx, s.texts.cancel, op.Session, op.Generation, notNull(data))
-}
-
-// List implements session.Store.
-func (s *store) List(ctx context.Context, id, queue string) (nodes []session.Row, err error) {
-	known := true
-	err = s.query(ctx, s.texts.list, []any{id, queue}, func(scan func(...any) error) error {
-		var name sql.NullString
-		var token sql.NullInt64
-		if err := scan(&known, &name, &token); err != nil {
-			return err
-		}
-		if name.Valid {
-			nodes = append(nodes, session.Row{Name: name.String, Token: token.Int64})
-		}
-		return nil
-	})
-	return nodes, session.IfKnown(known, err)
+// Cancel implements session.Store.
+func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
+	data := make([][]byte, len(creates))
+	for i, c := range creates {
+		data[i] = notNull(c.Data)
+	}
+	return s.change(ctx, s.generation.Raise(), s.texts.cancel, data)
 }
 
 // Look implements session.Store.
-func (s *store) Look(ctx context.Context, id string, versions map[string]int64) (map[string]session.Snapshot, error) {
-	var queues []string
-	var numbers []int64
-	for queue, version := range versions {
-		queues, numbers = append(queues, queue), append(numbers, version)
+func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
+	queues, versions := make([]string, len(ask)), make([]int64, len(ask))
+	for i, q := range ask {
+		queues[i], versions[i] = q.Queue, q.Known
 	}
-	found, known := make(map[string]session.Snapshot), true
-	err := s.querySpare(ctx, s.texts.look, []any{id, queues, numbers}, func(scan func(...any) error) error {
-		var queue string
-		var version int64
-		var name sql.NullString
-		var token sql.NullInt64
-		if err := scan(&known, &queue, &version, &name, &token); err != nil {
+	known, found := true, make([]session.Snapshot, len(ask))
+	err := s.querySpare(ctx, s.texts.look, []any{s.id, queues, versions}, func(scan func(...any) error) error {
+		var at, version, token int64
+		var name, proof sql.NullString
+		if err := scan(&known, &at, &version, &name, &token, &proof); err != nil {
 			return err
 		}
-		snapshot := found[queue]
-		snapshot.Version = version
-		snapshot.Same = version != 0 && version == versions[queue]
+		now := &found[at-1]
+		now.Version, now.Same = version, version == versions[at-1]
 		if name.Valid {
-			snapshot.Nodes = append(snapshot.Nodes, session.Row{Name: name.String, Token: token.Int64})
+			now.Nodes = append(now.Nodes, session.Node{Name: name.String, Token: token, Proof: proof.String})
 		}
-		found[queue] = snapshot
 		return nil
 	})
-	return found, session.IfKnown(known, err)
+	return found, sqlstore.IfKnown(known, err)
 }
 
-// Read implements session.Store.
-func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
+// Read implements session.Inspector.
+func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	known := true
 	var token, created, left sql.NullInt64
 	var data sql.NullString
-	err = s.query(ctx, s.texts.read, []any{id, queue, name}, func(scan func(...any) error) error {
+	err = s.query(ctx, s.texts.read, []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &token, &data, &info.Owner, &created, &left)
 	})
-	if err = session.IfKnown(known, err); err == nil && !token.Valid {
+	if err = sqlstore.IfKnown(known, err); err == nil && !token.Valid {
 		err = driver.ErrGone
 	}
 	if err != nil {
@@ -369,10 +365,12 @@ func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.N
 	return info, err
 }
 
-// Walk implements session.Store.
-func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, err error) {
+// Walk implements session.Inspector.
+func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
+	defer cancel()
 	known := true
-	err = s.query(ctx, s.texts.walk, []any{id, prefix}, func(scan func(...any) error) error {
+	err = s.query(ctx, s.texts.walk, []any{s.id, prefix}, func(scan func(...any) error) error {
 		var queue sql.NullString
 		if err := scan(&known, &queue); err != nil {
 			return err
@@ -382,19 +380,16 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 		}
 		return nil
 	})
-	return queues, session.IfKnown(known, err)
+	return queues, sqlstore.IfKnown(known, err)
 }
 
-// Server implements session.Store.
-func (s *store) Server() string { return s.connector.server() }
-
-// Close implements session.Store.
-func (s *store) Close() error {
+// Close implements sqlstore.Store.
+func (s *store) Close() {
 	s.listener.close()
-	return s.Pool.Close()
+	s.Pool.Close()
 }
 
 // Format keeps the password out of the output of every verb.
 func (s *store) Format(f fmt.State, _ rune) {
-	_, _ = io.WriteString(f, "postgres store of "+s.Server())
+	_, _ = io.WriteString(f, "postgres store of "+s.connector.server())
 }

@@ -21,7 +21,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c.server.SQL(t, "INSERT INTO "+queues+" VALUES ('new', 9999, now())")
 	for more := true; more; {
 		var err error
-		if more, err = s.Store().Tidy(t.Context()); err != nil {
+		if more, err = s.requests.Tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -50,7 +50,7 @@ func LeavingCallers(t *testing.T, connect Connecting) {
 			}
 		}
 	}
-	if n := silence.dials(); n > session.DefaultConnections {
-		t.Errorf("%d connections were opened, want at most %d", n, session.DefaultConnections)
+	if n := silence.dials(); n > sqlstore.DefaultConnections {
+		t.Errorf("%d connections were opened, want at most %d", n, sqlstore.DefaultConnections)
 	}
 }

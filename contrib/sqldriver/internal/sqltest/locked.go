@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // DeadSessions configures [LockedRows] for a driver.
@@ -67,9 +68,9 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	heal()
 	inner := d.Session(first)
 	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && within.Err() == nil; {
-		_, err = inner.Store().Beat(within, inner.ID())
+		_, err = inner.Store().Beat(within)
 	}
-	if !errors.Is(err, session.ErrUnknownSession) {
+	if !errors.Is(err, sqlstore.ErrUnknownSession) {
 		t.Errorf("a late heartbeat of the first session: %v", err)
 	}
 }

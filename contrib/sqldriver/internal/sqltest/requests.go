@@ -9,39 +9,52 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // Requests intercepts the store requests of one session, so that tests can
 // lose, delay or count them.
 type Requests struct {
-	session.Store // sends the requests
-	interceptor   atomic.Pointer[sender]
+	sqlstore.Store // sends the requests
+	interceptor    atomic.Pointer[sender]
 }
 
 // A sender handles one intercepted request. It may call send to send the
 // request to a store, or return without doing so.
-type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
+type sender func(ctx context.Context, method string, send func(context.Context, sqlstore.Store) error) error
 
 // Intercepted wraps st so that the returned Requests can intercept its
 // requests. The session must be begun with the returned store.
-func Intercepted(st session.Store) (*Requests, session.Store) {
+func Intercepted(st sqlstore.Store) (*Requests, session.Store) {
 	r := &Requests{Store: st}
-	if l, ok := st.(session.Listener); ok {
-		return r, struct {
-			*Requests
-			session.Listener
-		}{r, l}
+	if n, ok := st.(session.Notifier); ok {
+		return r, notifier{r, n}
 	}
 	return r, r
 }
 
+// notifier adds the methods of session.Notifier.
+type notifier struct {
+	*Requests
+	from session.Notifier
+}
+
+// Subscribe implements session.Notifier.
+func (n notifier) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
+	return ask(ctx, n.Requests, "Look", func(ctx context.Context, _ sqlstore.Store) (session.Snapshot, error) { return n.from.Subscribe(ctx, q) })
+}
+
+// Listening implements session.Notifier.
+func (n notifier) Listening(queue string, whole bool) bool { return n.from.Listening(queue, whole) }
+
 // Intercept makes each later request call f in its place. f may call send to
-// send the request. method is a method name of [session.Store].
+// send the request. method is Beat, Look, List for the nodes of one queue, or the
+// kind of a change.
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
-	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+	r.intercept(func(ctx context.Context, method string, send func(context.Context, sqlstore.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.Store) })
 	})
 }
@@ -53,7 +66,7 @@ var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "Li
 // interceptNext calls f instead of sending the next request for op.
 func (r *Requests) interceptNext(op faults.Op, f sender) {
 	var done atomic.Bool
-	r.intercept(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+	r.intercept(func(ctx context.Context, method string, send func(context.Context, sqlstore.Store) error) error {
 		if method == methods[op] && done.CompareAndSwap(false, true) {
 			return f(ctx, method, send)
 		}
@@ -66,7 +79,7 @@ var errLost = fmt.Errorf("%w: %w", driver.ErrUnavailable, io.ErrUnexpectedEOF)
 // Lose loses the next request for op or, if reply is true, delivers it and
 // loses only its reply.
 func (r *Requests) Lose(op faults.Op, reply bool) {
-	r.interceptNext(op, func(ctx context.Context, _ string, send func(context.Context, session.Store) error) error {
+	r.interceptNext(op, func(ctx context.Context, _ string, send func(context.Context, sqlstore.Store) error) error {
 		if reply {
 			if err := send(ctx, r.Store); err != nil {
 				return err
@@ -79,9 +92,9 @@ func (r *Requests) Lose(op faults.Op, reply bool) {
 // Hold delays the next request for op until arrive is called. The session gets
 // the error of a broken connection at once. The delayed request uses the store
 // returned by late, because the session may have closed its own.
-func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
-	held := make(chan func(context.Context, session.Store) error, 1)
-	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {
+func (r *Requests) Hold(op faults.Op, late func() sqlstore.Store) (arrive func()) {
+	held := make(chan func(context.Context, sqlstore.Store) error, 1)
+	r.interceptNext(op, func(_ context.Context, _ string, send func(context.Context, sqlstore.Store) error) error {
 		held <- send
 		return errLost
 	})
@@ -96,7 +109,7 @@ func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func())
 	}
 }
 
-func (r *Requests) request(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
+func (r *Requests) request(ctx context.Context, method string, send func(context.Context, sqlstore.Store) error) error {
 	if f := r.interceptor.Load(); f != nil {
 		return (*f)(ctx, method, send)
 	}
@@ -105,9 +118,9 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 
 // ask is like request but returns a result. After an error it returns the zero
 // value, because a held request may still write its result.
-func ask[T any](ctx context.Context, r *Requests, method string, send func(context.Context, session.Store) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, r *Requests, method string, send func(context.Context, sqlstore.Store) (T, error)) (T, error) {
 	var result T
-	err := r.request(ctx, method, func(ctx context.Context, st session.Store) (err error) {
+	err := r.request(ctx, method, func(ctx context.Context, st sqlstore.Store) (err error) {
 		result, err = send(ctx, st)
 		return err
 	})
@@ -118,54 +131,24 @@ func ask[T any](ctx context.Context, r *Requests, method string, send func(conte
 }
 
 // Beat implements session.Store.
-func (r *Requests) Beat(ctx context.Context, id string) (time.Duration, error) {
-	return ask(ctx, r, "Beat", func(ctx context.Context, st session.Store) (time.Duration, error) { return st.Beat(ctx, id) })
+func (r *Requests) Beat(ctx context.Context) (time.Duration, error) {
+	return ask(ctx, r, "Beat", func(ctx context.Context, st sqlstore.Store) (time.Duration, error) { return st.Beat(ctx) })
 }
 
-// Create implements session.Store.
-func (r *Requests) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (int64, []session.Row, error) {
-	type created struct {
-		token int64
-		nodes []session.Row
-	}
-	c, err := ask(ctx, r, "Create", func(ctx context.Context, st session.Store) (c created, err error) {
-		c.token, c.nodes, err = st.Create(ctx, op, queue, prefix, data)
-		return c, err
-	})
-	return c.token, c.nodes, err
-}
+var kinds = map[session.Kind]string{session.Create: "Create", session.Delete: "Delete", session.Replace: "Replace", session.Remove: "Remove", session.SetValue: "SetValue"}
 
-// Delete implements session.Store.
-func (r *Requests) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
-	return r.request(ctx, "Delete", func(ctx context.Context, st session.Store) error {
-		return st.Delete(ctx, op, queue, token, why)
-	})
-}
-
-// Replace implements session.Store.
-func (r *Requests) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
-	return r.request(ctx, "Replace", func(ctx context.Context, st session.Store) error {
-		return st.Replace(ctx, op, queue, token, prefix)
-	})
-}
-
-// SetValue implements session.Store.
-func (r *Requests) SetValue(ctx context.Context, op session.Op, queue string, token int64, value []byte) error {
-	return r.request(ctx, "SetValue", func(ctx context.Context, st session.Store) error {
-		return st.SetValue(ctx, op, queue, token, value)
-	})
-}
-
-// List implements session.Store.
-func (r *Requests) List(ctx context.Context, id, queue string) ([]session.Row, error) {
-	return ask(ctx, r, "List", func(ctx context.Context, st session.Store) ([]session.Row, error) { return st.List(ctx, id, queue) })
+// Do implements session.Store.
+func (r *Requests) Do(ctx context.Context, c session.Change) (session.Result, error) {
+	return ask(ctx, r, kinds[c.Kind], func(ctx context.Context, st sqlstore.Store) (session.Result, error) { return st.Do(ctx, c) })
 }
 
 // Look implements session.Store.
-func (r *Requests) Look(ctx context.Context, id string, known map[string]int64) (map[string]session.Snapshot, error) {
-	return ask(ctx, r, "Look", func(ctx context.Context, st session.Store) (map[string]session.Snapshot, error) {
-		return st.Look(ctx, id, known)
-	})
+func (r *Requests) Look(ctx context.Context, queries []session.Query) ([]session.Snapshot, error) {
+	method := "Look"
+	if len(queries) == 1 && queries[0].Names == nil && queries[0].Known == 0 {
+		method = "List"
+	}
+	return ask(ctx, r, method, func(ctx context.Context, st sqlstore.Store) ([]session.Snapshot, error) { return st.Look(ctx, queries) })
 }
 
 // Counter counts the requests of a session and checks that each takes one round

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -110,14 +109,16 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Connecting begins a [session.Session] whose connections are opened by
+// Connecting begins a session whose connections are opened by
 // silence, so that a test can make them fall silent.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
 // SilentConnection checks that requests on a connection that falls silent
 // return, even without a deadline. sent returns a name as encoded in a request.
-func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
-	silentBackground(t, connect, sent)
+// dead adds a session that has expired, with a node in the queue "queue", to the
+// database of a session.
+func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
+	silentBackground(t, connect, sent, dead)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
 	for name, ask := range map[string]request{
 		"Create": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
@@ -199,17 +200,13 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 
 // silentBackground checks that the background requests Expire and Cancel are
 // retried on another connection if theirs falls silent.
-func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
-	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
-		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
+func silentBackground(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
+	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s driver.Session) error{
+		"Expire": func(_ context.Context, silence *Silence, s driver.Session) error {
 			silence.Begin("expire")
-			if _, err := s.Store().Begin(ctx, "dead", 0); err != nil {
-				return err
-			}
-			_, _, err := s.Store().Create(ctx, session.Op{Session: "dead", Generation: 1}, "queue", "a-W-", []byte("dead"))
-			return err
+			return dead(s)
 		},
-		"Cancel": func(ctx context.Context, silence *Silence, s *session.Session) error {
+		"Cancel": func(ctx context.Context, silence *Silence, s driver.Session) error {
 			orphan := driver.NodeSpec{Prefix: "a-W-", Data: []byte("orphan")}
 			if _, err := s.Create(ctx, "queue", orphan); err != nil {
 				return err
@@ -227,7 +224,7 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 			s := connect(t, silence)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := prepare(ctx, silence, s.(*session.Session)); err != nil {
+			if err := prepare(ctx, silence, s); err != nil {
 				t.Fatal(err)
 			}
 			for {

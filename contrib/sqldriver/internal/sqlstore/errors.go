@@ -1,4 +1,4 @@
-package session
+package sqlstore
 
 import (
 	"crypto/tls"
@@ -10,23 +10,12 @@ import (
 )
 
 var (
-	// ErrRefused matches the error of a transaction that has changed nothing
-	// and never will. See [Refused].
-	ErrRefused = errors.New("the transaction changed nothing")
-	// ErrUnknownSession says that the session is no longer in the database.
-	ErrUnknownSession = errors.New("the database has dropped the session")
-	// ErrStale says that a change arrived after it was cancelled.
-	ErrStale = errors.New("the change came too late")
+	// ErrUnknownSession says that the session is no longer in the database. It
+	// matches driver.ErrSessionEnded.
+	ErrUnknownSession = fmt.Errorf("%w: the database has dropped the session", driver.ErrSessionEnded)
+
+	errStale = errors.New("the change came too late") // see [Generation]
 )
-
-// Refused makes err match [ErrRefused], without changing its text.
-func Refused(err error) error { return refusedError{err} }
-
-type refusedError struct{ error }
-
-func (e refusedError) Is(target error) bool { return target == ErrRefused }
-
-func (e refusedError) Unwrap() error { return e.error }
 
 // StatusError returns the error for a status returned by a function in the
 // database.
@@ -37,7 +26,7 @@ func StatusError(status string) error {
 	case "unknown":
 		return ErrUnknownSession
 	case "stale":
-		return ErrStale
+		return errStale
 	case "gone":
 		return driver.ErrGone
 	case "older":

@@ -1,4 +1,4 @@
-package session
+package sqlstore
 
 import (
 	"context"
@@ -28,7 +28,6 @@ type Pool struct {
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
 	idle   time.Duration // after which the session's own connections are closed
-	slots  chan struct{} // limits requests made for callers, not background requests
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -48,7 +47,7 @@ func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func()
 	if connections <= 0 {
 		connections = DefaultConnections
 	}
-	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute), slots: make(chan struct{}, connections-2)}
+	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute)}
 }
 
 // CheckConnections returns an error if db allows too few connections for a
@@ -94,21 +93,6 @@ func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": "
 
 func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
-// ifBusy unwraps the [BusyError] in err, if any, because its wrappers only
-// repeat that a context has ended. If the caller's ctx has not ended, the
-// result must not match a context error, so ifBusy drops the cause of the
-// BusyError.
-func ifBusy(ctx context.Context, err error) error {
-	busy := new(BusyError)
-	if !errors.As(err, &busy) {
-		return err
-	}
-	if ctx.Err() == nil {
-		return fmt.Errorf("%w: %s", driver.ErrUnavailable, busy.use)
-	}
-	return busy
-}
-
 // Busy returns a [BusyError] if err says that a context ended and all
 // connections of the program's *sql.DB are in use. It returns any other err
 // unchanged.
@@ -124,28 +108,18 @@ func (p *Pool) Busy(err error) error {
 		"or allow more with SetMaxOpenConns", s.MaxOpenConnections), err}
 }
 
-// Enter waits for a slot; leave returns it. It implements [Store.Enter].
-func (p *Pool) Enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case p.slots <- struct{}{}:
-		leave = func() { <-p.slots }
-		if err := p.awaitShared(ctx); err != nil {
-			leave()
-			return nil, err
-		}
-		return leave, nil
-	case <-ctx.Done():
-		of := "connections of the session for calls were in use: raise max_connections"
-		if p.shared != nil {
-			of = "connections of the *sql.DB that the session keeps for calls were in use: raise SetMaxOpenConns"
-		}
-		return nil, &BusyError{fmt.Sprintf("all %d %s, or make fewer calls at once", cap(p.slots), of), ctx.Err()}
+// Slots returns how many requests may be made at once for callers, and how to
+// allow more. Heartbeats and other background requests share two connections.
+func (p *Pool) Slots() (n int, more string) {
+	if p.shared != nil {
+		return p.size - 2, "raise SetMaxOpenConns of the *sql.DB, or make fewer calls at once"
 	}
+	return p.size - 2, "raise max_connections, or make fewer calls at once"
 }
 
-// awaitShared waits while all connections of the program's *sql.DB are in use. A
-// request would hold its slot meanwhile, even if its caller has left.
-func (p *Pool) awaitShared(ctx context.Context) error {
+// Admit implements [session.Admitter]. It waits while all connections of the
+// program's *sql.DB are in use.
+func (p *Pool) Admit(ctx context.Context) error {
 	if p.shared == nil {
 		return nil
 	}
@@ -153,14 +127,21 @@ func (p *Pool) awaitShared(ctx context.Context) error {
 		return nil
 	}
 	conn, err := p.shared.Conn(ctx)
-	if err != nil {
-		return p.Busy(err)
+	if err == nil {
+		return conn.Close()
 	}
-	return conn.Close()
+	if err = p.Busy(err); !errors.Is(err, driver.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
 }
 
-// CloseSilent closes idle connections that do not reply before ctx ends.
-func (p *Pool) CloseSilent(ctx context.Context) {
+// CloseSilent closes idle connections that do not reply within the limit, after
+// a heartbeat that was not answered: a firewall may have dropped the open
+// connections, and later heartbeats must not pick them.
+func (p *Pool) CloseSilent(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	db, err := p.DB()
 	if err != nil {
 		return
@@ -178,14 +159,13 @@ func (p *Pool) CloseSilent(ctx context.Context) {
 }
 
 // Close closes the session's own connections.
-func (p *Pool) Close() error {
+func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.own == nil {
-		return nil
+		return
 	}
-	err := p.own.Close()
+	_ = p.own.Close() // an error leaves nothing to be done
 	p.end()
 	p.own = nil
-	return err
 }

@@ -1,0 +1,86 @@
+// Package sqlstore holds what the drivers for database servers have in common:
+// connections, errors, and the generation of a session. The SQLite driver does
+// not use it, because no network loses the replies of its database.
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+// Store is the store of a driver that uses this package.
+type Store interface {
+	session.Store
+	session.Expirer
+	session.Inspector
+	session.Tidier
+	session.Starter
+	// Open connects, and creates the tables if they are missing.
+	Open(ctx context.Context) error
+	// Close closes the connections. Later requests open them again.
+	Close()
+	// Slots is implemented by [Pool].
+	Slots() (n int, more string)
+	// Admit is implemented by [Pool].
+	Admit(ctx context.Context) error
+}
+
+// Connect opens st and begins a session whose requests take the way through the
+// store via, which is st itself outside of tests. If it fails, it closes st.
+func Connect(ctx context.Context, st Store, via session.Store, c session.Config) (*session.Session, error) {
+	c.Requests, c.Busy = st.Slots()
+	err := st.Open(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // the driver's time limit, not the caller's
+		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
+	}
+	if err != nil {
+		st.Close()
+		return nil, fmt.Errorf("%s: connect: %w", c.Name, err)
+	}
+	s, err := session.Connect(ctx, via, c)
+	if err != nil {
+		st.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Limit returns the time limit of a request that the session does not limit, and
+// of its statement's waits in the server: see lockWaits of package mysql. It is
+// that of package session.
+func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
+
+// ConnectLimit returns the timeout for opening a connection. database/sql opens
+// some connections without a caller's context. Without a timeout, each of them
+// could occupy a slot of the pool forever.
+func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
+
+// Generation is the number that each change of a session carries. The database
+// refuses changes of a lower one than the latest Cancel, so that none of them
+// takes effect late.
+type Generation struct{ raised atomic.Int64 }
+
+// Send calls send with the generation, and again if the database refused the
+// change because a concurrent Cancel has raised it.
+func (g *Generation) Send(send func(generation int64) error) error {
+	for {
+		raised := g.raised.Load()
+		err := send(1 + raised)
+		if !errors.Is(err, errStale) {
+			return err
+		}
+		if g.raised.Load() == raised {
+			return session.Refused(fmt.Errorf("another program has raised the generation of the session: %w", err))
+		}
+	}
+}
+
+// Raise raises the generation for a Cancel, and returns it.
+func (g *Generation) Raise() int64 { return 1 + g.raised.Add(1) }

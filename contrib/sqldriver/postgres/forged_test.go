@@ -1,0 +1,46 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Each user of a database may send notices on any channel.
+func TestAForgedNoticeReleasesNothing(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	holder, waiter := newSession(t, c), newSession(t, c)
+	held, err := create(t, holder, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := create(t, waiter, "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel, guest := c.server.SQL(t, "SELECT "+c.schema+".channel('q')"), c.schema+"_guest"
+	c.server.SQL(t, "CREATE ROLE "+guest)
+	notice := "r\n" + held.Name + "\nq"
+	for _, payload := range []string{notice, notice + "\n", notice + "\n" + strings.Repeat("0", 32)} {
+		w, err := waiter.Watch(t.Context(), "q", own.Place, held.Node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.server.SQL(t, fmt.Sprintf("SET ROLE %s; NOTIFY %s, '%s'", guest, channel, payload))
+		select {
+		case why, open := <-w.C: // it ends, so that the waiter looks
+			if open {
+				t.Errorf("the notice %q says %v", payload, why)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("the notice %q does not arrive", payload)
+		}
+		w.Stop()
+	}
+	if err := holder.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {
+		t.Error(err)
+	}
+}
